@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hta_widgets import analysis, charts, compat, diff, options, taxonomy
+    from hta_widgets.analysis.efficiency import devices
     from hta_widgets.compat import TraceAnalysis
     from hta_widgets.errors import TraceError
     from hta_widgets.export.traces.files import ExportReport, export_trace
@@ -34,6 +35,7 @@ __all__ = [
     "cache",
     "charts",
     "compat",
+    "devices",
     "diff",
     "export_trace",
     "load",
@@ -43,7 +45,7 @@ __all__ = [
 
 # Names are imported when they are first used, since pandas alone takes half a second.
 _MODULES = {name: name for name in ("analysis", "charts", "compat", "diff", "options", "taxonomy")}
-_MODULES["cache"] = "readers.cache"
+_MODULES |= {"cache": "readers.cache", "devices": "analysis.efficiency.devices"}
 _MODULE_OF = {
     "Dashboard": "widgets.dashboard",
     "ExportReport": "export.traces.files",

@@ -34,6 +34,8 @@ _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 _BYTEPS: Final = "Comm"
 #: Category of the calls of MPI that communicate.
 MPI_CATEGORY: Final = "mpi"
+#: Names in a timeline of Horovod begin with this while ranks agree on a tensor.
+HOROVOD_PHASE: Final = "NEGOTIATE_"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
 #: Names of collectives of libraries that work on the host, and of PyTorch's calls of any library.

@@ -28,6 +28,9 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
+from hta_widgets.analysis.efficiency.step_efficiency import step_efficiency
+from hta_widgets.analysis.horovod import horovod_readiness
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,
@@ -84,6 +87,7 @@ __all__ = [
     "diff_ops",
     "exposed_waits",
     "frequent_kernel_sequences",
+    "horovod_readiness",
     "idle_interval_stats",
     "idle_time_breakdown",
     "job_critical_path",
@@ -106,6 +110,7 @@ __all__ = [
     "mpi_negotiation",
     "mpi_ranks",
     "mpi_routines",
+    "operator_efficiency",
     "operator_kernels",
     "operator_launch_delays",
     "operators",
@@ -116,6 +121,7 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "step_efficiency",
     "step_times",
     "stragglers",
     "stragglers_by_step",

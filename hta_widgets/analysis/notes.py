@@ -10,6 +10,7 @@ import numpy as np
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, host_collectives
 from hta_widgets.facts import facts, note_text
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
 #: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
@@ -31,8 +32,13 @@ def missing_ranks_note(
 
 def host_names(trace: Trace) -> Counter[str]:
     """Count a rank's collectives on the host by name."""
+    return name_counts(trace, host_collectives(trace))
+
+
+def name_counts(trace: Trace, rows: Rows) -> Counter[str]:
+    """Count some events by name."""
     table = trace.table
-    return Counter(table.names[code] for code in table.name[host_collectives(trace)].tolist())
+    return Counter(table.names[code] for code in table.name[rows].tolist())
 
 
 def on_hosts_note(

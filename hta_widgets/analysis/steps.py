@@ -29,7 +29,7 @@ from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, su
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
-from hta_widgets.trace.memo import iter_ranks, memo, memoize
+from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -184,15 +184,16 @@ def clipped_steps(trace: Trace) -> Ints:
     """Return the numbers of the steps that an export clipped at its window."""
     if trace.window_ns is None:
         return np.empty(0, dtype=np.int64)
-    rows, number = _step_rows(trace)
-    return np.unique(number[[CLIPPED in trace.args(row) for row in rows.tolist()]])
+    rows = [row for row in _step_rows(trace).tolist() if CLIPPED in trace.args(row)]
+    return np.unique(trace.table.step[rows])
 
 
-def _step_rows(trace: Trace) -> tuple[Rows, Ints]:
-    """Return the rows of the host's ranges that are steps, and their numbers."""
-    number = _step_numbers(trace)[trace.table.name]
-    rows = np.flatnonzero((number >= 0) & (trace.table.stream < 0))
-    return rows, number[rows]
+@memoize
+def _step_rows(trace: Trace) -> Rows:
+    """Return the rows of the host's ranges that are steps."""
+    table = trace.table
+    is_step = step_numbers(table.names.values) >= 0
+    return np.flatnonzero(is_step[table.name] & (table.stream < 0))
 
 
 def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
@@ -217,12 +218,10 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
 
 def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
-    table = part.table
-    number_of = _step_numbers(part.trace)
-    rows = part.rows[number_of[table.name[part.rows]] >= 0]
-    rows = rows[table.stream[rows] < 0]
+    rows = _step_rows(part.trace)
+    rows = rows[part.contains(rows)]
     start, end = part.clip_rows(rows)
-    ranges = pd.DataFrame({"start": start, "end": end}).groupby(number_of[table.name[rows]])
+    ranges = pd.DataFrame({"start": start, "end": end}).groupby(part.table.step[rows])
     steps = ranges.agg({"start": "min", "end": "max"})
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
 
@@ -271,12 +270,6 @@ def step_length(ahead: Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Int
     return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
-def _step_numbers(trace: Trace) -> Ints:
-    """Return the `step_numbers` of a rank's names."""
-    names = trace.table.names
-    return memo(trace, ("step_numbers", len(names)), lambda: step_numbers(names.values))
-
-
 def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Floats, Floats]:
     """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
@@ -303,7 +296,10 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     start, end = part.clip_rows(rows)
     has_work = last > first
     has_work[code[rows]] = True
-    ranges = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
+    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
+    first_ns, last_ns = (np.concatenate(times) for times in zip((start, end), edges, strict=True))
+    ranges = _ConcatenatedRanges(int(first_ns.min(initial=0)), int(last_ns.max(initial=0)), count)
     busy = ranges.pieces(code[rows], start, end)
     working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
     working = [
@@ -313,11 +309,8 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     compute, communication = (
         ranges.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
     )
-    selected = mask_of_rows(rows, len(part.trace))
-    is_selected = selected[waits.rows]
-    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
     wait = ranges.pieces(code[waits.rows[is_selected]], *edges)
-    rows = waits.unmatched[selected[waits.unmatched]]
+    rows = waits.unmatched[part.contains(waits.unmatched) & (code[waits.unmatched] >= 0)]
     unmatched = ranges.pieces(code[rows], *part.clip_rows(rows))
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
     busy_ns = ranges.lengths(busy)
@@ -470,10 +463,10 @@ def _rank_phases(trace: Trace, place: dict[str, int]) -> RankPhases:
     ranges = _ranges_in_steps(trace)
     phase = _phase_of_ranges(trace, ranges, place)
     in_phase = phase >= 0
-    rows, steps = _step_rows(trace)
+    rows = _step_rows(trace)
     return RankPhases(
         np.concatenate([rows, ranges.rows[in_phase]]),
-        np.concatenate([steps, ranges.step[in_phase]]),
+        np.concatenate([trace.table.step[rows], ranges.step[in_phase]]),
         np.concatenate([np.zeros(len(rows), np.int64), phase[in_phase] + 1]),
     )
 
@@ -519,10 +512,8 @@ class _RangesInSteps:
 @memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     table = trace.table
-    number = _step_numbers(trace)
-    on_host = table.stream < 0
-    is_step = (number[table.name] >= 0) & on_host
-    steps = np.flatnonzero(is_step)
+    steps, on_host = _step_rows(trace), table.stream < 0
+    is_step = mask_of_rows(steps, len(table))
     loads, others = np.zeros((2, len(table.names)), dtype=bool)
     for code in np.unique(table.name[on_host]).tolist():
         text = table.names[code]
@@ -536,9 +527,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     direct = (above >= 0) & is_step[above]
     rows = rows[direct]
-    return _RangesInSteps(
-        rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]])
-    )
+    return _RangesInSteps(rows, table.step[above[direct]], np.unique(table.step[steps]))
 
 
 @memoize

@@ -20,6 +20,7 @@ from hta_widgets.charts.diffs import (
     diff_steps,
     diff_waterfall,
 )
+from hta_widgets.charts.efficiency import operator_efficiency
 from hta_widgets.charts.figure import column, row, to_html
 from hta_widgets.charts.groups import (
     communication_by_group,
@@ -80,6 +81,7 @@ __all__ = [
     "mpi_message_sizes",
     "mpi_ranks",
     "mpi_routines",
+    "operator_efficiency",
     "operators",
     "parallel_groups",
     "queue_length",

@@ -137,6 +137,9 @@ def _add_summary(commands: Any) -> None:
     )
     _add_input(command)
     command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
+    command.add_argument(
+        "--efficiency", action="store_true", help="also the MFU and operators far from the roofline"
+    )
 
 
 def _add_export(commands: Any) -> None:

@@ -26,6 +26,7 @@ from hta_widgets.export.traces.files import export_trace, require_fitted_clock
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
+from hta_widgets.panels.savings import job_efficiency
 from hta_widgets.readers.load import load
 from hta_widgets.text import UNKNOWN, count, duration, escape_controls, share
 from hta_widgets.trace.traceset import TraceSet
@@ -106,6 +107,22 @@ def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
         if summary_data["note"]:
             yield f"({summary_data['note']})"
     yield from _problem_lines(summary_data["problems"])
+
+
+def _efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
+    """Format a `job_efficiency`: MFU, and the operators far below the roofline."""
+    if efficiency["mfu"] is not None:
+        low = "at least " * efficiency["at_least"]
+        known = share(efficiency["known_share"])
+        peaks = f"{efficiency['device']}, {efficiency['source']}"
+        yield f"MFU {low}{share(efficiency['mfu'])} of {peaks}; FLOPs known for {known} of the time"
+    for operator in efficiency["operators"]:
+        yield (
+            f"{operator['name']} {operator['shapes']}: {duration(operator['device_ns'])} at "
+            f"{share(operator['roofline_share'])} of the roofline"
+        )
+    if efficiency["note"]:
+        yield efficiency["note"]
 
 
 def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
@@ -204,12 +221,18 @@ def summary(options: argparse.Namespace) -> None:
     if clock_fit(traces).is_needed:  # as in views
         traces = traces.with_clock("fitted")
     summary = job_summary(traces)
+    if options.efficiency:
+        efficiency = job_efficiency(traces)
+        operators = list(map(_json_row, efficiency.pop("operators")))
+        summary["efficiency"] = _json_row(efficiency) | {"operators": operators}
     if options.json:
         lines = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False).split("\n")
         print(*map(escape_controls, lines), sep="\n")
     else:
         clock = " · on the fitted clock" if traces.clock == "fitted" else ""
         say(repr(traces).strip("<>") + clock, *summary_lines(summary))
+        if options.efficiency:
+            say("", *_efficiency_lines(summary["efficiency"]))
 
 
 def export(options: argparse.Namespace) -> None:

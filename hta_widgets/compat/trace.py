@@ -27,7 +27,6 @@ from hta_widgets.compat.frames import (
     symbols_of,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.export.traces.members import base_time
 from hta_widgets.files import new_folder, target_path, write_atomically
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
@@ -36,6 +35,7 @@ from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.arrays import Array, Bools, Rows
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import base_time_ns
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace as RankTrace
 from hta_widgets.trace.trace_part import trace_within
@@ -404,7 +404,7 @@ def _wrong_files_error(given: object) -> TraceError:
 
 def _own_zero_ns(trace: RankTrace) -> int:
     """Return the difference from the set's time to the time in the rank's file."""
-    return int(trace.zero_ns - base_time(trace) - trace.shift_ns)
+    return int(trace.zero_ns - base_time_ns(trace.metadata) - trace.shift_ns)
 
 
 def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:

@@ -104,7 +104,9 @@ def write_demo(
         arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
         file. ``collectives`` is their number; ``observed`` has the same figures over the events
         in the files. ``collective_list`` has members, arrivals and end of each, ns since
-        ``zero_ns``, the job's start on the true clock. ``changes`` lists what a comparison with
+        ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a step on
+        one rank: ``forward_flops``, ``backward_flops`` with the scores that attention computes
+        again, ``model_flops`` without. ``changes`` lists what a comparison with
         the usual job should find.
 
     Examples
@@ -130,13 +132,15 @@ def write_demo(
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
     files = {rank: f"rank-{rank}.trace.{format}" for rank in plan.written}
-    program, nodes = training_step(_model(plan, events_per_step, injected))
+    model = _model(plan, events_per_step, injected)
+    program, nodes = training_step(model)
     template = step_template(program, nodes)
     truth = Truth(plan, program)
     for first in range(0, len(plan.written), _FILES_AT_ONCE):
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     facts = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    facts["step_flops"] = model.step_flops()
     facts["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
     absolute = folder.resolve()
     path = Path(truth_path) if truth_path else absolute.with_name(f"{absolute.name}_truth.json")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,6 +98,22 @@ class Model:
         return self.batch * self.tokens
 
     @property
+    def attention_shape(self) -> list[int]:
+        """Batch, heads, length and width of queries, keys and values."""
+        return [self.batch, self.heads, self.tokens, self.width // self.heads]
+
+    def step_flops(self) -> dict[str, int]:
+        """Return the FLOPs of matrix products and causal attention in a step of one rank."""
+        weights = self.layers * 12 * self.width**2 + self.width * self.words
+        products = 2 * self.rows * weights
+        pairs = self.tokens * (self.tokens + 1) // 2
+        # By query and key: 2 FLOPs for the score, 2 for the output, by element of a head.
+        attention = 2 * self.layers * self.batch * pairs * self.width
+        backward = {"backward_flops": 2 * products + 5 * attention}
+        model = {"model_flops": 3 * products + 6 * attention}
+        return {"forward_flops": products + 2 * attention, **backward, **model}
+
+    @property
     def activation_bytes(self) -> int:
         """Size in bytes of one activation with the width of the model."""
         return self.rows * self.width * 2
@@ -148,18 +165,23 @@ class Operators:
         """Look the tokens up."""
         p, m = self.program, self.model
         work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
-        shapes = _dims([m.words, m.width], [m.batch, m.tokens])
+        shapes = _inputs(
+            [m.words, m.width], [m.batch, m.tokens], "-1", "False", "False", a1="long int"
+        )
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
-            with p.op("aten::index_select", before=3_100):
+            shapes = _inputs([m.words, m.width], "0", [m.rows], a2="long int")
+            with p.op("aten::index_select", before=3_100, details=shapes):
                 p.allocate(m.activation_bytes)
                 p.launch(work)
 
     def _embedding_backward(self) -> int:
         p, m = self.program, self.model
+        tokens = [m.batch, m.tokens]
+        shapes = _inputs([*tokens, m.width], tokens, str(m.words), "-1", "False", a1="long int")
         with (
             p.op("aten::embedding_backward", before=1_500),
-            p.op("aten::embedding_dense_backward", before=5_200),
+            p.op("aten::embedding_dense_backward", before=5_200, details=shapes),
         ):
             p.launch(memset(m.words * m.width * 4))
             p.launch(elementwise(CAST, m.words * m.width * 4))
@@ -172,9 +194,9 @@ class Operators:
         """Multiply by a weight."""
         p, rows = self.program, self.model.rows
         weight = [width_in, width_out]
-        with p.op("aten::linear", details=_dims([rows, width_in], weight[::-1], [width_out])):
+        with p.op("aten::linear", details=_inputs([rows, width_in], weight[::-1], [width_out])):
             self._transpose()
-            shapes = _dims([width_out], [rows, width_in], weight, [], [])
+            shapes = _inputs([width_out], [rows, width_in], weight, "1", "1")
             with p.op("aten::addmm", before=5_500, details=shapes) as op:
                 self.remember("AddmmBackward0", op, partial(self._linear_backward, *weight))
                 p.allocate(rows * width_out * 2)
@@ -183,15 +205,16 @@ class Operators:
     def _linear_backward(self, width_in: int, width_out: int) -> int:
         p, rows = self.program, self.model.rows
         self._transpose()
-        shapes = _dims([rows, width_out], [width_out, width_in])
+        shapes = _inputs([rows, width_out], [width_out, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
             p.allocate(rows * width_in * 2)
             p.launch(gemm(rows, width_in, width_out, "nn"))
         self._transpose()
-        shapes = _dims([width_out, rows], [rows, width_in])
+        shapes = _inputs([width_out, rows], [rows, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
             p.launch(gemm(width_out, width_in, rows, "nt"))
-        with p.op("aten::sum", before=4_200, details=_dims([rows, width_out], [], [], [])):
+        shapes = _inputs([rows, width_out], "[0]", "True", "")
+        with p.op("aten::sum", before=4_200, details=shapes):
             p.launch(reduce("sum_functor", rows * width_out * 2))
         p.allocate(-rows * width_out * 2)
         return width_in * width_out + width_out
@@ -201,10 +224,10 @@ class Operators:
     def layer_norm(self) -> None:
         """Normalise the rows."""
         p, m = self.program, self.model
-        shapes = _dims([m.rows, m.width], [], [m.width], [m.width])
+        shapes = _inputs([m.rows, m.width], f"[{m.width}]", [m.width], [m.width], "1e-05")
         with (
             p.op("aten::layer_norm", details=shapes),
-            p.op("aten::native_layer_norm", before=3_200) as op,
+            p.op("aten::native_layer_norm", before=3_200, details=shapes) as op,
         ):
             self.remember("NativeLayerNormBackward0", op, self._layer_norm_backward)
             self._empty(m.activation_bytes)
@@ -214,7 +237,10 @@ class Operators:
 
     def _layer_norm_backward(self) -> int:
         p, m = self.program, self.model
-        with p.op("aten::native_layer_norm_backward", before=4_000):
+        x, row, weight = [m.rows, m.width], [m.rows, 1], [m.width]
+        norm = (x, x, f"[{m.width}]", row, row, weight, weight, "[True, True, True]")
+        shapes = _inputs(*norm, a3="float", a4="float")
+        with p.op("aten::native_layer_norm_backward", before=4_000, details=shapes):
             self._empty(m.activation_bytes)
             fused = "fused_kernel" in m.changes
             for half in ("fused",) if fused else ("input", "gamma"):
@@ -227,14 +253,18 @@ class Operators:
     def attention(self) -> None:
         """Apply causal attention."""
         p, m = self.program, self.model
-        shape = [m.batch, m.heads, m.tokens, m.width // m.heads]
+        shape = m.attention_shape
         for _ in range(3):
             p.leaf("aten::view", 700)
             with p.op("aten::transpose", before=900, after=400):
                 p.leaf("aten::as_strided", 500)
         with (
-            p.op("aten::scaled_dot_product_attention", details=_dims(shape, shape, shape)),
-            p.op("aten::_scaled_dot_product_flash_attention", before=4_000) as op,
+            p.op("aten::scaled_dot_product_attention", details=_inputs(shape, shape, shape)),
+            p.op(
+                "aten::_scaled_dot_product_flash_attention",
+                before=4_000,
+                details=_inputs(shape, shape, shape, "0.", "True", "False", ""),
+            ) as op,
         ):
             name = "ScaledDotProductFlashAttentionBackward0"
             self.remember(name, op, self._attention_backward)
@@ -245,8 +275,12 @@ class Operators:
 
     def _attention_backward(self) -> int:
         p, m = self.program, self.model
+        x, rows, length = m.attention_shape, m.attention_shape[:3], str(m.tokens)
+        values = ("", "", length, length, "0.", "True", "", "", "")
+        shapes = _inputs(x, x, x, x, x, rows, *values, a5="float")
+        name = "aten::_scaled_dot_product_flash_attention_backward"
         with (
-            p.op("aten::_scaled_dot_product_flash_attention_backward", before=3_800),
+            p.op(name, before=3_800, details=shapes),
             p.op("aten::_flash_attention_backward", before=3_600),
         ):
             self._empty(m.activation_bytes)
@@ -263,7 +297,7 @@ class Operators:
         p, m = self.program, self.model
         wide_bytes = 4 * m.activation_bytes
         slower = 2 if "slow_operator" in m.changes else 1
-        cost_ns, shapes = 2_600 * slower, _dims([m.rows, 4 * m.width])
+        cost_ns, shapes = 2_600 * slower, _inputs([m.rows, 4 * m.width], "")
         with p.op("aten::gelu", before=cost_ns, after=900 * slower, details=shapes) as op:
             self.remember("GeluBackward0", op, self._gelu_backward)
             p.allocate(wide_bytes)
@@ -271,8 +305,9 @@ class Operators:
             p.launch(replace(work, base_ns=work.base_ns * slower), cost_ns=4_300 * slower)
 
     def _gelu_backward(self) -> int:
-        wide_bytes = 4 * self.model.activation_bytes
-        with self.program.op("aten::gelu_backward", before=3_000):
+        m, wide_bytes = self.model, 4 * self.model.activation_bytes
+        shapes = _inputs([m.rows, 4 * m.width], [m.rows, 4 * m.width], "")
+        with self.program.op("aten::gelu_backward", before=3_000, details=shapes):
             self.program.launch(elementwise(_GELU_BACKWARD, 3 * wide_bytes))
         self.program.allocate(-wide_bytes)
         return 0
@@ -280,7 +315,8 @@ class Operators:
     def add(self) -> None:
         """Add the residual."""
         p, m = self.program, self.model
-        with p.op("aten::add", before=2_600, details=_dims([m.rows, m.width])) as op:
+        shapes = _inputs([m.rows, m.width], [m.rows, m.width], "1")
+        with p.op("aten::add", before=2_600, details=shapes) as op:
             self.remember("AddBackward0", op, self._add_backward)
             p.allocate(m.activation_bytes)
             p.launch(elementwise(_ADD, 3 * m.activation_bytes))
@@ -316,7 +352,7 @@ class Operators:
         count, self.ready = self.ready, 0
         if count == 0:
             return 0
-        with p.op("aten::_foreach_mul_", before=3_000):
+        with p.op("aten::_foreach_mul_", before=3_000, details=_inputs([[count]], "0.125")):
             p.launch(elementwise(SCALE, count * 8))
         if m.ranks > 1 and "moved_collective" in m.changes and not self.held:
             self.held = count
@@ -338,13 +374,29 @@ class Operators:
         p = self.program
         with p.op("aten::contiguous", before=1_400), p.op("aten::clone", before=2_200):
             self._empty(size_bytes)
-            with p.op("aten::copy_", before=2_800):
+            logits = [self.model.rows, self.model.words]
+            with p.op("aten::copy_", before=2_800, details=_inputs(logits, logits, "False")):
                 p.launch(copy("DtoD (Device -> Device)", size_bytes))
 
 
-def _dims(*shapes: list[int]) -> str:
-    kinds = ", ".join('"c10::BFloat16"' if shape else '"Scalar"' for shape in shapes)
-    return f'"Input type": [{kinds}], "Input Dims": {list(shapes)}'
+def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
+    """Return args of an operator: dims of a tensor, those of a list of tensors, or a value.
+
+    Tensors are BF16; `types` has others by place: ``a1="long int"``.
+    """
+    dims = [[] if isinstance(value, str) else value for value in inputs]
+    kinds = [types.get(f"a{at}", _input_type(value)) for at, value in enumerate(inputs)]
+    texts = [value if isinstance(value, str) else "" for value in inputs]
+    columns = {"Input type": kinds, "Input Dims": dims, "Concrete Inputs": texts}
+    return ", ".join(f'"{name}": {json.dumps(values)}' for name, values in columns.items())
+
+
+def _input_type(value: list[int] | list[list[int]] | str) -> str:
+    if isinstance(value, str):
+        return "ScalarList" if value.startswith("[") else "Scalar" if value else ""
+    # Profilers write a list of more than 30 tensors as empty.
+    is_list = not value or isinstance(value[0], list)
+    return "TensorList" if is_list else "c10::BFloat16"
 
 
 _LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -378,7 +430,9 @@ def _load_batch(program: Program, model: Model) -> None:
     with program.annotation(_LOADER):
         program.spend(900_000, noisy=True)
     size_bytes = model.rows * 8
-    shape = f'"Input Dims": [[{model.batch}, {model.tokens}], [], []]'
+    tokens = [model.batch, model.tokens]
+    shape = _inputs(tokens, "False", "", a0="long int")
+    shapes = _inputs(tokens, tokens, "True", a0="long int", a1="long int")
     for _ in range(2):  # tokens and targets
         with (
             program.op("aten::to", before=1_200, details=shape),
@@ -386,7 +440,7 @@ def _load_batch(program: Program, model: Model) -> None:
         ):
             program.leaf("aten::empty_strided", 1_500)
             program.allocate(size_bytes)
-            with program.op("aten::copy_", before=2_800):
+            with program.op("aten::copy_", before=2_800, details=shapes):
                 program.launch(copy("HtoD (Pinned -> Device)", size_bytes), COPY)
     program.wait(COMPUTE, COPY)
 
@@ -467,12 +521,12 @@ def _node(program: Program, node: Node, number: int) -> int:
 def _optimizer(program: Program, model: Model) -> None:
     launches = 2 * model.layers + 4
     with program.annotation("Optimizer.step#AdamW.step", COMPUTE):
-        with program.op("aten::_foreach_norm", before=6_000):
+        with program.op("aten::_foreach_norm", before=6_000, details=_inputs([], "2", "")):
             for _ in range(2):
                 program.launch(reduce("NormTwoOps", model.parameters * 2))
-        with program.op("aten::_foreach_mul_", before=9_000):
+        with program.op("aten::_foreach_mul_", before=9_000, details=_inputs([[512]], "1.")):
             program.launch(elementwise(SCALE, 4096))
-        with program.op("aten::_fused_adamw_", before=26_000):
+        with program.op("aten::_fused_adamw_", before=26_000, details=_inputs([], [], [], [])):
             for _ in range(launches):
                 work = multi_tensor(_ADAM, model.parameters * 16 // launches)
                 program.launch(work, cost_ns=9_500)

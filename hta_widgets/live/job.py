@@ -19,6 +19,7 @@ from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.idle import IdleGap, gap_at
 from hta_widgets.analysis.totals import totals
@@ -410,7 +411,7 @@ class TileEngine:
         return self._matched.value
 
     def _match(self) -> LatenessIndex:
-        if not self.job.has_waits:
+        if not self.job.has_waits and (len(self.traces) < 2 or not len(matching(self.traces))):
             return LatenessIndex.empty(self.traces, NO_WAITS)
         compute = {}
         for index in self._indices.values():

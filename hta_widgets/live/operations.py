@@ -42,6 +42,7 @@ class SelectionJson(TypedDict, total=False):
     tracks: Annotated[list[str | tuple[Count, str]], Meta(max_length=1 << 20)] | None
     query: Annotated[str, Meta(max_length=1 << 20)] | None
     ids: Annotated[list[tuple[Count, Count]], Meta(max_length=1 << 22)] | None
+    launches: bool
 
 
 class Place(TypedDict):

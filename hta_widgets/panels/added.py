@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.savings import has_shapes, operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
@@ -267,6 +268,13 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
     return frame
 
 
+def _roofline(traces: TraceSet) -> pd.DataFrame:
+    rows = operator_savings(traces)
+    shown = _first_rows(rows, rows)
+    shown.attrs |= rows.attrs
+    return shown
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -277,12 +285,13 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "memory": _memory,
     "launch_outliers": _launch_outliers,
     "messages": _messages,
+    "roofline": _roofline,
 }
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW_PANELS = ("critical_path", "memory")
+_SLOW_PANELS = ("critical_path", "memory", "roofline")
 _MAX_SLOW_RANKS = 16
 
 
@@ -350,4 +359,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no sends between ranks"] = ["messages"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
+    if not roles - {"cpu"}:
+        missing["no GPU work"].append("roofline")
+    elif not has_shapes(next(iter(traces.values()))):
+        missing["no shapes: record_shapes=True records them"] = ["roofline"]
     return missing

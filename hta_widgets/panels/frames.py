@@ -55,6 +55,8 @@ class Panel:
     analysis: str
     #: Parts of the selection that do not filter it: ``ranks``, ``names``, ``kinds``, ``window``.
     own: tuple[str, ...]
+    #: What its rows name: ``operators``, ``kernels``, or something else.
+    rows: str = ""
     #: Whether it is a chart.
     is_chart: bool = False
     #: Makes its frame from traces, a selection and a maximum number of rows.
@@ -69,7 +71,8 @@ def catalogue_panel(name: str, **more: Any) -> Panel:
     """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
     is_chart = entry["shape"] in {"chart", "heatmap"}
-    return Panel(name, entry.get("analysis", ""), tuple(entry["own"]), is_chart=is_chart, **more)
+    own, rows = tuple(entry["own"]), entry.get("rows", "")
+    return Panel(name, entry.get("analysis", ""), own, rows, is_chart=is_chart, **more)
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
@@ -119,17 +122,23 @@ def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Sele
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
-    """Return a selection, None for everything, without the parts that the panel itself sets."""
+    """Return a selection, None for everything, without the parts that the panel itself sets.
+
+    Names of operators whose launches are chosen filter a panel of kernels.
+    """
     if selection is None:
         return Selection()
-    if "ranks" in panel.own:
+    own = set(panel.own)
+    if selection.launches and panel.rows == "kernels":
+        own.discard("names")
+    if "ranks" in own:
         selection = replace(selection, ranks=None)
-    if "window" in panel.own:
+    if "window" in own:
         selection = replace(selection, start_ns=None, end_ns=None)
-    if selection.query is not None and {"names", "kinds"} & set(panel.own):
+    if selection.query is not None and {"names", "kinds"} & own:
         clauses = parse_clauses(selection.query)
-        names = None if "names" in panel.own else clauses.names
-        kinds = None if "kinds" in panel.own else clauses.kinds
+        names = None if "names" in own else clauses.names
+        kinds = None if "kinds" in own else clauses.kinds
         if (names, kinds) != (clauses.names, clauses.kinds):
             selection = replace(selection, query=replace(clauses, names=names, kinds=kinds).query)
     return selection

@@ -25,6 +25,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.horovod import NEGOTIATION
 from hta_widgets.analysis.host_activity import free_calls
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -38,6 +39,7 @@ from hta_widgets.panels.run_times import (
     range_around,
     run_times,
 )
+from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import disambiguate, short_name
@@ -53,16 +55,24 @@ _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time aroun
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; those of one place are in order of share.
 _ORDER = (
-    ("waiting", "host_communication"),
+    ("waiting", "last_ready"),
+    ("host_communication",),
     ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
-    ("exposed_communication", "idle", "kernel"),
+    ("exposed_communication", "idle", "kernel", "saving"),
     ("step",),
 )
 #: Those whose sentences are not cut, at the end.
 _LAST = ("unrecorded", "around_work", "missing_steps")
 #: The order of kinds for the headline itself; those of one place are in order of share.
-_MAIN_PLACES = {"waiting": 0, "exposed_communication": 1, "idle": 1, "unrecorded": 1, "kernel": 2}
+_MAIN_PLACES = {
+    "waiting": 0,
+    "exposed_communication": 1,
+    "idle": 1,
+    "unrecorded": 1,
+    "kernel": 2,
+    "saving": 2,
+}
 _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
 
@@ -70,9 +80,9 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 class HeadlineFinding:
     """One cause of lost time, as a sentence with a button that selects it.
 
-    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts
-    without devices ``host_communication`` or ``operator``. Other kinds have a sentence only, and no
-    `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
+    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or ``step``;
+    for hosts without devices ``host_communication`` or ``operator``. Other kinds have a sentence
+    only, and no `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
     """
 
     kind: str
@@ -149,14 +159,15 @@ def headline(traces: TraceSet) -> Headline:
 
     The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
     first (communication that no compute hides, idle devices with the cause, work that is not in
-    the files); one kernel with a third of all device work. Shares are of each rank's span, from its
-    first device work to its last. Findings below 2 % of the spans of all ranks are left out, except
+    the files); one kernel with a third of all device work; where files have shapes, the operator of
+    the first rank with the most to gain. Shares are of each rank's span, from its first device work
+    to its last. Findings below 2 % of the spans of all ranks are left out, except
     for ranks that others wait for; a finding with less than a tenth of another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
-    device work, the facts are communication on the host and the operator with most time of its own,
-    as shares of the run.
+    device work, the facts are ranks that others wait for, communication on the host and the
+    operator with most time of its own, as shares of the run; so they are for timelines of Horovod.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -164,8 +175,11 @@ def headline(traces: TraceSet) -> Headline:
     if not len(traces):
         return Headline()
     times = run_times(traces)
-    if not times.ranks:
-        ranked = _rank_findings([*_host_findings(traces, times)])
+    # Timelines of Horovod have phases only, without compute.
+    readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
+    if not times.ranks or len(readiness):
+        findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
+        ranked = _rank_findings(findings)
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
@@ -176,6 +190,7 @@ def headline(traces: TraceSet) -> Headline:
             *_idle_finding(traces, times),
             HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
+            *_saving_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
@@ -200,7 +215,7 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
     """Return late ranks, else the largest loss, else the kernel, if not dwarfed by another one."""
     order = sorted(causes, key=lambda finding: (_MAIN_PLACES[finding.kind], -finding.share))
     if is_healthy and order and order[0].kind != "waiting":
-        order = [finding for finding in order if finding.kind == "kernel"]
+        order = [finding for finding in order if finding.kind in {"kernel", "saving"}]
     largest = max((finding.share for finding in order), default=0.0)
     return next((finding for finding in order if finding.share >= _DWARFED_SHARE * largest), None)
 
@@ -259,7 +274,7 @@ def _waiting_finding(
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns * len(late.waiting) / times.all_ns,
+        late.wait_ns * len(late.waiting) / (times.all_ns or times.run_ns * rank_count),
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
@@ -369,6 +384,19 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
     )
 
 
+def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the operator of the first rank with the most to gain on its device."""
+    saving = largest_saving(traces, times.ranks[0])
+    if saving is not None:
+        yield HeadlineFinding(
+            "saving",
+            saving.saving_ns / max(times.span_ns[saving.rank], 1),
+            label="Select this operator",
+            selection=Selection(query=QueryClauses(names=(saving.name,)).query),
+            facts={"saving": saving},
+        )
+
+
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
     """Yield the step that takes longest, for a button; nothing if steps are even."""
     frame = frame[frame["dur_deviation_ns"].notna()]
@@ -427,12 +455,41 @@ def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
     yield HeadlineFinding("async_only", facts=facts)
 
 
+def _last_ready_finding(
+    traces: TraceSet, times: RunTimes, readiness: pd.DataFrame
+) -> Iterator[HeadlineFinding]:
+    """Yield the rank that delays Horovod longest; `readiness` is `analysis.horovod_readiness`."""
+    if not len(readiness):
+        return
+    last = readiness.nlargest(1, "blocked_ns").iloc[0]
+    blocked_share = float(last["blocked_ns"] / (times.run_ns * len(traces)))
+    if blocked_share >= MIN_SHARE:
+        names = {name for trace in traces.values() for name in trace.table.names.values}
+        phases = tuple(sorted(name for name in names if name.startswith(NEGOTIATION)))
+        facts = {
+            "rank": int(last["rank"]),
+            "last": round(last["score"] * last["negotiations"]),
+            "negotiations": int(last["negotiations"]),
+            "blocked_ns": int(last["blocked_ns"]),
+            "blocked_share": blocked_share,
+        }
+        yield HeadlineFinding(
+            "last_ready",
+            blocked_share,
+            label="Select negotiations",
+            selection=Selection(query=QueryClauses(names=phases).query),
+            facts=facts,
+        )
+
+
 def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     """Yield the findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
     if not filled:
         yield from _async_finding(traces)
         return
+    late = late_ranks(traces, times, straggler_report(traces).stragglers)
+    yield from _waiting_finding(late, times, len(traces))
     facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)

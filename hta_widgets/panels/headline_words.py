@@ -16,6 +16,7 @@ from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
+from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
@@ -91,6 +92,11 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         late_pieces += [" and ", rank_piece(others[0])]
     elif others:
         late_pieces += [f" and {len(others)} others"]
+    if late.on_hosts:
+        of_run = f"{share(waiting_ns / max(times.run_ns * len(late.waiting), 1))} of the run"
+        often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
+        last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
+        return [subject, f"{how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     is_hidden = late.hidden_share >= _MIN_HIDDEN_SHARE
     hidden = f"; compute hides {share(late.hidden_share)} of that." if is_hidden else "."
     span = f"{of_span} {_device_noun(times)} span"
@@ -198,6 +204,15 @@ def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int
     return [f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}."]
 
 
+def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
+    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
+    per_step = " a step" if saving.steps else ""
+    gain = duration(saving.saving_ns / max(saving.steps, 1))
+    where = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
+    text = f"{short_operator(saving.name)} runs at {share(saving.roofline_share)} of what {limit}"
+    return [f"{text} allows; {gain}{per_step} to gain{where}."]
+
+
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
     """State how much longer the slowest step takes."""
     return [f"Step {step} takes {duration(dur_ns)}, {_longer_by(excess, 'the median step')}."]
@@ -260,6 +275,23 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
 # --- hosts without devices ------------------------------------------------------------------------
 
 
+def _last_ready_text(
+    _times: RunTimes,
+    *,
+    rank: int,
+    last: int,
+    negotiations: int,
+    blocked_ns: int,
+    blocked_share: float,
+) -> list[Piece]:
+    """State how often a rank of Horovod is the last to be ready; it is no rank of the set."""
+    often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
+    waits = (
+        f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"
+    )
+    return [f"{often}; {waits}."]
+
+
 def _async_only_text(
     _times: RunTimes,
     *,
@@ -313,6 +345,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "exposed_communication": _exposed_text,
     "idle": _idle_text,
     "kernel": _kernel_text,
+    "saving": _saving_text,
     "step": _step_text,
     "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
@@ -320,6 +353,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
     "async_only": _async_only_text,
+    "last_ready": _last_ready_text,
     "host_communication": _host_communication_text,
     "operator": _operator_text,
 }

@@ -186,6 +186,8 @@ class LateRanks:
     hidden_share: float
     last: int
     collectives: int
+    #: whether the collectives are those of hosts
+    on_hosts: bool
     phase: str = ""
     phase_ns: float = 0.0
     phase_over: float = 0.0
@@ -214,6 +216,7 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
         1 - exposed_ns / waited_ns,
         run["last"][first],
         run["collectives"][first],
+        bool(traces[frame["rank"].iloc[0]].table.stream[frame["id"].iloc[0]] < 0),
         *_slow_phase(traces, ranks[0]),
     )
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from hta_widgets.readers.foreign import describe_unknown, foreign_format
 from hta_widgets.readers.formats import FileStart, all_formats, format_named, resolve_reference
 from hta_widgets.readers.streams import decompressed_size, open_stream
+from hta_widgets.taxonomy import HOROVOD_PHASE
 
 _SNIFFED_BYTES = 1 << 14
 _MAX_BYTES_BEFORE_RECORDS = 1 << 20
@@ -59,7 +60,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     if format_name is None:
         return Sniffed(foreign=describe_unknown(start))
     if wanted in ("auto", format_name):
-        if format_name == "kineto" and _is_horovod(start):
+        if format_name == "kineto" and _begins_horovod_timeline(start):
             return Sniffed(format_name, "a Horovod timeline", aside=True)
         return Sniffed(format_name)
     if resolve_reference(format_named(wanted).reading.sniff)(start):
@@ -67,9 +68,10 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     return Sniffed(foreign=f"of the format {format_name}")
 
 
-def _is_horovod(start: FileStart) -> bool:
+def _begins_horovod_timeline(start: FileStart) -> bool:
     """Whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
     if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # written by PyTorch
         return False
-    return b'"NEGOTIATE_' in text or (b'"process_name"' in text and b"horovod_" in text)
+    has_phase = f'"{HOROVOD_PHASE}'.encode() in text
+    return has_phase or (b'"process_name"' in text and b"horovod_" in text)

@@ -6,29 +6,25 @@ user sees of a URL, such as the name of a trace's file, is without user info, qu
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
-import json
-import math
 import os
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache
-from hta_widgets.store.files import MANIFEST
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.traceset import TraceSet
+
+if TYPE_CHECKING:
+    from hta_widgets.readers.web import Fetch
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: The package that fsspec needs for each protocol.
@@ -46,16 +42,6 @@ _DRIVERS = {
     "smb": "smbprotocol",
     "hdfs": "pyarrow with libhdfs",
 }
-_FILES = (".json", ".gz", ".zst", ".trc")
-_TIMEOUT_S = 60
-#: A server that sends less than this is given up after `_TIMEOUT_S`.
-_MIN_BYTES_PER_S = 1000
-_BLOCK_BYTES = 1 << 20
-#: Maximum size of a manifest; that of 100,000 ranks has 60 MB.
-_MAX_MANIFEST_BYTES = 1 << 28
-
-#: Function that downloads a file, given its remote name and the local path.
-Fetch = Callable[[str, Path], None]
 
 
 def is_remote(source: Any) -> bool:
@@ -85,10 +71,13 @@ class LocalCopies:
         return source
 
     def _local(self, url: str) -> str:
+        # Few need it, and it imports ssl and email.
+        from hta_widgets.readers.web import http_files, split_url  # noqa: PLC0415
+
         protocol = url.partition("://")[0].lower()
         if protocol == "file":
-            return unquote(_split(url).path)
-        names, fetch, base = (_http_files if protocol in {"http", "https"} else _fsspec_files)(url)
+            return unquote(split_url(url).path)
+        names, fetch, base = (http_files if protocol in {"http", "https"} else _fsspec_files)(url)
         folder = cache.folder() if self.keep else temporary_folder()
         identity = repr((url, sorted(names.items())))
         tree = folder / (hashlib.sha256(identity.encode()).hexdigest()[:40] + cache.REMOTE)
@@ -163,122 +152,6 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
             shutil.rmtree(part, ignore_errors=True)
     if tree.parent == cache.folder():
         cache.evict(tree)
-
-
-# --- web servers, with the standard library only --------------------------------------------------
-
-
-def _http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
-    parts = _split(url)
-
-    def url_of(name: str) -> str:
-        folder = parts.path.rstrip("/")
-        return parts._replace(path=f"{folder}/{name}").geturl() if name else url
-
-    def fetch(name: str, target: Path) -> None:
-        with _open_url(url_of(name)) as reply, target.open("wb") as file:
-            _copy_reply(reply, file, url)
-            if reply.length:  # else all announced bytes have arrived
-                raise OSError(f"the connection ended {reply.length:,} bytes early")
-
-    base = redact_urls(url).rstrip("/") + "/"
-    if not parts.path.endswith(_FILES):
-        files = _stored_files(url_of(MANIFEST))
-        if files is not None:
-            return files, fetch, base
-    with _open_url(url, method="HEAD") as reply:
-        return {"": _state(reply)}, fetch, base
-
-
-def _stored_files(url: str) -> dict[str, str] | None:
-    """Return the state of each file of a store by its manifest; None if there is no manifest."""
-    manifest = io.BytesIO()
-    try:
-        reply = _open_url(url)
-    except TraceError:
-        return None
-    with reply:
-        try:
-            _copy_reply(reply, manifest, url, _MAX_MANIFEST_BYTES)
-            ranks = json.loads(manifest.getvalue())["body"]["ranks"]
-            # The manifest names each file of a store, and a store's files never change.
-            return {MANIFEST: _state(reply), **{str(rank["file"]): "" for rank in ranks}}
-        except TraceError:
-            raise
-        except (HTTPException, OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-
-
-def _copy_reply(reply: Any, target: IO[bytes], url: str, limit_bytes: float = math.inf) -> None:
-    """Copy a server's reply; refuse one that is larger than the limit, or hardly advances."""
-    start_s, size_bytes = time.monotonic(), 0
-    while block := reply.read1(_BLOCK_BYTES):
-        target.write(block)
-        size_bytes += len(block)
-        if size_bytes > limit_bytes:
-            raise TraceError(
-                f"is larger than {limit_bytes / 1e6:,.0f} MB",
-                path=url,
-                remedy="Is it what you want to load?",
-            )
-        elapsed_s = time.monotonic() - start_s
-        if elapsed_s > _TIMEOUT_S and size_bytes < _MIN_BYTES_PER_S * elapsed_s:
-            raise TraceError(
-                f"the server has sent {size_bytes:,} bytes in {elapsed_s:.0f} s",
-                path=url,
-                remedy="Check the network, or download the file by other means.",
-            )
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port, parts.hostname  # raise errors, too
-    except ValueError as cause:
-        raise TraceError(f"is not a URL ({cause})", path=url, remedy="Check the URL.") from None
-    return parts
-
-
-def _state(reply: Any) -> str:
-    headers = ("ETag", "Last-Modified", "Content-Length")
-    return repr([reply.headers.get(name) for name in headers])
-
-
-def _open_url(url: str, method: str = "GET") -> Any:
-    from urllib.error import HTTPError  # noqa: PLC0415 - imports ssl and email
-    from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
-
-    class WebRedirects(HTTPRedirectHandler):
-        """Follows redirects to web servers only; `urllib` follows those to FTP as well."""
-
-        def redirect_request(self, *args: Any) -> Any:
-            request, reply, code, _, headers, target = args
-            if urlsplit(target).scheme.lower() not in {"http", "https"}:
-                reason = "a redirect to another protocol"
-                raise HTTPError(request.full_url, code, reason, headers, reply)
-            return super().redirect_request(*args)
-
-    parts = _split(url)
-    user, _, address = parts.netloc.rpartition("@")
-    request = Request(parts._replace(netloc=address, fragment="").geturl(), method=method)  # noqa: S310 - http or https
-    if user:
-        encoded = base64.b64encode(unquote(user).encode()).decode()
-        # It is not sent to the target of a redirect.
-        request.add_unredirected_header("Authorization", f"Basic {encoded}")
-    try:
-        return build_opener(WebRedirects).open(request, timeout=_TIMEOUT_S)
-    except HTTPError as cause:
-        cause.close()
-        raise TraceError(
-            f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
-        ) from None
-    except (HTTPException, OSError, ValueError, OverflowError) as cause:
-        raise TraceError(
-            f"cannot be reached ({getattr(cause, 'reason', cause)})",
-            path=url,
-            remedy="Check the URL and the network.",
-        ) from None
 
 
 # --- other protocols, with fsspec -----------------------------------------------------------------

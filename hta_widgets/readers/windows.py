@@ -43,13 +43,11 @@ from hta_widgets.trace.columns import (
     StringPool,
     Track,
     concatenate_tables,
-    decode_fields,
-    encode_fields,
     replace_columns,
-    shift_time,
     take_rows,
 )
 from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
+from hta_widgets.trace.record_times import base_time_ns, move_record
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
@@ -119,11 +117,15 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
     parts: list[_WindowTables] = []
     rows = records = 0
+    last_step = -1
     end_record: dict[int, int] = {}
     for trace, track_code in zip(windows, track_codes, strict=True):
         shift_ns = trace.zero_ns - first.zero_ns
         depth = _joined_depths(trace.table, tracks, track_code)
-        parts.append(_renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records)))
+        step = _number_steps_on(trace.table.step, last_step)
+        last_step = max(last_step, int(step.max(initial=-1)))
+        tables = _renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records))
+        parts.append(tables._replace(events=replace_columns(tables.events, step=step)))
         end_record |= {
             row + rows: record + records for row, record in trace.table.end_record.items()
         }
@@ -227,6 +229,13 @@ def _renumber_tables(
     )
 
 
+def _number_steps_on(step: Ints, last_step: int) -> Ints:
+    """Return the steps of a window, numbered on if an earlier window has the first of them."""
+    inside = step >= 0
+    offset = max(last_step + 1 - int(step[inside].min()), 0) if inside.any() else 0
+    return np.where(inside, step + offset, -1)
+
+
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
     return np.array([pool.add(value) for value in values], np.int32)
 
@@ -275,7 +284,7 @@ class JoinedRecords(NumberedRecords):
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
             return None
-        bases = [_base_ns(trace.metadata) for trace in windows]
+        bases = [base_time_ns(trace.metadata) for trace in windows]
         return cls(sources, [base - bases[0] for base in bases], mark)
 
     def __len__(self) -> int:
@@ -306,18 +315,4 @@ class JoinedRecords(NumberedRecords):
         for number, (low, high) in enumerate(pairwise(bounds)):
             first, shift_ns = int(self._first[number]), self._shifts_ns[number]
             for record, text in self._sources[number].records(wanted[low:high] - first):
-                yield record + first, _shift_record(text, shift_ns) if shift_ns else text
-
-
-def _shift_record(text: bytes, shift_ns: int) -> bytes:
-    values = decode_fields(text)
-    if values is None or "ts" not in values:
-        return text
-    return encode_fields({**values, "ts": shift_time(values["ts"], shift_ns)})
-
-
-def _base_ns(metadata: Mapping[str, Any]) -> int:
-    try:
-        return int(metadata.get("baseTimeNanoseconds") or 0)
-    except (TypeError, ValueError, OverflowError):
-        return 0
+                yield record + first, move_record(text, shift_ns) if shift_ns else text

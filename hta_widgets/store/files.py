@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +22,9 @@ from hta_widgets.files import is_remote
 from hta_widgets.store.checks import DamagedFileError
 
 _HEADER = b"hta_widgets"
+#: Seconds for which columns of a mapped file are read without a new check of its size. A system
+#: call per access of a column slows analyses of mapped ranks by up to a fifth.
+CHECK_INTERVAL_S = 0.01
 
 
 class FileFrame(NamedTuple):
@@ -154,6 +159,7 @@ class ArrowFile:
             is_copied = is_remote(path)
             content = _read_file(path) if is_copied else _map_file(path)
             self._mapped_state = None if is_copied else state
+            self._checked_s = time.monotonic()
         except OSError as cause:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         intact = 0 <= frame.start <= frame.end <= size
@@ -171,15 +177,20 @@ class ArrowFile:
     def __contains__(self, name: str) -> bool:
         return name in self._specs
 
-    def require_whole(self) -> None:
-        """Raise an error if the mapped file was cut off; reading its end would end the process."""
-        before = self._mapped_state
-        try:
+    def require_whole(self, max_age_s: float = 0.0) -> None:
+        """Raise an error if the mapped file was cut off; reading its end would end the process.
+
+        A check that is at most `max_age_s` old counts. Arrays that a caller holds are not
+        protected: they are parts of the mapping, which is read without a call of this class.
+        """
+        before, now_s = self._mapped_state, time.monotonic()
+        if before is None or now_s - self._checked_s < max_age_s:
+            return
+        with suppress(OSError):  # a file that was removed or replaced stays mapped
             state = self._path.stat()
-        except OSError:
-            return  # a file that was removed or replaced stays mapped
-        if before and os.path.samestat(state, before) and state.st_size < before.st_size:
-            raise DamagedFileError("was cut off after it was loaded")
+            if os.path.samestat(state, before) and state.st_size < before.st_size:
+                raise DamagedFileError("was cut off after it was loaded")
+        self._checked_s = now_s
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers."""
@@ -221,7 +232,7 @@ class ArrowFile:
         return self._specs[name]
 
     def _cell_of(self, name: str, count: int) -> Any:
-        self.require_whole()
+        self.require_whole(CHECK_INTERVAL_S)
         try:
             cell = self._batch.column(name).values
         except (pa.ArrowException, KeyError) as cause:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.store.checks import DamagedFileError, TrackRow, check_column
-from hta_widgets.store.files import ArrowFile, Column, FileFrame
+from hta_widgets.store.files import CHECK_INTERVAL_S, ArrowFile, Column, FileFrame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
@@ -152,9 +152,15 @@ class StoredRank:
             _bytes_in_use.add(
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
-        elif self._file is not None:  # arrays are parts of the mapping; `make` checked it
-            self.read_checked(self._file.require_whole)
+        else:  # arrays are parts of the mapping; `make` checked it
+            self.require_whole(CHECK_INTERVAL_S)
         return value
+
+    def require_whole(self, max_age_s: float = 0.0) -> None:
+        """Raise a `TraceError` if the mapped file was cut off; see `ArrowFile.require_whole`."""
+        file = self._file
+        if file is not None:
+            self.read_checked(lambda: file.require_whole(max_age_s))
 
     # --- memory -----------------------------------------------------------------------------------
 

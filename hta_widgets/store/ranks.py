@@ -445,6 +445,11 @@ class StoredTrace(Trace):
         """Whether the columns are mapped from a file and can be released."""
         return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
 
+    def require_whole(self) -> None:
+        """Raise a `TraceError` if its file was cut off; see `Trace.require_whole`."""
+        if self.is_mapped:
+            self.__dict__["_stored"].require_whole()
+
     def release(self) -> None:
         """Release derived and read values; see `Trace.release`."""
         super().release()

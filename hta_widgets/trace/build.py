@@ -96,6 +96,8 @@ def _prefer_launching(
 
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
+#: Largest number in a name. Twice as much still fits into the column of steps.
+_MAX_STEP = 10**18
 
 
 def step_numbers(names: Sequence[str]) -> Ints:
@@ -108,38 +110,63 @@ def step_numbers(names: Sequence[str]) -> Ints:
 
 
 def assign_steps(
-    start: Ints,
-    end: Ints,
-    name: npt.NDArray[np.int32],
-    names: StringPool,
-    device: Bools,
-    launch_of: tuple[Ints, Ints],
+    table: EventTable, device: Bools, launch_of: tuple[Ints, Ints], problems: Problems
 ) -> Ints:
-    """Return n of the enclosing ``ProfilerStep#n`` for every event, -1 outside of steps.
+    """Return the number of the enclosing step for every event, -1 outside of steps.
 
-    Host events of all threads belong to the step in which they start. Device events belong to the
-    step of their launch.
+    It is n of ``ProfilerStep#n``. If a step begins after an earlier one of its number, as after a
+    restart, it and later ones are numbered on: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of
+    all threads belong to the step in which they start. Device events belong to the step of their
+    launch.
     """
-    step = np.full(len(start), -1, dtype=np.int64)
-    numbers = step_numbers(names.values)
-    if not (numbers >= 0).any():
+    start, end = table.start_ns, table.end_ns
+    step = np.full(len(table), -1, dtype=np.int64)
+    named = step_numbers(table.names.values)
+    if not (named >= 0).any():
         return step
+    rows = np.flatnonzero((named[table.name] >= 0) & ~device)
+    ranges = named[table.name[rows]], start[rows], end[rows]
+    numbers, repeated = _number_on(*(column.tolist() for column in ranges))
     # In order of start, so that the innermost of nested steps is written last.
-    for row in np.flatnonzero((numbers[name] >= 0) & ~device).tolist():
+    for row, number in zip(rows.tolist(), numbers, strict=True):
         low, high = np.searchsorted(start, (start[row], end[row]))
-        step[low:high] = numbers[name[row]]
+        step[low:high] = number
     step[device] = -1
+    step[rows] = numbers
     source, target = launch_of
     step[target] = step[source]
+    problems.add(
+        "merged",
+        repeated,
+        "steps that begin after an earlier step of their number: they are numbered on",
+    )
     return step
+
+
+def _number_on(named: list[int], start: list[int], end: list[int]) -> tuple[list[int], int]:
+    """Return the numbers of steps, by start, and how many of them repeat an earlier number."""
+    numbers: list[int] = []
+    end_of_step: dict[int, int] = {}
+    offset = repeated = 0
+    highest = -1
+    for number, start_ns, end_ns in zip(named, start, end, strict=True):
+        step = number + offset
+        if start_ns >= end_of_step.get(step, start_ns + 1) and highest < _MAX_STEP:
+            repeated += 1
+            step = highest + 1
+            offset = step - number
+        end_of_step[step] = max(end_ns, end_of_step.get(step, end_ns))
+        highest = max(highest, step)
+        numbers.append(step)
+    return numbers, repeated
 
 
 _ANNOTATION = taxonomy.KINDS.index("annotation")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
 
 
-def _count_merged(table: EventTable, problems: Problems) -> None:
-    """Count what a rank's figures combine: several devices, and steps with the same number."""
+def _count_devices(table: EventTable, problems: Problems) -> None:
+    """Count the devices whose figures a rank combines."""
     used = np.unique(
         table.track[(table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)]
     ).tolist()
@@ -151,16 +178,6 @@ def _count_merged(table: EventTable, problems: Problems) -> None:
             f"devices in one rank ({', '.join(sorted(devices))}): its figures join them, so it"
             " idles only while none of them works",
         )
-    number = step_numbers(table.names.values)[table.name]
-    ended: dict[int, int] = {}
-    again = 0
-    for row in np.flatnonzero((number >= 0) & (table.stream < 0)).tolist():
-        step, start, end = int(number[row]), int(table.start_ns[row]), int(table.end_ns[row])
-        again += start >= ended.get(step, start + 1)
-        ended[step] = max(end, ended.get(step, end))
-    problems.add(
-        "merged", again, "steps that begin after an earlier step of their number: both count as one"
-    )
 
 
 def build_trace(
@@ -207,10 +224,8 @@ def build_trace(
     del events
 
     launches = launch_links(table.start_ns, table.name, table.names, device, table.correlation)
-    table.step = assign_steps(
-        table.start_ns, table.end_ns, table.name, table.names, device, launches
-    )
-    _count_merged(table, notes)
+    table.step = assign_steps(table, device, launches, notes)
+    _count_devices(table, notes)
     finder = FlowEndpointFinder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,

@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from decimal import Decimal
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
@@ -362,16 +361,6 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
     return _encode({key: Raw(value) for key, value in fields.items()})
 
 
-def shift_time(raw: bytes, shift_ns: int) -> bytes:
-    """Add nanoseconds to a JSON time in µs; keep all its digits."""
-    try:
-        time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
-    except (ArithmeticError, UnicodeDecodeError):
-        return raw
-    text = f"{time:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
-
-
 # --- arguments of events --------------------------------------------------------------------------
 
 
@@ -489,6 +478,24 @@ def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[
     return args
 
 
+def event_arg_texts(
+    trace: RecordedEvents, rows: Rows, keys: Sequence[str]
+) -> list[tuple[bytes, ...]]:
+    """Return some args of some events as the file's JSON, empty for an arg that an event lacks.
+
+    Comparing texts is faster than decoding values, where most events share theirs.
+    """
+    values = _read_args(trace, rows, keys, Raw)
+    columns = [list(map(_text, values[key])) for key in keys]
+    return list(zip(*columns, strict=True))
+
+
+def _text(value: Any) -> bytes:
+    if type(value) is Raw:
+        return bytes(value)
+    return b"" if value is None else json.dumps(value).encode()
+
+
 def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     """Return args as int64; `missing` for values that cannot be converted."""
 
@@ -507,7 +514,9 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     return np.array([number(value) for value in values], dtype=np.int64)
 
 
-def _read_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+def _read_args(
+    trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: Any = Any
+) -> dict[str, list[Any]]:
     values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
         return values_by_key
@@ -519,7 +528,7 @@ def _read_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[s
     if known is not None:
         return {key: list(known[key]) for key in keys}
     order = np.argsort(records, kind="stable")
-    decode = _decoder(keys)
+    decode = _decoder(keys, kind)
     ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}
     places = _RequestOrder(records[order], order)
     for record, body in trace.source.records(records):
@@ -562,8 +571,8 @@ class _RequestOrder:
         return self._order[first:at]
 
 
-def _decoder(keys: Sequence[str]) -> msgspec.json.Decoder[Any]:
-    fields = [(f"a{number}", Any, None) for number in range(len(keys))]
+def _decoder(keys: Sequence[str], kind: Any = Any) -> msgspec.json.Decoder[Any]:
+    fields = [(f"a{number}", kind, None) for number in range(len(keys))]
     names = {f"a{number}": key for number, key in enumerate(keys)}
     args = msgspec.defstruct("Args", fields, rename=names, gc=False)
     record = msgspec.defstruct("Record", [("args", args | None, None)], gc=False)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -65,17 +66,22 @@ _CUTLASS = re.compile(r"^cutlass\w*_")
 _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
-_TENSILE = re.compile(r"^(Cijk_\w+?_[A-Z]\w+?)_(\w+?)_.*?MT(\d+x\d+x\d+)")
+# Words without underscores: if names could be split in several ways, all of them would be tried.
+_TENSILE = re.compile(r"^(Cijk_[^\W_]+_[A-Z][^\W_]+)_([^\W_]+)_.*?MT(\d+x\d+x\d+)")
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
+#: Maximum number of characters of a name that are read, and of a short name.
+_MAX_READ, _MAX_SHORT = 1 << 15, 200
+#: Maximum number of wrappers around a functor that are looked through.
+_MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
 
 @lru_cache(maxsize=1 << 16)
 def short_name(full: str) -> str:
     """Return a short name that still identifies the operation."""
-    text = full.strip()
+    text = full.strip()[:_MAX_READ]
     for rule in (
         _short_host_name,
         _short_byteps_name,
@@ -87,8 +93,15 @@ def short_name(full: str) -> str:
     ):
         short = rule(text)
         if short:
-            return short
-    return text or full
+            return _limit_length(short)
+    return _limit_length(full.strip() or full)
+
+
+def _limit_length(text: str) -> str:
+    """Return a text that can be shown; a checksum keeps different long texts different."""
+    if len(text) <= _MAX_SHORT:
+        return text
+    return f"{text[:_MAX_SHORT]}… ({zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x})"
 
 
 def _short_host_name(text: str) -> str:
@@ -177,6 +190,9 @@ def _short_mangled_name(text: str) -> str:
     return _tidy(names[0])
 
 
+_LENGTH = re.compile(r"\d+")
+
+
 def _source_names(text: str) -> list[str]:
     """Return the identifiers of a mangled name; the first is the function's own."""
     names: list[str] = []
@@ -184,9 +200,9 @@ def _source_names(text: str) -> list[str]:
     at = 3 if text.startswith("_ZN") else 2
     in_head = True
     while at < len(text):
-        number = re.match(r"\d+", text[at:])
+        number = _LENGTH.match(text, at)
         if number:
-            start = at + len(number[0])
+            start = number.end()
             end = start + int(number[0][:6])
             name = text[start:end]
             if name and not name.startswith("_GLOBAL_"):
@@ -212,7 +228,7 @@ def _short_gemm_name(text: str) -> str:
         return " ".join(filter(None, words))
     tensile = _TENSILE.match(text)
     if tensile:
-        return f"{tensile[1]} {tensile[2].partition('_')[0]} {tensile[3]}"
+        return " ".join(tensile.groups())
     if _CUTLASS.match(text) and re.fullmatch(r"\w+", text):
         return _short_cutlass_name(text)
     architecture = _ARCHITECTURE.match(text)
@@ -269,7 +285,7 @@ def _template_arguments(text: str, at: int) -> list[str]:
     return arguments
 
 
-def _functor(arguments: list[str]) -> str:
+def _functor(arguments: list[str], wrappers: int = 0) -> str:
     """Return the name of the functor among template arguments, looking through wrappers."""
     seen_through = ""
     for argument in arguments:
@@ -280,7 +296,9 @@ def _functor(arguments: list[str]) -> str:
             continue
         name = head[0].rpartition("::")[2]
         if name in _TRANSPARENT:
-            inner = _functor(_template_arguments(argument, head.end()))
+            inner = ""
+            if wrappers < _MAX_WRAPPERS:
+                inner = _functor(_template_arguments(argument, head.end()), wrappers + 1)
             if inner:
                 return inner
             seen_through = seen_through or _functor_name(name)
@@ -357,7 +375,7 @@ def _append_word(label: str, word: str) -> str:
 
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
     """Return for each name the first words in which it differs from the others."""
-    words = [_WORDS.findall(name) for name in names]
+    words = [_WORDS.findall(name[:_MAX_READ]) for name in names]
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):
         groups: dict[str, list[int]] = {}

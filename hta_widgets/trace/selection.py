@@ -17,6 +17,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.query import QueryClauses, parse_clauses
@@ -55,6 +56,9 @@ class Selection:
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
+    launches : bool, default False
+        Whether the device work that the chosen operators launched, or operators below them, is
+        chosen too, whenever they ran.
     """
 
     start_ns: int | None = None
@@ -64,6 +68,7 @@ class Selection:
     query: str | None = None
     ids: frozenset[tuple[int, int]] | None = None
     traces: TraceSet | None = field(default=None, repr=False, compare=False)
+    launches: bool = False
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -85,6 +90,8 @@ class Selection:
             put("tracks", frozenset(_track(item) for item in tracks))
         if self.ids is not None:
             put("ids", _ids(self.ids))
+        if (self.query, self.ids, self.tracks) == (None, None, None):
+            put("launches", False)  # without them all work is chosen
         if self.traces is not None and not hasattr(self.traces, "span_ns"):
             raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
@@ -163,7 +170,10 @@ class Selection:
         return f"{name}.select({', '.join(parts)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dict of numbers, strings and lists, without the traces."""
+        """Return a plain dict of numbers, strings and lists, without the traces.
+
+        ``launches`` is left out unless it is True.
+        """
         tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
         listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
         return {
@@ -173,6 +183,7 @@ class Selection:
             "tracks": None if self.tracks is None else listed_tracks,
             "query": self.query,
             "ids": None if self.ids is None else [list(item) for item in sorted(self.ids)],
+            **({"launches": True} if self.launches else {}),
         }
 
     @classmethod
@@ -181,16 +192,20 @@ class Selection:
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
         """Return the selection that `to_json` described; None and missing keys mean "all"."""
-        unknown = set(value or ()) - set(_FIELDS)
+        fields = (*_FIELDS, "launches")
+        unknown = set(value or ()) - set(fields)
         if unknown:
             raise TraceError(
                 f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
-                remedy=f"Its fields are {', '.join(_FIELDS)}.",
+                remedy=f"Its fields are {', '.join(fields)}.",
             )
-        return cls(**{key: (value or {}).get(key) for key in _FIELDS}, traces=traces)
+        launches = bool((value or {}).get("launches"))
+        parts = {key: (value or {}).get(key) for key in _FIELDS}
+        return cls(**parts, traces=traces, launches=launches)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _FIELDS} | {"traces": None}
+        state = {name: getattr(self, name) for name in (*_FIELDS, "launches")}
+        return {**state, "traces": None}
 
 
 def normalize_ranks(ranks: Any) -> list[int]:
@@ -238,13 +253,15 @@ def select_events(
     ranks: Iterable[int] | int | None,
     tracks: Iterable[str | tuple[int, str]] | None,
     ids: Iterable[tuple[int, int]] | None,
+    launches: bool | None,
 ) -> Selection:
     """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
     if isinstance(query, Selection):
         if query.traces is not None:
             # The window of `query` is on the clock of its own set, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
-        fields = zip(_FIELDS, (start_ns, end_ns, ranks, tracks, None, ids), strict=True)
+        values = (start_ns, end_ns, ranks, tracks, None, ids, launches)
+        fields = zip((*_FIELDS, "launches"), values, strict=True)
         changes: dict[str, Any] = {name: value for name, value in fields if value is not None}
         return replace(query, traces=traces, **changes)
     if isinstance(query, pd.DataFrame):
@@ -265,6 +282,7 @@ def select_events(
         query,
         ids,  # type: ignore[arg-type]
         traces,
+        bool(launches),
     )
 
 
@@ -402,6 +420,29 @@ def device_trace_index(trace: Trace) -> TraceIndex:
 
 def member_rows(selection: Selection, trace: Trace) -> Rows:
     """Return the events of a rank that are in a selection, ascending."""
+    rows = _matching_rows(selection, trace)
+    if not selection.launches:
+        return rows
+    launched = _launched_rows(replace(selection, start_ns=None, end_ns=None), trace)
+    start, end = trace.table.start_ns[launched], trace.table.end_ns[launched]
+    is_within = overlaps_window(start, end, *window_in_table_time(selection, trace))
+    return np.union1d(rows, launched[is_within])
+
+
+def _launched_rows(selection: Selection, trace: Trace) -> Rows:
+    """Return the device work launched within the operators of a selection."""
+    tree, table = operator_tree(trace), trace.table
+    is_chosen = mask_of_rows(_matching_rows(selection, trace), len(table))[tree.rows]
+    for members in tree.forest.levels[1:]:
+        is_chosen[members] |= is_chosen[tree.forest.parent[members]]
+    work = np.flatnonzero((table.stream >= 0) & (table.kind <= KINDS.index("memory")))
+    operator = tree.innermost[trace.launch_of[work]]
+    work, operator = work[operator >= 0], operator[operator >= 0]
+    return work[is_chosen[operator]]
+
+
+def _matching_rows(selection: Selection, trace: Trace) -> Rows:
+    """Return the events of a rank that meet all conditions of a selection, ascending."""
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = trace_index(trace)

@@ -470,7 +470,8 @@ class Trace:
             ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track, and
             ``parent``, the id of the enclosing event on the track; the device ``stream``, the
             ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (of
-            device events: of their launch); ``phase`` (``X`` or ``B``). -1 stands for none.
+            device events: of their launch), numbered on where numbers repeat; ``phase`` (``X`` or
+            ``B``). -1 stands for none.
         """
         table = self.table
         if self._frame is None or len(self._frame) != len(table):
@@ -597,6 +598,13 @@ class Trace:
     def is_mapped(self) -> bool:
         """Whether the columns are mapped from a file and can be released."""
         return False
+
+    def require_whole(self) -> None:
+        """Raise a `TraceError` if the columns are mapped from a file that was cut off since.
+
+        Views call it before each request: their lanes hold columns that were read earlier, and the
+        system ends a process that reads a mapped file beyond its end.
+        """
 
     def release(self) -> None:
         """Release kept results; they are computed again when they are next needed."""

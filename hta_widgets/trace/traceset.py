@@ -493,6 +493,7 @@ class TraceSet(Mapping[int, Trace]):
         ranks: Iterable[int] | int | None = None,
         tracks: Iterable[str | tuple[int, str]] | None = None,
         ids: Iterable[tuple[int, int]] | None = None,
+        launches: bool | None = None,
     ) -> Selection:
         """Return the selection of the events that meet all conditions.
 
@@ -501,8 +502,9 @@ class TraceSet(Mapping[int, Trace]):
         query : str, DataFrame or Selection, optional
             A pandas query over event columns; or a frame of events, by ``rank`` and ``id``; or
             a selection to narrow.
-        start_ns, end_ns, ranks, tracks, ids
-            See `Selection`; times are ns, or text such as ``"12.3ms"``.
+        start_ns, end_ns, ranks, tracks, ids, launches
+            See `Selection`; times are ns, or text such as ``"12.3ms"``. For example,
+            ``select("name == 'aten::mm'", launches=True)`` includes the kernels of that operator.
 
         Raises
         ------
@@ -510,7 +512,14 @@ class TraceSet(Mapping[int, Trace]):
             If the query fails on events, or a rank is missing.
         """
         return select_events(
-            self, query, start_ns=start_ns, end_ns=end_ns, ranks=ranks, tracks=tracks, ids=ids
+            self,
+            query,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            ranks=ranks,
+            tracks=tracks,
+            ids=ids,
+            launches=launches,
         )
 
     @check_arguments

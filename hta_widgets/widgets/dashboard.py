@@ -383,6 +383,8 @@ class Dashboard(LinkedView):
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
+        for trace in self.traces.values():
+            trace.require_whole()
         return answer(request, self, self.panel_engine, self.engine)
 
     def _on_offline(self, request: operations.OfflineRequest) -> Answer:

@@ -339,6 +339,8 @@ class LinkedView(anywidget.AnyWidget):
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
+        for trace in self.traces.values():
+            trace.require_whole()
         return answer(request, self, self.engine)
 
     def zoom_to(self, start_ns: Time, end_ns: Time) -> None:

@@ -1,4 +1,4 @@
-"""Damaged trace files: small samples of every format, and changes of their bytes and fields."""
+"""Damaged trace files: small samples of every format and shared cases, with changed bytes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from support.nsight_export import write_export
+from support.recorded import SHARED
 from support.small import call, copy, event, kernel, nccl
 
 import hta_widgets as hw
@@ -63,9 +64,23 @@ SQL_VALUES = (
 
 #: Inputs of seeds from here on also have structural changes; earlier seeds keep their inputs.
 STRUCTURAL_FROM = 1_795_700_000_000
-#: Inputs of seeds from here on are databases.
-DATABASES_FROM = 1_795_800_000_000
+#: Inputs of seeds from here on are also of the shared cases from public reports.
+CASES_FROM = 1_795_897_000_000
+#: A fifth of the inputs of seeds from here on are databases.
+DATABASES_FROM = 1_795_930_000_000
 DATABASE = "nsight"
+
+
+@cache
+def cases() -> dict[str, Sample]:
+    """Return the shared cases, one for each folder with files; none without shared data."""
+    root = SHARED.parent / "cases"
+    folders = sorted({path.parent for path in root.rglob("*") if path.parent != root})
+    return {
+        f"case-{folder.relative_to(root)}".replace("/", "-"): sample
+        for folder in folders
+        if (sample := {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()})
+    }
 
 
 @cache
@@ -161,9 +176,11 @@ def _kineto(rank: int) -> bytes:
 def damaged(seed: int) -> tuple[str, Sample]:
     """Return a sample's name and its files, some of them changed; a seed gives one input."""
     draw = random.Random(seed)
-    names = [name for name in samples() if name != DATABASE]
-    name = DATABASE if seed >= DATABASES_FROM else draw.choice(names)
-    files = dict(samples()[name])
+    choices = samples() | (cases() if seed >= CASES_FROM else {})
+    name = draw.choice([name for name in choices if name != DATABASE])
+    if seed >= DATABASES_FROM and draw.random() < 0.2:
+        name = DATABASE
+    files = dict(choices[name])
     path = draw.choice(list(files))
     text = files[path]
     packed = path.endswith(".gz") and draw.random() < 0.5

@@ -14,24 +14,26 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import hta_widgets as hw
-from hta_widgets import analysis, diff
+from hta_widgets import analysis, charts, diff
 from hta_widgets.panels.frames import chart_panels
 from hta_widgets.trace.traceset import TraceSet
 
 from .inputs import damaged
 
-ANALYSES = (
-    *("temporal_breakdown", "kernel_breakdown", "operators", "step_times", "collectives"),
-    *("idle_interval_stats", "launch_stats", "memory_events", "stragglers", "queue_length"),
-    *("idle_time_breakdown", "clock_offsets", "byteps_steps", "byteps_requests"),
-    *("mpi_routines", "mpi_ranks", "mpi_message_sizes"),
-)
+
+def _takes_only_traces(name: str) -> bool:
+    parameters = signature(getattr(analysis, name)).parameters.values()
+    return [part.name for part in parameters if part.default is part.empty] == ["traces"]
+
+
+ANALYSES = tuple(filter(_takes_only_traces, analysis.__all__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,12 @@ def _travel(journey: _Journey, source: Path, folder: Path) -> None:
     some = journey.sometimes
     for name in ANALYSES:
         some(name, partial(getattr(analysis, name), traces))
+        if name in charts.__all__:
+            some(f"charts.{name}", partial(getattr(charts, name), traces))
+    for rank in traces.ranks[:2]:
+        for function in (analysis.critical_path, analysis.with_critical_path):
+            some(function.__name__, partial(function, traces, rank))
+    some("diff_ops", lambda: analysis.diff_ops(traces, traces))
     for trace in traces.values():
         some("frames", lambda of=trace: (of.instants, of.asyncs, of.counters, of.flows))
         some("args", lambda of=trace: [of.args(row) for row in range(len(of))])

@@ -5,10 +5,10 @@
 
 import pytest
 
-from .inputs import DATABASES_FROM, STRUCTURAL_FROM
-from .journey import run
+from .inputs import CASES_FROM, DATABASES_FROM, STRUCTURAL_FROM, cases
+from .journey import journey, run
 
-INPUTS, STRUCTURAL, AT_ONCE = 500, 60, 20
+INPUTS, STRUCTURAL, CASES, AT_ONCE = 500, 60, 40, 20
 #: Share of the steps after loading that an input takes; all of them would take minutes.
 SHARE = 0.1
 
@@ -39,9 +39,19 @@ def test_inputs_that_failed_once_do_not(seed):
     [
         *range(0, INPUTS, AT_ONCE),
         *range(STRUCTURAL_FROM, STRUCTURAL_FROM + STRUCTURAL, AT_ONCE),
+        *range(CASES_FROM, CASES_FROM + CASES, AT_ONCE),
         *range(DATABASES_FROM, DATABASES_FROM + STRUCTURAL, AT_ONCE),
     ],
 )
 def test_damaged_files_fail_properly(first):
     found = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]
     assert found == []
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_shared_case_goes_through_every_call(name, tmp_path):
+    source = tmp_path / name
+    source.mkdir()
+    for path, text in cases()[name].items():
+        (source / path).write_bytes(text)
+    assert journey(source, tmp_path, 0, 0.2) == []

@@ -13,6 +13,7 @@ from support.page_engine import NO_STATE
 from support.random_job import write_job
 
 import hta_widgets as hw
+from hta_widgets import analysis
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
@@ -98,6 +99,21 @@ def test_collectives_on_the_host_are_no_device_work(tmp_path, paired):
     assert not pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]["rank"]
 
 
+def test_collectives_of_hosts_that_are_matched(tmp_path, paired):
+    ranks = [
+        [
+            small.event("user_annotation", "gloo:all_reduce", start + late, start + 60_000, pid=1),
+            small.event("cpu_op", "aten::mm", start + 70_000, start + 90_000, pid=1),
+            small.event("user_annotation", f"ProfilerStep#{k}", start, start + 95_000, pid=1),
+        ]
+        for late in (5_000, 25_000)
+        for k, start in [(0, 0)]
+    ]
+    pair = paired(small.load(tmp_path, *ranks))
+    compared(pair, "gloo", 6)
+    assert pair.same(EVERYTHING, panels=["summary"])["summary"]["columns"]["collectives"] == [1]
+
+
 def test_device_time_without_an_operator(tmp_path, paired):
     events = [
         small.event("cpu_op", "aten::mm", 0, 2_000, pid=10), small.call(500, 900, 1),
@@ -107,6 +123,19 @@ def test_device_time_without_an_operator(tmp_path, paired):
     said = pair.same(EVERYTHING, panels=["operators"])["operators"]["attrs"]["note"]
     assert said.startswith("no operator launched 75 % of the device time; ")
     compared(pair, "outside", 6)
+
+
+def test_operators_with_their_launches(tmp_path, paired):
+    write_demo(tmp_path / "job", ranks=2, steps=2)
+    traces = load(tmp_path / "job")
+    pair = paired(traces)
+    for name in ("aten::linear", "aten::mm", "no such operator"):
+        query = f"name in [{name!r}]"
+        chosen = {**EVERYTHING, "query": query, "launches": True}
+        kernels = pair.same(chosen)["kernels"]["columns"]
+        by_name = analysis.operators(traces).groupby("name")["device_total_ns"].sum()
+        assert sum(kernels["sum_ns"]) == by_name.get(name, 0)
+        pair.same({**chosen, "start_ns": 5_000_000, "end_ns": 20_000_000})
 
 
 def test_communication_without_time(tmp_path, paired):

@@ -36,6 +36,21 @@ def kernel_types() -> pd.DataFrame:
     )
 
 
+def efficiency() -> pd.DataFrame:
+    peaks = (312.0, 2039.0, "data sheet", "certain")
+    return table(
+        "rank name input_shapes flops_kind precision count device_ns intensity tflop_per_s "
+        "gb_per_s roofline_share bound device peak_tflop_per_s memory_gb_s peak_source "
+        "peak_certainty",
+        (0, HOSTILE, "[[64, 64], [64, 64]]", "matrix", "bf16", 4, 9 * MS, 500.0, 156.0, 312.0,
+         0.5, "compute", "A100", *peaks),
+        (0, "aten::add", "[[64, 64]]", "vector", "fp32", 2, 1 * MS, 0.1, 0.1, 1000.0,
+         0.49, "memory", "A100", 19.5, *peaks[1:]),
+        (0, "aten::copy_", "[[64, 64]]", "vector", "fp32", 2, 1 * MS, 0.0, 0.0, 1000.0,
+         0.49, "memory", "A100", 19.5, *peaks[1:]),
+    )  # fmt: skip
+
+
 def overlap() -> pd.DataFrame:
     return table(
         "rank communication_ns overlapped_ns overlap_share exposed_ns compute_ns",
@@ -453,7 +468,7 @@ _FRAMES: dict[str, Callable[..., pd.DataFrame]] = {
     "device_idle_breakdown": device_idle, "kernel_breakdown": kernels,
     "kernel_duration_by_rank": kernels, "launch_stats": launches, "queue_length": queue,
     "queue_length_summary": queues, "step_phases": phases, "rank_time_heatmap": rank_time,
-    "memory_bandwidth": bandwidth, "operators": operators,
+    "memory_bandwidth": bandwidth, "operators": operators, "operator_efficiency": efficiency,
     "user_annotation_breakdown": annotations, "frequent_kernel_sequences": sequences,
     "stragglers": stragglers, "collectives": collectives, "arrivals": collectives,
     "clock_offsets": clock_offsets, "step_times": step_times, "parallel_groups": parallel_groups,

@@ -145,6 +145,16 @@ def added() -> dict[str, pd.DataFrame]:
         "host_ns": [900, 300, 600], "device_ns": [5000, 0, 5000],
     })  # fmt: skip
     tree.attrs = {"left_out": 3}
+    roofline = pd.DataFrame({
+        "name": ["aten::mm", "aten::native_layer_norm"], "short": ["mm", "native_layer_norm"],
+        "shapes": ["64×64 · 64×32", "64×64"], "precision": ["bf16", "fp32"],
+        "bound": ["compute", "memory"], "certainty": ["exact", "linked"], "count": [4, 2],
+        "device_ns": [9000, 700], "roofline_ns": [3000, 800], "saving_ns": [4714, 0],
+        "tflop_per_s": [104.0, 0.5], "gb_per_s": [300.0, 1700.0], "roofline_share": [1 / 3, 8 / 7],
+    })  # fmt: skip
+    roofline.attrs = {
+        "others": 3, "ranks": 2, "device": "A100", "source": "data sheet", "known_share": 0.9,
+    }  # fmt: skip
     device_tree = tree.copy()
     device_tree.attrs = {"left_out": 3, "outside": 0.77}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
@@ -183,6 +193,7 @@ def added() -> dict[str, pd.DataFrame]:
             count=[12, 4],
         ),
         "launch_outliers": launches.assign(short=["a", "b"], count=[40, 4], launches=[40, 8]),
+        "roofline": roofline,
         "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
             count=[1, 3, 2], bytes=[1000, 500, 90]
         ),

@@ -96,6 +96,18 @@ def test_summary_is_json_where_asked(slow_job, capsys):
     assert found["ranks"][0]["end_ns"] == traces[0].end_ns
 
 
+def test_summary_has_the_mfu_where_asked(job, capsys):
+    flops = json.loads(Path(f"{job}_truth.json").read_text())["step_flops"]["model_flops"]
+    steps = hw.analysis.step_times(hw.load(job, cache=False, progress=False))
+    mfu = (flops / steps["dur_ns"] / 312e3).mean()
+    assert cli.main(["summary", str(job), "--efficiency", "--json"]) == 0
+    efficiency = json.loads(capsys.readouterr().out)["efficiency"]
+    assert efficiency["mfu"] == pytest.approx(mfu)
+    assert all(row["roofline_share"] < 0.3 for row in efficiency["operators"])
+    assert cli.main(["summary", str(job), "--efficiency"]) == 0
+    assert f"MFU {mfu:.0%}".replace("%", " %") in capsys.readouterr().out.replace("\u202f", " ")
+
+
 def test_summary_names_no_straggler_where_files_are_missing(job, capsys):
     assert cli.main(["summary", str(job), "--ranks", "0,1"]) == 0
     out = capsys.readouterr().out

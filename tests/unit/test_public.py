@@ -15,7 +15,7 @@ import hta_widgets as hw
 
 
 @pytest.mark.parametrize(
-    "module", ["analysis", "charts", "compat", "diff", "taxonomy", "cache", ""]
+    "module", ["analysis", "charts", "compat", "devices", "diff", "taxonomy", "cache", ""]
 )
 def test_dir_shows_what_the_documentation_lists(repo, module):
     face = getattr(hw, module) if module else hw

@@ -1,4 +1,8 @@
-"""The communication events of one rank, with the args that identify their collective."""
+"""The communication events of one rank, with the args that identify their collective.
+
+`comm_events` are those of the rank's device. A job without any, on CPUs, has `host_comm_events`:
+the ranges that PyTorch records around the collectives of Gloo, MPI and UCC (``gloo:all_reduce``).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,15 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.analysis.scope import host_collectives
+from hta_widgets.taxonomy import HOST_LIBRARIES, KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
 from hta_widgets.trace.host_stack import nested_parents
@@ -49,10 +54,17 @@ _OTHER = OPERATIONS.index("other")
 SYNCHRONIZING_OPERATIONS = operation_codes(
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"
 )
+#: Collectives that a rank on a host may leave before the last one arrives.
+_ROOTED_OPERATIONS = operation_codes("broadcast", "reduce", "gather", "scatter")
 #: Operations whose input and output sizes may differ by member.
 _UNEVEN_OPERATIONS = operation_codes("all_to_all", "gather", "scatter", "send_recv")
 
 _NAME = "Collective name"
+_GROUP = "Process Group Name"
+_RANKS = "Process Group Ranks"
+_SIZE = "Group size"
+#: Ranges of libraries that run collectives on hosts.
+_LIBRARY = re.compile(HOST_LIBRARIES)
 _DESCRIPTION = "Process Group Description"
 #: Args taken from the operator above the launch if the event itself lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
@@ -186,7 +198,42 @@ def comm_events(trace: Trace) -> CommEvents:
     # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
-    events = _comm_args(trace, rows)
+    return _identify(trace, rows, _comm_args(trace, rows))
+
+
+@memoize
+def host_comm_events(trace: Trace) -> CommEvents:
+    """Return the collectives that libraries run on a rank's host, with their args.
+
+    A range begins with the call and ends with its work. If neither it nor the
+    ``record_param_comms`` before it names a process group, its group is the only one that the
+    file's header lists, or all ranks. If the header lists several, the range is left out.
+    """
+    table, rows = trace.table, host_collectives(trace)
+    codes = [code for code, name in enumerate(table.names.values) if _LIBRARY.match(name)]
+    rows = rows[np.isin(table.name[rows], codes)]
+    args = _host_args(trace, rows)
+    own_rank = stated_rank(trace)
+    listed = list({group.ranks for group in job_header(trace).groups if own_rank in group.ranks})
+    places = []
+    for place, code in enumerate(table.name[rows].tolist()):
+        library, _, operation = table.names[code].partition(":")
+        args[_NAME][place] = args[_NAME][place] or operation
+        if args[_GROUP][place] is None and args[_RANKS][place] is None:
+            if len(listed) > 1:
+                continue
+            args[_GROUP][place] = library
+            if listed:
+                args[_RANKS][place], args[_SIZE][place] = list(listed[0]), len(listed[0])
+        places.append(place)
+    args = {key: [values[place] for place in places] for key, values in args.items()}
+    events = _identify(trace, rows[places], args)
+    return replace(events, early=np.isin(events.operation, _ROOTED_OPERATIONS).astype(np.int64))
+
+
+def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEvents:
+    """Return some events, given their args, with what identifies their collective."""
+    table = trace.table
     sequence = to_int64(events.pop("Seq"))
     kernels = table.names
     events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
@@ -291,12 +338,42 @@ def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     if not bare.any():
         return args
     operator = _enclosing_events(trace, trace.launch_of[rows[bare]], _RECORD)
-    places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
+    _take_args(trace, args, np.flatnonzero(bare), operator)
+    _name_by_ranges(trace, rows, args[_NAME])
+    return args
+
+
+def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
+    args = {
+        key: list(values) for key, values in event_args(trace, rows, COMMUNICATION_KEYS).items()
+    }
+    bare = np.array([name is None for name in args[_GROUP]], dtype=bool)
+    _take_args(trace, args, np.flatnonzero(bare), _records_before(trace, rows)[bare])
+    return args
+
+
+def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
+    """Set the args at some places to those of operators; -1 stands for no operator."""
+    places, operators = places[operators >= 0], operators[operators >= 0]
     for key, values in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), values, strict=True):
             args[key][place] = value
-    _name_by_ranges(trace, rows, args[_NAME])
-    return args
+
+
+def _records_before(trace: Trace, rows: Rows) -> Ints:
+    """Return the ``record_param_comms`` of each range: the latest since the thread's last range."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
+    records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    results = np.full(len(rows), -1, dtype=np.int64)
+    for track in np.unique(table.track[rows]).tolist():
+        places = np.flatnonzero(table.track[rows] == track)
+        candidates = np.append(records[table.track[records] == track], -1)
+        begun = table.start_ns[candidates[:-1]]
+        latest = np.searchsorted(begun, table.start_ns[rows[places]], "right") - 1
+        is_new = np.diff(latest, prepend=-1) > 0
+        results[places[is_new]] = candidates[latest[is_new]]
+    return results
 
 
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:

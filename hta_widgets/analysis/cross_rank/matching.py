@@ -13,7 +13,7 @@ share collective 0, and ranks 0, 1 and 2 share collective 1::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     CommEvents,
     JobHeader,
     comm_events,
+    host_comm_events,
     job_header,
     recorded_shift,
 )
@@ -35,7 +36,7 @@ from hta_widgets.analysis.cross_rank.comm_groups import (
     missing_ranks,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import host_names
+from hta_widgets.analysis.notes import host_names, name_counts
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints
@@ -113,6 +114,7 @@ def matching(traces: TraceSet) -> Matching:
 
     Collectives are matched by process group, then by sequence number where files have them, else
     by order within the group, shifted to where names and sizes agree (`align_sequences`).
+    The collectives on hosts of a job without communication on devices are matched the same way.
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
     grouped by device stream, and by the listed groups that their times allow, and matched only as
     far as their ends agree and none ends before another begins.
@@ -213,16 +215,24 @@ def _match(of: TraceSet) -> Matching:
     )
 
 
-def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, JobHeader, Counter[str]]:
-    events = comm_events(trace)
-    return events, trace.table.step[events.rows], job_header(trace), host_names(trace)
+def _comm_of_rank(
+    trace: Trace, events_of: Callable[[Trace], CommEvents]
+) -> tuple[CommEvents, Ints, JobHeader, Counter[str]]:
+    events = events_of(trace)
+    rest = host_names(trace) - name_counts(trace, events.rows)
+    return events, trace.table.step[events.rows], job_header(trace), rest
 
 
 def _communication_of_ranks(
     traces: TraceSet,
 ) -> tuple[list[CommEvents], list[Ints], list[JobHeader], list[Counter[str]]]:
-    """Return each rank's communication (of devices or host calls), its steps, and its header."""
-    results = list(map_ranks(traces, _comm_of_rank))
+    """Return each rank's communication, its steps, its header, and calls on hosts that are left.
+
+    The communication is that of devices, or that of hosts in a job of several ranks without any.
+    """
+    results = list(map_ranks(traces, _comm_of_rank, comm_events))
+    if len(results) > 1 and not any(len(events.rows) for events, *_ in results):
+        results = list(map_ranks(traces, _comm_of_rank, host_comm_events))
     events, steps = [result[0] for result in results], [result[1] for result in results]
     members = list(traces.values())
     for calls_of in load_references(format_.analyses.collectives for format_ in all_formats()):

@@ -29,16 +29,14 @@ from hta_widgets.export.traces.members import (
     FlowThreads,
     Members,
     RecordClipper,
-    base_time,
     choose_members,
     json_text,
     records_of,
     samples_of,
 )
 from hta_widgets.files import Output, Target
-from hta_widgets.formats.kineto.times import add_ns
 from hta_widgets.trace import selection as selections
-from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
 from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
@@ -49,6 +47,7 @@ from hta_widgets.trace.merged_format import (
     scoped_id,
     stated_export_part,
 )
+from hta_widgets.trace.record_times import BASE_KEY, base_time_ns, move_record, shift_time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -58,7 +57,6 @@ _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 _FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
 #: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
 AFTER_RANKS = 1000
-_BASE = "baseTimeNanoseconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
             _write_rank(out, ranks[0])
             return
         # Files of one job usually share their base; otherwise the earliest is used for all.
-        bases = [base for members in ranks if (base := base_time(members.trace))]
+        bases = [base for members in ranks if (base := base_time_ns(members.trace.metadata))]
         _write_merged(out, ranks, min(bases, default=0))
 
 
@@ -239,7 +237,7 @@ def export_pair(
     options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
-    base_ns = max(0, min(base_time(members.trace) for members in first))
+    base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in first))
     with target.file() as out:
         _write_merged(out, [*first, *second], base_ns)
     return _report(target, [*first, *second], "recorded")
@@ -324,15 +322,6 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
     if not isinstance(before, int):
         return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
     return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
-
-
-def _move_record(text: bytes, move_ns: int) -> bytes:
-    """Return the record with its time moved; the time of a metadata record has no meaning."""
-    fields = decode_fields(text)
-    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
-        return text
-    fields["ts"] = add_ns(fields["ts"], move_ns)
-    return encode_fields(fields)
 
 
 def _ranks(
@@ -453,7 +442,7 @@ def _edited_records(members: Members) -> Iterator[bytes]:
         if threads is not None and not is_asked:
             record = threads(number, record)
         if move_ns:
-            record = _move_record(record, move_ns)
+            record = move_record(record, move_ns)
         if clip is not None:
             record = clip.move_into_window(record) if is_asked else clip(number, record)
         yield record
@@ -465,7 +454,7 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
     scopes: list[Iterator[bytes]] = []
     for position, members in enumerate(ranks):
         trace = members.trace
-        shift_ns = base_time(trace) + members.side_move_ns - base_ns
+        shift_ns = base_time_ns(trace.metadata) + members.side_move_ns - base_ns
         texts = _top_level(members, state_rank=False)
         head["ranks"].append(
             {
@@ -479,7 +468,7 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
         scopes.append(_merged_records(members, position, shift_ns))
     keys = {MARK_KEY: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
-        keys[_BASE] = str(base_ns).encode()
+        keys[BASE_KEY] = str(base_ns).encode()
     write_file(out, keys, *scopes)
 
 
@@ -669,11 +658,11 @@ def _side_ranks(
     ranks = _ranks(*_trace_set_of(source), options)
     for members in ranks:
         trace = members.trace
-        base_ns = base_time(trace) + move_ns
+        base_ns = base_time_ns(trace.metadata) + move_ns
         note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
         members.stated[MARK_KEY] = note
-        if base_ns or _BASE in trace.metadata:
-            members.stated[_BASE] = base_ns
+        if base_ns or BASE_KEY in trace.metadata:
+            members.stated[BASE_KEY] = base_ns
         members.trace = trace.replace(rank=trace.rank + offset)
         members.title, members.side_move_ns = f"{whose} · rank {trace.rank}", move_ns
     if not ranks:

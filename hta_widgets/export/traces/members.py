@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -16,11 +15,10 @@ from msgspec import Raw
 
 from hta_widgets.analysis.steps import CLIPPED
 from hta_widgets.export.traces.scrub import Scrubber
-from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
-from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import decode_fields, encode_fields
 from hta_widgets.trace.merged_format import ExportPart
+from hta_widgets.trace.record_times import base_time_ns, micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 
@@ -79,7 +77,7 @@ class Members:
     @property
     def written_zero_ns(self) -> int:
         """`Trace.zero_ns` in the times of the written records."""
-        return self.trace.zero_ns - base_time(self.trace) + self.move_ns
+        return self.trace.zero_ns - base_time_ns(self.trace.metadata) + self.move_ns
 
     def accepts(self, text: bytes) -> bool:
         """Return whether to write a record that is in no table; count the omitted ones."""
@@ -96,7 +94,7 @@ class Members:
         time_ns = nanoseconds(bytes(record.ts))
         if time_ns is None:
             return False
-        time_ns -= self.trace.zero_ns - base_time(self.trace)
+        time_ns -= self.trace.zero_ns - base_time_ns(self.trace.metadata)
         if record.ph in "neFT":
             key = (record.cat or "", bytes(record.id).decode(), record.name or "")
             if record.ph in "nT" and not self.in_window(time_ns):
@@ -167,15 +165,6 @@ def choose_members(
     _choose_asyncs(members)
     _choose_counters(members)
     return members if len(rows) or is_whole or members.asyncs else None
-
-
-def base_time(trace: Trace) -> int:
-    """Return the file's base time in ns, to which its times are relative; 0 if it is invalid."""
-    try:
-        base = Decimal(str(trace.metadata.get("baseTimeNanoseconds", 0)))
-        return int(base) if FIRST_NS <= base <= LAST_NS else 0
-    except ArithmeticError:
-        return 0
 
 
 def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:

@@ -17,11 +17,11 @@ from hta_widgets.analysis.operator_kernels import SequencePatterns, find_pattern
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import ExportReport, export_trace, own_keys, write_file
-from hta_widgets.export.traces.members import Members, base_time, json_text, records_of
+from hta_widgets.export.traces.members import Members, json_text, records_of
 from hta_widgets.files import Target, target_path
-from hta_widgets.formats.kineto.times import micros
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
+from hta_widgets.trace.record_times import base_time_ns, micros
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -261,7 +261,7 @@ class _Overlay:
             "id": str(number).encode(),
             "pid": pid,
             "tid": tid,
-            "ts": micros(time + trace.zero_ns - base_time(trace)),
+            "ts": micros(time + trace.zero_ns - base_time_ns(trace.metadata)),
             "cat": _ARROW,
             "name": _ARROW,
             "args": args,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -189,6 +189,15 @@ def is_server(columns: RankColumns) -> bool:
     return int((bracket & request[columns.name[events]]).sum()) > len(events) // 2
 
 
+class _RequestPairs(NamedTuple):
+    """The records of a server's requests, as rows of the file's columns."""
+
+    begins: Rows
+    ends: Rows  # of the same requests
+    alone: Rows  # without a partner
+    iteration: Ints  # by row: number of earlier requests of a worker for the key; -1 for ends
+
+
 def build_server(
     rank: int | None,
     columns: RankColumns,
@@ -203,17 +212,10 @@ def build_server(
     file are asyncs without a duration. The time that a pull waits for the last push of its
     iteration is an async as well.
     """
-    brackets = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
-    group = columns.pid[brackets].astype(np.int64) * len(columns.names) + columns.name[brackets]
-    opens = columns.phase[brackets] == ord("B")
-    begins, ends, alone = (brackets[at] for at in pair_first_in_first_out(group, opens))
-    iteration = np.full(len(columns.phase), -1, np.int64)
-    iteration[brackets[opens]] = number_in_group(group[opens])
-    open_rows = alone[columns.phase[alone] == ord("B")]
+    pairs = _pair_requests(columns)
     # Kinds follow from categories and tracks from threads: the trace is built after both are set.
     category = columns.categories.add(_SERVER_CATEGORY)
     columns.category = np.full(len(columns.category), category, columns.category.dtype)
-    nodes = _assign_node_threads(columns)
     trace = build_trace(
         columns,
         rank=0 if rank is None else rank,
@@ -221,26 +223,15 @@ def build_server(
         metadata=metadata,
         source=source,
         problems=problems,
-        pairs=(begins, ends, alone),
-        names=nodes,
+        pairs=(pairs.begins, pairs.ends, pairs.alone),
+        names=_assign_node_threads(columns),
         format="byteps-server",
         stated_rank=rank,
     )
     table = trace.table
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
-    # The table is sorted by time and has no unpaired records, so iterations follow by record.
-    of_record = np.full(int(columns.record.max(initial=-1)) + 1, -1, np.int64)
-    of_record[columns.record] = iteration
-    table.step[:] = of_record[table.record]
-    trace.async_table = _async_table(
-        columns.start_ns[open_rows] - trace.zero_ns,
-        np.full(len(open_rows), -1),
-        columns.name[open_rows],
-        np.full(len(open_rows), table.categories.add("open request")),
-        [str(number) for number in iteration[open_rows].tolist()],
-        [columns.pids[code] for code in columns.pid[open_rows].tolist()],
-        columns.record[open_rows],
-    )
+    table.step[:] = pairs.iteration[np.searchsorted(columns.record, table.record)]
+    trace.async_table = _open_requests(trace, columns, pairs)
     # Requests are read from the steps and the open asyncs; waits and counters follow from them.
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
@@ -248,6 +239,31 @@ def build_server(
     # What was memoized until here is of the tables without waits and counters.
     trace.memo.clear()
     return trace
+
+
+def _pair_requests(columns: RankColumns) -> _RequestPairs:
+    """Pair begins and ends by key and request; a server answers those of a worker in order."""
+    rows = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
+    request = columns.pid[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
+    is_begin = columns.phase[rows] == ord("B")
+    iteration = np.full(len(columns.phase), -1, np.int64)
+    iteration[rows[is_begin]] = number_in_group(request[is_begin])
+    begins, ends, alone = (rows[at] for at in pair_first_in_first_out(request, is_begin))
+    return _RequestPairs(begins, ends, alone, iteration)
+
+
+def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
+    """Return the requests that are open at the end of the file."""
+    rows = pairs.alone[columns.phase[pairs.alone] == ord("B")]
+    return _async_table(
+        columns.start_ns[rows] - trace.zero_ns,
+        np.full(len(rows), -1),
+        columns.name[rows],
+        np.full(len(rows), trace.table.categories.add("open request")),
+        [str(number) for number in pairs.iteration[rows].tolist()],
+        [columns.pids[code] for code in columns.pid[rows].tolist()],
+        columns.record[rows],
+    )
 
 
 def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:

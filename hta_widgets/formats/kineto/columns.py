@@ -40,10 +40,9 @@ from hta_widgets.trace.columns import (
     arg_table,
 )
 from hta_widgets.trace.problems import ProblemKind
+from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 
 _INT64 = 1 << 63
-#: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
-FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
 
 
 class CopyColumns:

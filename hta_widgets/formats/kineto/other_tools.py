@@ -54,7 +54,6 @@ _WORK_THREADS = tuple(
     )
 )
 _HOROVOD = "horovod"
-_HOROVOD_PHASE = "NEGOTIATE_"
 _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 
@@ -91,7 +90,7 @@ def mark_rows(columns: RankColumns) -> RankColumns:
 
 def is_horovod(names: Sequence[str]) -> bool:
     """Whether these are names of a timeline of Horovod."""
-    return any(name.startswith(_HOROVOD_PHASE) for name in names)
+    return any(name.startswith(taxonomy.HOROVOD_PHASE) for name in names)
 
 
 def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:

@@ -6,7 +6,6 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -21,9 +20,14 @@ from hta_widgets.formats.byteps.reader import (
     is_server,
     is_worker,
 )
-from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
+from hta_widgets.formats.kineto.columns import Columns, SliceTimes
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
-from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
+from hta_widgets.formats.kineto.record_source import (
+    FileRecords,
+    FileState,
+    RecordMove,
+    RecordSlice,
+)
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
     Record,
@@ -65,6 +69,7 @@ from hta_widgets.readers.streams import (
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
 #: Around damage, pieces of this size are tried before single records.
@@ -90,7 +95,7 @@ class RecordList:
         self.window = window
         self.notes = notes
         self.columns = Columns(notes)
-        self.index = SliceIndex()
+        self.slices: list[RecordSlice] = []
         self.entries = 0
         self.enclosed = False
         self._timed_decoder: Callable[[bytes], list[Any]] | Literal["unknown"] | None = "unknown"
@@ -229,7 +234,7 @@ class RecordList:
         start = self.window.offset
         if not self.columns.has_records:
             self.columns = Columns(self.notes, self._expected_records(count, len(text)))
-        self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
+        self.slices.append(RecordSlice(start, start + len(text.rstrip()) - 2, self.entries))
         with time_stage("columns"):
             self.columns.append(
                 records,
@@ -281,7 +286,7 @@ class RecordList:
         spans = np.zeros((reading.entries, 2), np.int64)
         if reading.places:
             spans[reading.places] = reading.spans
-        self.index.add(start, start + reading.end, self.entries, spans)
+        self.slices.append(RecordSlice(start, start + reading.end, self.entries, spans))
         self.columns.append(
             reading.records,
             np.array(reading.places, np.int64) + self.entries,
@@ -351,7 +356,7 @@ def read_file(
     with _collector_paused(), open_stream(path, 0, checkpoints) as stream:
         state = FileState.of(path)
         documents = _Documents(StreamBuffer(stream, advance), notes)
-        values = documents.read()
+        values, moves = documents.read()
         records = documents.list
         if stream.fault is not None:
             notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
@@ -363,7 +368,15 @@ def read_file(
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
-        path, records.index, records.entries, values, state, comm_args, checkpoints, keepalive
+        path,
+        records.slices,
+        records.entries,
+        values,
+        state,
+        comm_args,
+        checkpoints,
+        keepalive,
+        moves,
     )
     return FileContents(columns, decode_values(source.metadata_text), source, problems)
 
@@ -397,6 +410,14 @@ _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
 
 
+class _BaseTime(NamedTuple):
+    """The time from which the records of one document count, beginning with `first_record`."""
+
+    first_record: int
+    ns: int
+    is_stated: bool
+
+
 class _Documents:
     """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
@@ -405,9 +426,14 @@ class _Documents:
         self.notes = notes
         self.list = RecordList(window, notes)
         self.enclosed = False
+        self._bases: list[_BaseTime] = []
 
-    def read(self) -> dict[str, bytes]:
-        """Read all documents into one list of records; return their top-level values."""
+    def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
+        """Read all documents into one list of records.
+
+        Returns their top-level values, and what to add to the times of records that count from
+        another base time than these values state.
+        """
         values = self._read_document()
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
@@ -422,15 +448,19 @@ class _Documents:
             documents += 1
             self.notes.add("repaired", "traces one after another in one file", start)
             values = {**further, **values}
-        return values
+        first_ns = next((base.ns for base in self._bases if base.is_stated), 0)
+        moves = [RecordMove(base.first_record, base.ns - first_ns) for base in self._bases]
+        return values, moves if any(move.ns for move in moves) else []
 
     def _read_document(self) -> dict[str, bytes]:
         window, notes = self.window, self.notes
+        first_record, start = self.list.entries, window.offset
         head, text = find_events(window.unread(), window.read_block, window.stream.path, notes)
         window.replace_unread(text, head.start)
         self.enclosed = head.enclosed
         closed = self.list.read(enclosed=head.enclosed)
         values = head.values
+        is_cut = not closed
         lists = 1
         while closed and head.enclosed:
             tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
@@ -442,31 +472,38 @@ class _Documents:
                     notes.add("repaired", "several lists traceEvents in one object", window.offset)
                     window.replace_unread(text, further)
                     closed = self.list.read(enclosed=True)
+                    is_cut = not closed
                     lists += 1
                     continue
                 notes.add("skipped", "a further traceEvents that is not read", window.offset)
             if end is None:
+                is_cut = True
                 notes.add("truncated", "what follows the list of events is cut off", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
         # Horovod leaves the list open, as the format allows.
-        is_cut = not closed and not is_horovod(self.list.columns.names)
-        if is_cut and not notes.count("truncated"):
+        if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
-        self.list.columns.add_base(self._base_ns(values))
+        base_ns = self._base_ns(values)
+        is_stated = BASE_KEY in values
+        if is_cut and not is_stated and self._bases and self._bases[-1].ns:
+            base_ns = self._bases[-1].ns
+            note = f"a cut trace without {BASE_KEY}; that of the trace before it is used"
+            notes.add("repaired", note, start)
+        self._bases.append(_BaseTime(first_record, base_ns, is_stated))
+        self.list.columns.add_base(base_ns)
         return values
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
-        text = values.get("baseTimeNanoseconds", b"null")
+        text = values.get(BASE_KEY, b"null")
         if text == b"null":
             return 0
         try:
-            base = Decimal(text.decode().strip('"'))
-            if FIRST_NS <= base <= LAST_NS:
-                return int(base)
-            self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
-        except (ArithmeticError, ValueError):
-            self.notes.add("repaired", "baseTimeNanoseconds is not a number and was left out", None)
+            return parse_base_time(text.decode())
+        except OverflowError:
+            self.notes.add("overflow", f"{BASE_KEY} is too large and was left out", None)
+        except ValueError:
+            self.notes.add("repaired", f"{BASE_KEY} is not a number and was left out", None)
         return 0
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
+from hta_widgets.trace.record_times import move_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +50,41 @@ class FileState:
             )
 
 
-@dataclass(slots=True)
-class SliceIndex:
-    """Positions of slices of records in the decompressed bytes."""
+class RecordSlice(NamedTuple):
+    """Records that were decoded together: bytes `start` to `end` of the decompressed text."""
 
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    first_records: list[int] = field(default_factory=list)
-    #: by slice that the strict decoder rejects, the start and end of each entry
-    spans: dict[int, Ints] = field(default_factory=dict)
+    start: int
+    end: int
+    first_record: int
+    #: start and end of each record in the slice's text, if the strict decoder rejects that
+    spans: Ints | None = None
 
-    def add(self, start: int, end: int, first_record: int, spans: Ints | None = None) -> None:
-        """Append a slice of bytes `start` to `end`."""
-        if spans is not None:
-            self.spans[len(self.starts)] = spans
-        self.starts.append(start)
-        self.ends.append(end)
-        self.first_records.append(first_record)
+    def decode_records(self, text: bytes, numbers: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(number, JSON object)`` of some records from the slice's text.
+
+        Records that could not be read are left out. Raises an error if the text is not the
+        slice's.
+        """
+        places = (numbers - self.first_record).tolist()
+        if self.spans is None:
+            bodies = decode_bodies(b"[" + text + b"]")
+            yield from ((self.first_record + place, bytes(bodies[place])) for place in places)
+            return
+        for place in places:
+            start, end = self.spans[place].tolist()
+            if end > start:
+                yield self.first_record + place, repair_json(text[start:end])
+
+
+#: A stream reads this much to get to the next slice, before the file is opened again.
+_MAX_SKIPPED_BYTES = 1 << 22
+
+
+class RecordMove(NamedTuple):
+    """What to add to the times of all records from `first_record` up to the next move."""
+
+    first_record: int
+    ns: int
 
 
 class FileRecords(NumberedRecords):
@@ -73,41 +93,44 @@ class FileRecords(NumberedRecords):
     def __init__(
         self,
         path: str,
-        index: SliceIndex,
+        slices: Sequence[RecordSlice],
         count: int,
         values: dict[str, bytes],
         state: FileState,
         comm_args: ArgTable | None = None,
         checkpoints: Checkpoints | None = None,
         keepalive: Any = None,
+        moves: Sequence[RecordMove] = (),
     ) -> None:
         self.path = path
         self.metadata_text = {key: _plain(repair_json(text)) for key, text in values.items()}
         self.keepalive = keepalive
         self.comm_args = comm_args
-        self._index = index
+        self._slices = slices
         self._count = count
         self._state = state
         self._checkpoints = checkpoints
+        self._moves = list(moves)
 
     #: whether a restored source can take over this one's checkpoints
     keeps_places = True
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        index = self._index
-        spans = [*index.spans.items()]
+        numbered = enumerate(self._slices)
+        spans = [(number, part.spans) for number, part in numbered if part.spans is not None]
         facts = {
             "kind": "file",
             "path": self.path,
             "count": self._count,
             "state": [self._state.size, self._state.mtime_ns],
             "metadata_text": as_text(self.metadata_text),
+            "moves": self._moves,
         }
         columns: dict[str, Any] = {
-            "starts": np.array(index.starts, np.int64),
-            "ends": np.array(index.ends, np.int64),
-            "first_records": np.array(index.first_records, np.int64),
+            "starts": np.array([part.start for part in self._slices], np.int64),
+            "ends": np.array([part.end for part in self._slices], np.int64),
+            "first_records": np.array([part.first_record for part in self._slices], np.int64),
             "odd_slices": np.array([number for number, _ in spans], np.int64),
             "odd_counts": np.array([len(span) for _, span in spans], np.int64),
             "odd_spans": np.concatenate(
@@ -133,12 +156,13 @@ class FileRecords(NumberedRecords):
         if not np.array_equal(records[odd], counts):
             raise ValueError("the records of a slice are not as many as their positions")
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
-        index = SliceIndex(
-            starts.tolist(),
-            ends.tolist(),
-            firsts.tolist(),
-            dict(zip(odd.tolist(), spans, strict=False)),
-        )
+        spans_of_slice = dict(zip(odd.tolist(), spans, strict=False))
+        slices = [
+            RecordSlice(start, end, first, spans_of_slice.get(number))
+            for number, (start, end, first) in enumerate(
+                zip(starts.tolist(), ends.tolist(), firsts.tolist(), strict=True)
+            )
+        ]
         state = FileState(*facts["state"])
         comm_args = None
         if "comm_texts" in facts:
@@ -146,47 +170,41 @@ class FileRecords(NumberedRecords):
             code = column("comm_code").reshape(-1, len(COMMUNICATION_KEYS))
             comm_args = ArgTable(column("comm_record"), code, texts).validate(facts["count"])
         text = as_bytes(facts["metadata_text"])
-        return cls(facts["path"], index, facts["count"], text, state, comm_args)
+        moves = [RecordMove(int(first), int(ns)) for first, ns in facts.get("moves", ())]
+        return cls(facts["path"], slices, facts["count"], text, state, comm_args, moves=moves)
 
     def __len__(self) -> int:
         return self._count
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         self._check_file()
-        firsts = np.array(self._index.first_records, np.int64)
-        slices = np.searchsorted(firsts, wanted, side="right") - 1
+        firsts = np.array([part.first_record for part in self._slices], np.int64)
+        slice_of_record = np.searchsorted(firsts, wanted, side="right") - 1
         stream: Stream | None = None
         try:
-            for number in np.unique(slices).tolist():
-                start, end = self._index.starts[number], self._index.ends[number]
-                if stream is None or not stream.offset <= start <= stream.offset + (1 << 22):
+            for number in np.unique(slice_of_record).tolist():
+                part = self._slices[number]
+                if stream is None or not 0 <= part.start - stream.offset <= _MAX_SKIPPED_BYTES:
                     if stream is not None:
                         stream.close()
-                    stream = self._open(start)
-                _skip(stream, start)
-                text = stream.read_exactly(end - start)
-                first = self._index.first_records[number]
-                for place, body in self._bodies(text, number, wanted[slices == number] - first):
-                    yield first + place, body
+                    stream = self._open(part.start)
+                _skip(stream, part.start)
+                text = stream.read_exactly(part.end - part.start)
+                records = wanted[slice_of_record == number]
+                try:
+                    for record, body in part.decode_records(text, records):
+                        yield record, self._move(record, body)
+                except (msgspec.DecodeError, IndexError):
+                    raise self._changed_file_error() from None
         finally:
             if stream is not None:
                 stream.close()
 
-    def _bodies(self, text: bytes, number: int, places: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield records of slice `number`, which holds `text`, with their places in the slice."""
-        spans = self._index.spans.get(number)
-        if spans is not None:
-            for place in places.tolist():
-                start, end = spans[place].tolist()
-                if end > start:  # else it could not be read
-                    yield place, repair_json(text[start:end])
-            return
-        try:
-            bodies = decode_bodies(b"[" + text + b"]")
-            for place in places.tolist():
-                yield place, bytes(bodies[place])
-        except (msgspec.DecodeError, IndexError):
-            raise self._changed_file_error() from None
+    def _move(self, record: int, text: bytes) -> bytes:
+        if not self._moves:
+            return text
+        last = bisect_right(self._moves, record, key=lambda move: move.first_record) - 1
+        return move_record(text, self._moves[last].ns) if self._moves[last].ns else text
 
     def _open(self, offset: int) -> Stream:
         if self._checkpoints is None:

@@ -30,7 +30,6 @@ from hta_widgets.trace.columns import (
     StringPool,
     decode_fields,
     encode_fields,
-    shift_time,
 )
 from hta_widgets.trace.merged_format import (
     ID_ARGS,
@@ -42,6 +41,7 @@ from hta_widgets.trace.merged_format import (
     original_id,
 )
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import shift_time
 
 _VERSION = 1
 _M = ord("M")

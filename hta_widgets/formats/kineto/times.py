@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import shift_time
 
 OK, MISSING, BAD, TOO_LARGE = 0, 1, 2, 3
 
@@ -285,35 +284,3 @@ def _parse_exactly(text: bytes) -> tuple[int, int]:
     except (ArithmeticError, ValueError):
         return 0, BAD
     return (ns, OK) if abs(ns) <= _LARGEST else (0, TOO_LARGE)
-
-
-_NANOSECOND = Decimal(1)
-
-
-def micros(time_ns: int) -> bytes:
-    """Write a time in µs, exactly."""
-    sign, time_ns = ("-", -time_ns) if time_ns < 0 else ("", time_ns)
-    whole, rest = divmod(time_ns, 1000)
-    return f"{sign}{whole}.{rest:03d}".encode() if rest else f"{sign}{whole}".encode()
-
-
-def nanoseconds_of_text(raw: bytes) -> int | None:
-    """Return a JSON time in µs as ns, rounded half to even; None if it is not a number."""
-    try:
-        exact = Decimal(raw.strip(b'"').decode()) * 1000
-        return int(exact.quantize(_NANOSECOND, ROUND_HALF_EVEN))
-    except (ArithmeticError, ValueError):
-        return None
-
-
-def add_ns(raw: bytes, move_ns: int) -> bytes:
-    """Add `move_ns` to a JSON time in µs, exactly in whole ns."""
-    whole, _, part = raw.partition(b".")
-    if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
-        return micros(int(whole) * 1000 + int(part.ljust(3, b"0")) + move_ns)
-    time_ns = nanoseconds_of_text(raw)
-    if time_ns is None:
-        return raw
-    # Digits below a nanosecond stay, unless they would now be rounded the other way.
-    text = shift_time(raw, move_ns)
-    return text if nanoseconds_of_text(text) == time_ns + move_ns else micros(time_ns + move_ns)

@@ -42,13 +42,12 @@ from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.trace import Trace
 
 _MARKER = "StringIds"
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: Times beyond the year 2100 are damage.
-_MAX_TIME_NS = 4_102_444_800_000_000_000
 #: Times since the start of a recording are smaller, those since 1970 larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
 _RECORD_AGAIN = "Record with nsys profile --trace=cuda,nvtx, and export again."
@@ -132,7 +131,7 @@ def _device_tables() -> list[int]:
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
-    return np.asarray((times_ns > -_MAX_TIME_NS) & (times_ns < _MAX_TIME_NS))
+    return np.asarray((times_ns > FIRST_NS) & (times_ns < LAST_NS))
 
 
 def _drop_untimed(block: EventBlock, table: str, path: str, problems: Problems) -> EventBlock:

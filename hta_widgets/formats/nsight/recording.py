@@ -16,10 +16,10 @@ from hta_widgets.formats.nsight.nvtx import domain_names
 from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, texts_by_id
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
+from hta_widgets.trace.record_times import LAST_NS
 
 #: Environment variables that state a rank, in the order of trust.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-_MAX_EPOCH_NS = 4_102_444_800_000_000_000
 _SEVERE = 3
 _LOSS = re.compile(r"dropped|not all\b.*\bcollected", re.IGNORECASE)
 _MAX_DIAGNOSTICS = 20
@@ -100,7 +100,7 @@ def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
     version, cut, has_blobs, in_utc = _export_options(database)
     epoch_ns = _first_integer(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    if epoch_ns is not None and not 0 <= epoch_ns < _MAX_EPOCH_NS:
+    if epoch_ns is not None and not 0 <= epoch_ns < LAST_NS:
         epoch_ns = None
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,

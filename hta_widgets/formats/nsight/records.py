@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.formats.kineto.record_source import FileState
-from hta_widgets.formats.kineto.times import micros
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
     CATEGORIES,
@@ -34,6 +33,7 @@ from hta_widgets.readers.sqlite import Database
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords, StringPool
+from hta_widgets.trace.record_times import micros
 
 #: Kinds of records behind the numbers of `EVENT_TABLES`.
 RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)

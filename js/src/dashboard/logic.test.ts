@@ -1,7 +1,7 @@
 /** The parts of a dashboard without drawing: layout, choices, requests, files. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import { PANELS, withoutOwnDimensions } from "../facts/panels";
+import { PANELS, choosesOperators, withoutOwnDimensions } from "../facts/panels";
 import {
   applyBrush,
   chartSelectionOf,
@@ -117,6 +117,22 @@ describe("choices", () => {
     const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
     expect(withoutOwnDimensions("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
     expect(withoutOwnDimensions("summary", all)).toEqual(all);
+  });
+
+  test("operators that are chosen with their launches filter panels of kernels", () => {
+    const operators = applyBrush(only({ ranks: [1] }), { names: ["aten::mm"], launches: true }, 8);
+    expect(operators).toEqual(only({ ranks: [1], query: "name in ['aten::mm']", launches: true }));
+    expect(withoutOwnDimensions("kernels", operators!)).toEqual(operators);
+    expect(withoutOwnDimensions("operators", operators!)).toEqual(only({ ranks: [1] }));
+    expect(applyBrush(operators, { names: ["gemm"] }, 8)).toEqual(
+      only({ ranks: [1], query: "name in ['gemm']" }),
+    );
+    expect(applyBrush(operators, { names: null, launches: true }, 8)).toEqual(only({ ranks: [1] }));
+    expect(["operators", "call_tree", "kernels"].map(choosesOperators)).toEqual([
+      true,
+      true,
+      false,
+    ]);
   });
 });
 

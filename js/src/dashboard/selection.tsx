@@ -16,6 +16,7 @@ import {
   withoutDimension,
 } from "../protocol/selection";
 import type { Brush, PanelFrame, Scene, SelectionJson, SharedState } from "../protocol/source";
+import { choosesOperators } from "../facts/panels";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
 import {
@@ -193,7 +194,12 @@ export class DashSelection {
 
   /** Apply a brush of the panel `id` to the selection. */
   brush(id: string, brush: Brush): void {
-    const next = applyBrush(this.selection.value, brush, this.ctx.scene.value.ranks.length);
+    const ranks = this.ctx.scene.value.ranks.length;
+    const next = applyBrush(
+      this.selection.value,
+      { ...brush, launches: choosesOperators(id) },
+      ranks,
+    );
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
   }
 
@@ -304,7 +310,8 @@ export function phrasesOf(
             "name",
             names.map((name) => truncate(short(name))),
           );
-    addPhrase("names", nameText, names.join("\n"));
+    const launched = selection.launches === true ? " with launched work" : "";
+    addPhrase("names", nameText + launched, names.join("\n"));
   }
   if (remaining !== null)
     addPhrase("rest", splitConjuncts(remaining).map(conditionText).join(", "), remaining);

@@ -1,6 +1,7 @@
 /** Events of a rank that a selection includes. */
 
 import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
+import { kindCode } from "../facts/limits";
 import { parseClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { getOrMake } from "../protocol/maps";
@@ -11,6 +12,7 @@ import type { RankTrace } from "./rank";
 /** Max number of cached masks per rank. */
 const MAX_MASKS = 6;
 const STRIDE = 1 << 12;
+const MEMORY = kindCode("memory");
 
 /** Columns that are the same for all events of a type. */
 const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
@@ -18,16 +20,24 @@ const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
+/** A query, as a test of the types of events, which are few, and one of single events. */
+interface EventTest {
+  /** 1 by type if its events may match. */
+  readonly ofType: Uint8Array;
+  /** Null if all events of the matching types match. */
+  readonly ofRow: RowTest | null;
+}
+
 export class MaskCache {
   private readonly cacheOfRank = new Map<number, LruCache<string, Promise<Mask>>>();
 
   constructor(private readonly names: NameTable) {}
 
   /** Cache key of a selection's mask. */
-  static key({ tracks, ids, query }: SelectionJson): string {
+  static key({ tracks, ids, query, launches }: SelectionJson): string {
     return tracks === null && ids === null && query === null
       ? ""
-      : JSON.stringify([tracks, ids, query]);
+      : JSON.stringify([tracks, ids, query, launches === true]);
   }
 
   /** Rows of the events that the selection includes, ascending. */
@@ -54,74 +64,95 @@ export class MaskCache {
     const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);
     const cache = getOrMake(this.cacheOfRank, rank.number, () => new LruCache(MAX_MASKS));
-    return cache.get(key, () => this.computeMask(rank, selection, pacer));
+    return cache.get(key, async () => {
+      const mask = await this.computeMask(rank, selection, pacer);
+      return selection.launches === true ? withLaunches(rank, mask) : mask;
+    });
   }
 
   private async computeMask(
     rank: RankTrace,
     selection: SelectionJson,
     pacer: Pacer,
-  ): Promise<Mask> {
+  ): Promise<Uint8Array> {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { typeMatches, testRow } = this.compileTests(rank, query);
+    const { ofType, ofRow } = this.compileEventTest(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
         if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
       }
     }
-    if (ids === null && onTrack === null && testRow === null) {
-      for (let row = 0; row < mask.length; row += 1) mask[row] = typeMatches[type[row]!]!;
+    if (ids === null && onTrack === null && ofRow === null) {
+      for (let row = 0; row < mask.length; row += 1) mask[row] = ofType[type[row]!]!;
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % STRIDE === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
       const isMember =
-        typeMatches[type[row]!] === 1 &&
+        ofType[type[row]!] === 1 &&
         (onTrack === null || onTrack(lane[row]!)) &&
-        (testRow === null || testRow(row));
+        (ofRow === null || ofRow(row));
       mask[row] = isMember ? 1 : 0;
     }
     return mask;
   }
 
-  /**
-   * Tests of a query. `typeMatches`: 1 by type if its events may match; `testRow`: test of a row,
-   * null if all rows of matching types match.
-   */
-  private compileTests(
-    rank: RankTrace,
-    query: string | null,
-  ): { typeMatches: Uint8Array; testRow: RowTest | null } {
-    const { header, events } = rank;
-    const typeMatches = new Uint8Array(header.types.length).fill(1);
-    if (query === null) return { typeMatches, testRow: null };
+  private compileEventTest(rank: RankTrace, query: string | null): EventTest {
     const { rest, names, kinds } = parseClauses(query);
-    const [nameSet, kindSet] = [new Set(names), new Set(kinds)];
-    header.types.forEach(([name, , kind], type) => {
-      if (names !== null && !nameSet.has(this.names.full(name))) typeMatches[type] = 0;
-      if (kinds !== null && !kindSet.has(this.names.kind(kind))) typeMatches[type] = 0;
-    });
-    if (rest === null) return { typeMatches, testRow: null };
+    const ofType = this.testTypes(rank, names, kinds);
+    if (rest === null) return { ofType, ofRow: null };
     const used = new Set<string>();
     const columns = eventColumns(rank, this.names);
-    const testRow = compileQuery(rest, (name) => {
+    const ofRow = compileQuery(rest, (name) => {
       used.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { typeMatches, testRow };
-    // The query has the same result for all events of a type: evaluate it for the first of each.
-    const isTested = new Uint8Array(typeMatches.length);
-    events.type.forEach((type, row) => {
-      if (typeMatches[type] === 0 || isTested[type] === 1) return;
-      isTested[type] = 1;
-      if (!testRow(row)) typeMatches[type] = 0;
-    });
-    return { typeMatches, testRow: null };
+    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
+    dropFailingTypes(ofType, rank.events.type, ofRow);
+    return { ofType, ofRow: null };
   }
+
+  /** 1 by type if its name and kind are among these; null stands for all. */
+  private testTypes(
+    rank: RankTrace,
+    names: readonly string[] | null,
+    kinds: readonly string[] | null,
+  ): Uint8Array {
+    const [nameSet, kindSet] = [names && new Set(names), kinds && new Set(kinds)];
+    return Uint8Array.from(rank.header.types, ([name, , kind]) => {
+      const hasName = nameSet === null || nameSet.has(this.names.full(name));
+      return hasName && (kindSet === null || kindSet.has(this.names.kind(kind))) ? 1 : 0;
+    });
+  }
+}
+
+/** Clear the types whose events fail a test with one result for all events of a type. */
+function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTest): void {
+  const isTested = new Uint8Array(ofType.length);
+  typeOfRow.forEach((type, row) => {
+    if (ofType[type] === 0 || isTested[type] === 1) return;
+    isTested[type] = 1;
+    if (!test(row)) ofType[type] = 0;
+  });
+}
+
+/** The mask and the device work that chosen operators, or operators below them, launched. */
+function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
+  const { row, parent, ofWork } = rank.operators();
+  const streams = rank.streams();
+  const isChosen = new Uint8Array(row.length);
+  row.forEach((operatorRow, at) => {
+    // An operator comes after the one that encloses it.
+    isChosen[at] = mask[operatorRow]! | (isChosen[parent[at]!] ?? 0);
+  });
+  return mask.map((isMember, eventRow) => {
+    const isWork = streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) <= MEMORY;
+    return isMember | (isWork ? (isChosen[ofWork[eventRow]!] ?? 0) : 0);
+  });
 }
 
 /** A test for lanes of the chosen tracks; null if all are chosen. */

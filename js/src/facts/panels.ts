@@ -13,6 +13,8 @@ interface PanelKind {
   about: string;
   /** Dimensions that do not filter it: ranks, names, kinds, window. */
   own: readonly SelectionDimension[];
+  /** What its rows name: operators, kernels, or something else. */
+  rows?: string;
   shape: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
@@ -35,11 +37,23 @@ export function findPanelKind(id: string): PanelKind {
   return kind;
 }
 
-/** The selection that filters a panel: without the dimensions that the panel itself writes. */
+/**
+ * The selection that filters a panel: without the dimensions that the panel itself writes. Names of
+ * operators whose launches are chosen filter a panel of kernels.
+ */
 export function withoutOwnDimensions(id: string, selection: SelectionJson): SelectionJson {
   let rest: SelectionJson | null = { ...FULL_SELECTION, ...selection };
-  for (const dimension of findPanelKind(id).own) rest = withoutDimension(rest, dimension);
+  const { own, rows } = findPanelKind(id);
+  const keepsNames = selection.launches === true && rows === "kernels";
+  for (const dimension of own) {
+    if (dimension !== "names" || !keepsNames) rest = withoutDimension(rest, dimension);
+  }
   return rest ?? FULL_SELECTION;
+}
+
+/** Whether names that are chosen in a panel are those of operators. */
+export function choosesOperators(id: string): boolean {
+  return KINDS.some((kind) => kind.id === id && kind.rows === "operators");
 }
 
 /** Whether a panel is drawn on its own canvas. */

@@ -33,7 +33,8 @@ export function normalizeSelection(
   partial: Partial<SelectionJson> | null | undefined,
 ): SelectionJson {
   const parts = Object.keys(FULL_SELECTION) as (keyof SelectionJson)[];
-  return Object.fromEntries(parts.map((part) => [part, partial?.[part] ?? null])) as never;
+  const values = Object.fromEntries(parts.map((part) => [part, partial?.[part] ?? null]));
+  return { ...values, ...(partial?.launches === true ? { launches: true } : {}) } as never;
 }
 
 /** Fields of an event that its rectangle provides. */
@@ -97,7 +98,8 @@ export function withoutTimelineParts(
   if (selection === null) return null;
   const ranks = ranksFrom === "timeline" ? null : selection.ranks;
   if (ranks === null && selection.query === null) return null;
-  return { ...FULL_SELECTION, ranks, query: selection.query };
+  const { query, launches } = selection;
+  return { ...FULL_SELECTION, ranks, query, ...(launches && query !== null ? { launches } : {}) };
 }
 
 /** The window of a selection; open ends are taken from the job. Null if it has no window. */
@@ -302,6 +304,10 @@ export function applyBrush(
   rankCount: number,
 ): SelectionJson | null {
   const selection: SelectionJson = { ...FULL_SELECTION, ...current };
+  if (brush.names !== undefined) {
+    delete selection.launches;
+    if (brush.launches === true) selection.launches = true;
+  }
   if (brush.ranks !== undefined) {
     const ranks = [...new Set(brush.ranks ?? [])].sort((a, b) => a - b);
     selection.ranks = ranks.length === 0 || ranks.length === rankCount ? null : ranks;
@@ -356,5 +362,8 @@ function uniqueOrNull(values: readonly string[] | null): string[] | null {
 
 /** Null instead of a selection that restricts nothing. */
 export function nullIfUnrestricted(selection: SelectionJson): SelectionJson | null {
-  return Object.values(selection).every((value) => value === null) ? null : selection;
+  const { launches, ...parts } = selection;
+  if (Object.values(parts).every((value) => value === null)) return null;
+  const { query, ids, tracks } = parts;
+  return launches && (query ?? ids ?? tracks) === null ? parts : selection;
 }

@@ -129,6 +129,8 @@ export interface SelectionJson {
   tracks: string[] | null;
   query: string | null;
   ids: [number, number][] | null;
+  /** Whether the device work that chosen operators launched is chosen too. */
+  launches?: true;
 }
 
 /** State shared by all views of one job; it is held by the state widget. */
@@ -402,6 +404,8 @@ export interface Brush {
   names?: string[] | null;
   kinds?: string[] | null;
   window?: [number, number] | null;
+  /** Whether `names` are of operators, whose launched work is chosen too. */
+  launches?: boolean;
 }
 
 /** Current selection by dimension; null selects everything. */

@@ -52,6 +52,7 @@ describe("Python text", () => {
     [{ end_ns: 5 }, 'traces.with_clock("fitted").select(end_ns=5)', "fitted"],
     [{ ranks: [1] }, "traces.select(ranks=[1])", "fitted"],
     [{ ids: [[0, 12]] }, "traces.select(ids={(0, 12)})"],
+    [{ query: "depth > 1", launches: true }, 'traces.select("depth > 1", launches=True)'],
   ] as [Partial<SelectionJson> | null, string, "fitted"?][])(
     "a selection of %o is %s",
     (part, code, clock) => {

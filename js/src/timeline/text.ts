@@ -390,6 +390,7 @@ function selectionArguments(selection: SelectionJson | null): string[] {
   if (selection.ids !== null) {
     out.push(`ids={${selection.ids.map(([rank, id]) => `(${rank}, ${id})`).join(", ")}}`);
   }
+  if (selection.launches === true) out.push("launches=True");
   return out;
 }
 

@@ -87,6 +87,8 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
 
 /** Max length of distinguishing parts of names; rows with longer ones are numbered. */
 const MAX_LABEL_LENGTH = 28;
+/** As many characters of a name are read; a file may hold one of a megabyte. */
+const MAX_READ = 1 << 15;
 
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
   const distinctLabels = [...labels];
@@ -120,7 +122,7 @@ function groupsOfSameLabel(labels: readonly string[]): number[][] {
 /** The fewest words of each name that distinguish it from the others. */
 function differingWords(names: readonly string[]): string[] {
   const wordsByName = names.map((name) =>
-    Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
+    Array.from(name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
   );
   const chosenTexts = names.map(() => "");
   const longest = Math.max(...wordsByName.map((nameWords) => nameWords.length));

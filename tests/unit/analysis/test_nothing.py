@@ -44,6 +44,8 @@ NOTES = {
     "user_annotation_breakdown": "no ranges on the device",
     "collectives": "no communication on a device is selected",
     "stragglers_by_step": ALONE,
+    "horovod_readiness": "no negotiations of Horovod: phases NEGOTIATE_… with an event for each"
+    " rank, in files of HOROVOD_TIMELINE",
     "parallel_groups": "neither headers nor communication kernels name process groups",
     "step_times": STEPS,
     "phase_times": STEPS,

@@ -3,7 +3,7 @@
 import pytest
 from support.small import call, event, kernel, load, nccl
 
-from hta_widgets import analysis
+from hta_widgets import analysis, diff
 from hta_widgets.analysis import step_times
 from hta_widgets.analysis.steps import phase_label
 
@@ -55,6 +55,22 @@ def test_times_are_of_what_the_step_launched(job):
     }
     assert frame.attrs["matched"]["steps"] == 4
     assert "note" not in frame.attrs
+
+
+def test_steps_of_a_repeated_number_are_rows_of_their_own(tmp_path):
+    def part(start, ns):
+        return [
+            step(5, start, start + 1_000),
+            mark("forward", start + 100, start + 100 + ns),
+            call(start + 10, start + 20, launch := start + 1),
+            kernel(start + 200, start + 200 + ns, launch=launch),
+        ]
+
+    traces = load(tmp_path, [*part(0, 300), *part(5_000, 400)])
+    times = cells(step_times(traces), "start_ns", "busy_ns")
+    assert times == {(0, 5): (0, 300), (0, 6): (5_000, 400)}
+    assert cells(analysis.phase_times(traces), "dur_ns") == {(0, 5): (300,), (0, 6): (400,)}
+    assert diff.compare(traces, traces, steps={5: 6}).after.steps.tolist() == [6]
 
 
 def test_own_time_shows_whom_the_others_wait_for(job):

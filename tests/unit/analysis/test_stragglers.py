@@ -589,16 +589,6 @@ def test_calls_that_launch_kernels_are_not_communication_of_the_host(tmp_path):
     assert none.attrs["note"] == "no communication on a device is selected"
 
 
-def test_ranks_that_communicate_on_the_host_only(tmp_path):
-    rank = [kernel(0, 10 * US), *gathering(0, 20, 100)]
-    traces = load(tmp_path, rank, rank)
-    for frame in (stragglers(traces), analysis.collectives(traces)):
-        assert len(frame) == 0
-        assert (
-            "the hosts have 2 events of communication, such as gloo:gather" in frame.attrs["note"]
-        )
-
-
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
     found = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import pytest
 
+import hta_widgets as hw
+from hta_widgets.analysis import step_efficiency
 from hta_widgets.demo import job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
@@ -318,3 +320,13 @@ def test_one_rank_trains_alone(tmp_path):
 def test_impossible_jobs_are_refused(tmp_path, arguments, message):
     with pytest.raises(TraceError, match=message):
         write_demo(tmp_path / "job", **arguments)
+
+
+def test_the_flops_of_a_step_follow_from_the_shapes(demo):
+    truth, _, folder = demo
+    steps = step_efficiency(hw.load(folder, cache=False, progress=False))
+    assert len(steps) == RANKS * STEPS
+    for name, flops in truth["step_flops"].items():
+        assert set(steps[name]) == {flops}
+    assert (steps["known_share"] > 0.95).all()
+    assert steps["mfu"].between(0.1, 0.5).all()

@@ -14,7 +14,7 @@ from hta_widgets import cli
 from hta_widgets.analysis import clock_offsets
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace
-from hta_widgets.formats.kineto.times import add_ns
+from hta_widgets.trace.record_times import add_ns
 
 #: Rank 1's clock is ahead by this; not a whole number of µs, so that digits have to change.
 AHEAD = 300_017

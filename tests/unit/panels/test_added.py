@@ -1,10 +1,12 @@
 """The panels that a user adds, on small jobs worked out by hand."""
 
+import json
+
 import pandas as pd
 import pytest
 from support.chart_vectors import content_of
 from support.collective_job import collective
-from support.small import call, event, kernel, load
+from support.small import call, event, kernel, load, read, write
 
 import hta_widgets as hw
 from hta_widgets.live.job import PanelEngine
@@ -139,7 +141,7 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     dash = hw.Dashboard(two)
     assert not set(ADDED) & set(dash.panels)
     offered = set(ADDED) & set(dash._about["panels"])
-    assert offered == set(ADDED) - {"memory"}
+    assert offered == set(ADDED) - {"memory", "roofline"}
     assert dash._about["left_out"]["no memory events"] == ["memory"]
     alone = hw.Dashboard(load(tmp_path, LINEAR))
     assert set(ADDED) & set(alone._about["panels"]) == {
@@ -150,3 +152,26 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
 @pytest.mark.parametrize("panel", [one for one in ADDED if one != "memory"])
 def test_every_added_panel_has_a_chart(two, panel):
     assert hw.Dashboard(two).charts[panel] is not None
+
+
+def test_operators_with_the_most_to_gain_come_first_with_their_shapes(tmp_path):
+    """At 1555 GB/s, reading and writing 2 · 3.2 MB takes 4.1 µs, of 100; mm 0.016."""
+    device = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms": 108}
+    shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["c10::BFloat16"] * 2}
+    rows = {"Input Dims": [[800, 1000]], "Input type": ["float"]}
+    events = [
+        op("aten::mm", 100, 200) | {"args": shapes}, call(110, 120, 1),
+        op("aten::exp", 400, 500) | {"args": rows}, call(410, 420, 2),
+        kernel(300, 20_300, launch=1), kernel(30_000, 130_000, launch=2),
+    ]  # fmt: skip
+    path = write(tmp_path, events)
+    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [device]}
+    (path / "rank-0.json").write_text(json.dumps(document))
+    frame = frame_of(read(path), "roofline")
+    assert frame[["short", "shapes", "bound"]].to_numpy().tolist() == [
+        ["exp", "800×1000", "memory"],
+        ["mm", "64×64", "memory"],
+    ]
+    assert frame["roofline_ns"].tolist() == [4116, 16]
+    assert frame["saving_ns"].tolist() == [94_120, 19_977]
+    assert frame.attrs["device"] == "A100 40 GB"

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
-from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.record_times import micros
 
 from .conftest import event
 

@@ -16,7 +16,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.readers import cache, remote
+from hta_widgets.readers import cache, web as http_module
 
 from .conftest import event
 
@@ -159,7 +159,7 @@ def test_a_download_that_fails_in_the_middle(web, write):
         return read(reply, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "_BLOCK_BYTES", 1000)
+        patch.setattr(http_module, "_BLOCK_BYTES", 1000)
         patch.setattr(http.client.HTTPResponse, "read1", failing)
         at = rf"{url}/rank-3\.json: rank-3\.json, byte 1,000: .*Input/output error"
         with pytest.raises(hw.TraceError, match=at):
@@ -281,16 +281,68 @@ def endless(block, pause_s=0.0):
 
 
 def test_a_manifest_without_end_is_refused(serve, monkeypatch):
-    monkeypatch.setattr(remote, "_MAX_MANIFEST_BYTES", 1 << 20)
+    monkeypatch.setattr(http_module, "_MAX_MANIFEST_BYTES", 1 << 20)
     with pytest.raises(hw.TraceError, match=r"/job/store\.json: is larger than 1 MB"):
         hw.load(serve(endless(b" " * 65_536)) + "/job")
 
 
 @pytest.mark.parametrize("name", ["job", "rank-0.json"])
 def test_a_server_that_hardly_sends_is_given_up(serve, monkeypatch, name):
-    monkeypatch.setattr(remote, "_TIMEOUT_S", 0.1)
-    with pytest.raises(hw.TraceError, match=rf"/{name}.*: the server has sent [\d,]+ bytes in"):
+    monkeypatch.setattr(http_module, "_TIMEOUT_S", 0.1)
+    with pytest.raises(hw.TraceError, match=rf"/{name}.*the server has sent [\d,]+ bytes in"):
         hw.load(f"{serve(endless(b' ', 0.02))}/{name}")
+
+
+def trickle_headers(handler):
+    with contextlib.suppress(OSError):
+        for byte in b"HTTP/1.1 200 OK\r\nX-Trace: " + b"x" * 1000 + b"\r\n\r\n":
+            handler.wfile.write(bytes([byte]))
+            time.sleep(0.02)
+
+
+def trickle_chunks(handler):
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(b"1;extension=1\r\n \r\n")
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("answer", [trickle_headers, trickle_chunks])
+@pytest.mark.parametrize("name", ["job", "rank-0.json"])
+def test_a_reply_that_comes_byte_by_byte_is_given_up(serve, monkeypatch, answer, name):
+    monkeypatch.setattr(http_module, "_TIMEOUT_S", 0.2)
+    with pytest.raises(hw.TraceError, match=r"the server has sent [\d,]+ bytes in 0 s"):
+        hw.load(f"{serve(answer)}/{name}")
+
+
+def test_headers_without_end_are_refused(serve):
+    def answer(handler):
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+    with pytest.raises(hw.TraceError, match="has sent headers of"):
+        hw.load(serve(answer) + "/rank-0.json")
+
+
+def test_what_a_redirect_sends_is_not_read(serve):
+    sent = []
+
+    def answer(handler):
+        handler.send_response(302 if handler.path == "/t.json" else 404)
+        handler.send_header("Location", "/other.json")
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while handler.path == "/t.json" and len(sent) < 200:
+                sent.append(handler.wfile.write(b" " * (1 << 20)))
+
+    with pytest.raises(hw.TraceError, match="answers 404"):
+        hw.load(serve(answer) + "/t.json")
+    assert len(sent) < 100
 
 
 @pytest.mark.parametrize("target", ["ftp://127.0.0.1:9/t.json", "file:///etc/hostname"])

@@ -84,9 +84,10 @@ def folder(write):
     return _folder
 
 
-def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path):
+@pytest.mark.parametrize("base", [900_000, "9e5"])
+def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path, base):
     """Both files use the correlation 1; their times have different bases."""
-    path = folder(("worker3.json", step(1, 100)), ("again-worker3.json", step(2, 0, base=900_000)))
+    path = folder(("worker3.json", step(1, 100)), ("again-worker3.json", step(2, 0, base=base)))
     traces = load(path)
     assert traces.windows == [(0, 90_000), (800_000, 890_000)]
     trace = traces[3]
@@ -102,6 +103,14 @@ def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path):
         next(iter(again.values())).events[["start_ns", "name", "step"]],
         events[["start_ns", "name", "step"]],
     )
+
+
+def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
+    path = folder(("worker3.json", step(6, 100)), ("again-worker3.json", step(6, 900)))
+    traces = load(path)
+    events = traces[3].events
+    assert events.loc[events["name"] == "gemm6", "step"].tolist() == [6, 7]
+    assert analysis.step_times(traces)["step"].tolist() == [6, 7]
 
 
 OTHERS = {

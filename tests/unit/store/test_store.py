@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -252,6 +253,7 @@ def test_a_store_that_is_cut_off_after_loading_is_an_error(store, size, is_read_
         opened[0].args(3)
     for file in store.glob("*.arrow"):
         os.truncate(file, size)
+    time.sleep(0.02)  # sizes that were checked less than 10 ms ago are not checked again
     for read in (
         opened.events,
         lambda: opened[0].args(7),
@@ -259,6 +261,58 @@ def test_a_store_that_is_cut_off_after_loading_is_an_error(store, size, is_read_
     ):
         with pytest.raises(hw.TraceError, match=r"cut off after|bytes instead of"):
             read()
+
+
+CUT_WHILE_SHOWN = """
+import os, sys
+from pathlib import Path
+import hta_widgets as hw
+from hta_widgets import analysis
+
+def answers(ask):
+    try:
+        return "answer" if ask() is not None else "nothing"
+    except hw.TraceError as error:
+        return "error" if "cut off after" in str(error) else str(error)
+
+traces = hw.load(sys.argv[1], progress=False)
+dashboard = hw.Dashboard(traces)
+parts = [{"lanes": [lane], "first": 0, "last": 2} for lane in range(4)]
+start, end = traces.span_ns
+requests = [{"op": "tiles", "level": 12, "parts": parts}, {"op": "minimap", "bins": 50}]
+requests += [{"op": "stats", "start": start, "end": end}, {"op": "search", "text": "a"}]
+requests += [{"op": "panels", "panels": [panel]} for panel in ("kernels", "idle")]
+asked = [lambda r=r: dashboard.answer(r) for r in requests]
+asked += [lambda f=f: getattr(analysis, f)(traces) for f in ("operators", "idle_interval_stats")]
+print(*{answers(ask) for ask in asked})
+for file in Path(sys.argv[1]).glob("*.arrow"):
+    os.truncate(file, 4096)
+print(*{answers(ask) for ask in asked})
+"""
+
+
+def test_a_store_that_is_cut_off_ends_no_process_that_shows_it(tmp_path):
+    (tmp_path / "job").mkdir()
+    job = write_job(tmp_path / "job", 1, events=2000)  # of more than a page of memory
+    path = hw.load(job, cache=False, progress=False).save(tmp_path / "a.store")
+    with run(CUT_WHILE_SHOWN, path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.communicate()[0] == "answer\nerror\n"
+    assert process.returncode == 0
+
+
+def test_an_analysis_of_mapped_ranks_checks_sizes_rarely(store, monkeypatch):
+    opened = hw.load(store)
+    paths = []
+
+    def stat(path, stat_path=Path.stat, **options):
+        paths.append(path)
+        return stat_path(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    start_s = time.monotonic()
+    analysis.stragglers(opened)
+    intervals = (time.monotonic() - start_s) / 0.01
+    assert len([path for path in paths if path.suffix == ".arrow"]) <= len(opened) * (2 + intervals)
 
 
 def test_a_store_that_is_replaced_stays_readable(store, traces):

@@ -241,14 +241,25 @@ def test_steps_of_events(make, case):
     assert make(*records).events.set_index("name")["step"].to_dict() == expected
 
 
-def test_steps_that_figures_join_are_counted(tmp_path):
-    def step(number, start, end, tid=1):
-        return small.event("user_annotation", f"ProfilerStep#{number}", start, end, pid=9, tid=tid)
+def profiler_step(number, start, end, tid=1):
+    return small.event("user_annotation", f"ProfilerStep#{number}", start, end, pid=9, tid=tid)
 
-    # Step 0 three times; step 1 on two threads at once, which is one step.
-    steps = [step(0, 10 * k, 10 * k + 5) for k in range(3)]
-    (problem,) = small.load(
-        tmp_path, [*steps, step(1, 40, 50), step(1, 41, 60, tid=2)]
-    ).problem_list
-    assert (problem.kind, problem.count) == ("merged", 2)
-    assert problem.detail.startswith("steps that begin after an earlier step of their number")
+
+REPEATED_STEPS = {
+    # A restart: the second #5 and #6 are steps of their own.
+    "restart": ([(5, 0, 10), (6, 10, 20), (5, 30, 40), (6, 40, 50)], [5, 6, 7, 8], 1),
+    "each time #0": ([(0, 0, 5), (0, 10, 15), (0, 20, 25)], [0, 1, 2], 2),
+    "gap in numbers": ([(2, 0, 5), (9, 5, 9), (2, 9, 12), (9, 12, 15)], [2, 9, 10, 17], 1),
+    "on two threads at once": ([(1, 0, 10), (1, 1, 20, 2), (2, 20, 30)], [1, 1, 2], 0),
+    "zero length": ([(3, 0, 0), (3, 4, 9)], [3, 4], 1),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED_STEPS)
+def test_steps_of_a_repeated_number_are_numbered_on(case, tmp_path):
+    ranges, expected, repeated = REPEATED_STEPS[case]
+    traces = small.load(tmp_path, [profiler_step(*step) for step in ranges])
+    events = traces[0].events
+    assert events.loc[events["name"].str.startswith("ProfilerStep"), "step"].tolist() == expected
+    problems = [(problem.kind, problem.count) for problem in traces.problem_list]
+    assert problems == [("merged", repeated)] * (repeated > 0)

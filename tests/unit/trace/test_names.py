@@ -1,7 +1,9 @@
+import signal
+
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import disambiguate, short_name
 
 
 # The first six are the table of the visual design.
@@ -124,3 +126,39 @@ def test_any_text_has_a_short_name(text):
     short = short_name(text)
     assert bool(short) == bool(text)
     assert len(short) <= max(len(text), 4)
+
+
+@pytest.fixture
+def _processor_limit():
+    """End a test that takes a minute of the processor's time, whatever else runs."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, 60)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, before)
+
+
+_WRAPPER = "void at::native::vectorized_elementwise_kernel<4, "
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
+@pytest.mark.usefixtures("_processor_limit")
+@pytest.mark.parametrize(
+    "head", ["", "Cijk_", "_ZN", "ncclDevKernel_", "sm80_xmma_gemm_", _WRAPPER]
+)
+@pytest.mark.parametrize("part", ["a", "A_", "1a", "a::", "<", "func_wrapper_t<", "MT1x", "é "])
+def test_names_of_a_megabyte_are_short_and_stay_different(head, part):
+    text = head + part * (10**6 // len(part))
+    short = short_name(text)
+    assert 0 < len(short) <= 212
+    if len(short) == 212:  # cut
+        assert short != short_name(f"{text[:2000]}!{text[2001:]}")
+    assert len(set(disambiguate([short, short], [text, f"{text}b"]))) == 2
+
+
+def test_long_names_that_differ_at_their_ends_stay_different():
+    assert short_name("a" * 50_000) != short_name("a" * 50_000 + "b")

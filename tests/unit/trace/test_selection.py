@@ -5,7 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from support.made_ranks import kernel, op
+from support.made_ranks import call, kernel, op
 
 from hta_widgets.errors import TraceError
 from hta_widgets.trace import selection as room
@@ -164,6 +164,25 @@ def test_values_survive_as_json_code_and_pickle(traces):
         copy.events()
     assert names(copy.of(traces)) == names(selection)
     assert hash(copy) == hash(selection)
+
+
+def test_launches_add_the_work_of_operators_and_of_those_below(make):
+    """mm calls addmm, which launches k1; mm launches k2 itself, relu launches k3 in between."""
+    trace = make(
+        op("mm", 0, 20), op("addmm", 1, 8), call("cudaLaunchKernel", 2, 3, 1),
+        call("cudaLaunchKernel", 12, 3, 2), op("relu", 30, 10), call("cudaLaunchKernel", 31, 3, 3),
+        kernel("k1", 40, 5, 1), kernel("k2", 50, 5, 2), kernel("k3", 60, 5, 3),
+    )  # fmt: skip
+    traces = TraceSet([trace])
+    for query, expected in (("mm", ["k1", "k2"]), ("addmm", ["k1"]), ("relu", ["k3"]), ("k3", [])):
+        chosen = traces.select(f"name == {query!r}", launches=True)
+        assert names(chosen) == [f"0{name}" for name in [query, *expected]]
+    late = traces.select("name == 'mm'", start_ns="48us", launches=True)
+    assert names(late) == ["0k2"], "launched by an operator before the window"
+    assert names(traces.select(late, launches=False)) == []
+    assert Selection.from_json(late.to_json()) == late
+    assert late.to_code().endswith("launches=True)")
+    assert traces.select(ranks=[0], launches=True) == traces.select(ranks=[0])
 
 
 def test_from_json_takes_parts_and_refuses_strangers():

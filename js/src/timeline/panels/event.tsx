@@ -290,10 +290,10 @@ function delayText({ delay, direction }: Flow): string {
   return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
-/** Name of a step: BytePS counts its own, from 0 in each file. */
+/** Number of a step: BytePS counts its own, from 0 in each file. */
 function stepText(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
-  return counted ? `${step}, counted in the file` : `ProfilerStep#${step}`;
+  return counted ? `${step}, counted in the file` : String(step);
 }
 
 // Durations of one name on one rank, with one event marked.

@@ -1,0 +1,12 @@
+"""How close operators and steps come to the limits of the device.
+
+From the bottom up:
+
+- `devices`: peaks and bandwidths of devices, matched by the properties in a file
+- `calls`: the arguments of one call of an operator, as the profiler wrote them
+- `matrix_work`, `vector_work`: FLOPs and least bytes of a call; `work` chooses between them
+- `precision`: tensor cores and precision by the name of a kernel
+- `counted_calls`: the calls of a rank that do its work, each piece of work once
+- `signatures`: these calls by signature, with device time and work
+- `operator_efficiency`, `step_efficiency`: the frames
+"""

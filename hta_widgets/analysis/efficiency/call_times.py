@@ -1,0 +1,183 @@
+"""Device time and precision of the counted calls of a rank, within a window.
+
+The device time of a call is the union of the intervals of its device work. For example, a call
+that launches two kernels of 30 ns, with an overlap of 10 ns, has 50 ns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from hta_widgets.analysis.efficiency.devices import UsedDevice
+from hta_widgets.analysis.efficiency.precision import call_precision, kernel_units
+from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
+from hta_widgets.analysis.scope import RankPart
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
+from hta_widgets.trace.trace import Trace
+
+_COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
+_MATRIX_WORDS = re.compile(
+    r"gemm|gemv|conv|winograd|fprop|dgrad|wgrad|attention|fmha|cijk|nvjet|matmul|flash",
+    re.IGNORECASE,
+)
+_HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost", re.IGNORECASE)
+#: Precisions of calls, by code; the first is unknown.
+PRECISION_NAMES = (
+    "", "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
+)  # fmt: skip
+
+#: Work without matrices runs on ordinary units, in FP32 also for smaller types.
+_VECTOR_PRECISION = {
+    **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
+    "double": PRECISION_NAMES.index("fp64"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CallTimes:
+    """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
+
+    `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
+    the part of each call's work that is in the window. `is_host_copy` marks copies over the link
+    to the host, which memory bandwidth does not limit.
+    """
+
+    signatures: Signatures
+    is_selected: Bools
+    device_ns: Ints
+    compute_ns: Ints
+    overlapped_ns: Ints
+    kernels: Ints
+    precision: Ints
+    communicates: Bools
+    is_host_copy: Bools
+    inside: Floats
+    all_work_ns: int
+    all_compute_ns: int
+
+
+def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
+    """Return the times of a rank's counted calls in the window of a part."""
+    signature_set = signatures(part.trace)
+    calls, table = signature_set.calls, part.table
+    count = len(calls)
+    start, end = part.clip_rows(calls.work)
+    inside = end > start
+    if part.low is None and part.high is None:
+        inside = np.ones(len(start), dtype=bool)
+    work, start, end, call = (
+        values[inside] for values in (calls.work, start, end, calls.call_of_work)
+    )
+    kind = table.kind[work]
+    time_ns = end - start
+    linked = call >= 0
+    of_kernels = kind == _COMPUTE
+    covered, overlapped = _unions(
+        call[linked], start[linked], end[linked], count, part.union_of_all_of_kinds("communication")
+    )
+    communicates = mask_of_rows(call[linked & (kind == _COMMUNICATION)], count)
+    copies = _host_copies(part.trace)[table.name[work]]
+    of_calls = linked & of_kernels
+    return CallTimes(
+        signature_set,
+        part.contains(calls.rows),
+        covered,
+        sum_by_group(call[of_calls], time_ns[of_calls], count),
+        np.where(communicates, 0, overlapped),
+        np.bincount(call[linked], minlength=count),
+        _precisions(part.trace, signature_set, work[linked], call[linked], device),
+        communicates,
+        mask_of_rows(call[linked & copies], count),
+        _share_inside(part, covered),
+        int(time_ns.sum()),
+        int(time_ns[of_kernels].sum()),
+    )
+
+
+def _host_copies(trace: Trace) -> Bools:
+    """Return which names are copies between host and device."""
+    return np.array(
+        [bool(_HOST_COPY.search(name)) for name in trace.table.names.values], dtype=bool
+    )
+
+
+def _share_inside(part: RankPart, covered: Ints) -> Floats:
+    """Return the part of each call's device time that is in the window; 1 without a window."""
+    if part.low is None and part.high is None:
+        return np.ones(len(covered))
+    calls, table = signatures(part.trace).calls, part.table
+    linked = calls.call_of_work >= 0
+    work, call = calls.work[linked], calls.call_of_work[linked]
+    start = table.start_ns[work]
+    full, _ = _unions(call, start, start + table.dur_ns[work], len(calls), Intervals.empty())
+    return np.where(full > 0, covered / np.maximum(full, 1), 1.0)
+
+
+def _unions(
+    call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
+) -> tuple[Ints, Ints]:
+    """Return the time that each call's work covers, and its part during communication."""
+    covered = np.zeros(count, dtype=np.int64)
+    if not len(call):
+        return covered, covered.copy()
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
+    np.minimum.at(first, call, start)
+    np.maximum.at(last, call, end)
+    has_work = last >= first
+    first[~has_work] = last[~has_work] = 0
+    # Place the calls end to end, one ns apart, so that one union covers each on its own.
+    width = last - first + 1
+    offset = np.cumsum(width) - width
+    moved = offset[call] - first[call]
+    pieces = union(start + moved, end + moved)
+    owner = np.searchsorted(offset, pieces.start, side="right") - 1
+    covered = sum_by_group(owner, pieces.end - pieces.start, count)
+    coverage = CumulativeCoverage(communication.start, communication.end)
+    back = first[owner] - offset[owner]
+    during = coverage(pieces.end + back) - coverage(pieces.start + back)
+    return covered, sum_by_group(owner, during, count)
+
+
+@cache
+def _likeness(name: str) -> int:
+    """Return how much a kernel looks like the matrix work of its operator."""
+    if kernel_units(name).tensor_core == "yes":
+        return 2
+    return int(_MATRIX_WORDS.search(name) is not None)
+
+
+def _precisions(
+    trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice | None
+) -> Ints:
+    """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
+    names, calls = trace.table.names, signature_set.calls
+    vector = [_VECTOR_PRECISION.get(name, 0) for name in signature_set.input_types]
+    precision = np.array(vector, dtype=np.int64)[signature_set.code]
+    precision[calls.is_matrix] = 0
+    of_matrix = calls.is_matrix[call]
+    work, call = work[of_matrix], call[of_matrix]
+    if not len(work):
+        return precision
+    name = trace.table.name[work].astype(np.int64)
+    used, place = np.unique(name, return_inverse=True)
+    likeness = np.array([_likeness(names[code]) for code in used.tolist()])[place]
+    order = np.lexsort((trace.table.dur_ns[work], likeness, call))
+    last = np.append(call[order][1:] != call[order][:-1], True)
+    main, of_call = name[order][last], call[order][last]
+    count = len(signature_set.names)
+    key, inverse = np.unique(main * count + signature_set.code[of_call], return_inverse=True)
+    capability = device.compute_capability if device else ""
+    is_amd = bool(device and device.is_amd)
+    codes = []
+    for kernel, signature in zip(*(part.tolist() for part in np.divmod(key, count)), strict=True):
+        type_name = signature_set.input_types[signature]
+        units = kernel_units(names[kernel])
+        codes.append(call_precision(units, type_name, capability, is_amd=is_amd))
+    precision[of_call] = np.array(list(map(PRECISION_NAMES.index, codes)), dtype=np.int64)[inverse]
+    return precision

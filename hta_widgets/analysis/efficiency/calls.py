@@ -1,0 +1,271 @@
+"""The arguments of one call of an operator, as ``record_shapes=True`` writes them.
+
+A file has one entry per argument of the operator's schema: ``Input Dims``, ``Input type``,
+``Input Strides`` and ``Concrete Inputs``, the last as texts. Dims ``[]`` stand for None, a number
+or a tensor without dimensions, so such arguments count no bytes. A list of tensors nests one
+level. For example, ``aten::addmm`` with a bias of 10 elements::
+
+    call = OperatorCall(
+        "aten::addmm",
+        dims=[[10], [6, 8], [8, 10], [], []],
+        types=["float", "float", "float", "Scalar", "Scalar"],
+        strides=[[1], [8, 1], [1, 8], [], []],
+        values=["", "", "", "1", "1"],
+    )
+    call.tensor(1).dims, call.size_bytes(0), call.number(3)
+
+are ``(6, 8)``, 40 and 1. `CallError` states why something cannot be known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+#: Reasons for unknown figures.
+NO_SHAPES: Final = "no shapes"
+NO_DIMENSIONS: Final = "tensors without dimensions"
+NO_SHAPES_NOTE: Final = (
+    "no operator has the shapes of its inputs: record them with record_shapes=True"
+)
+NO_VALUES: Final = "no concrete inputs"
+UNLISTED: Final = "unlisted operator"
+DATA_DEPENDENT: Final = "data-dependent"
+CUT_LIST: Final = "cut list"
+OTHER_ARGUMENTS: Final = "arguments of an unknown version"
+UNKNOWN_TYPE: Final = "unlisted type"
+
+#: Bytes of an element by type, as files write it.
+ITEM_BYTES: Final = {
+    **dict.fromkeys(("bool", "Bool", "unsigned char", "signed char", "char", "uint8_t"), 1),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short", "unsigned short"), 2),
+    **dict.fromkeys(("float", "int", "Int", "unsigned int", "c10::complex<c10::Half>"), 4),
+    **dict.fromkeys(("double", "long int", "long", "Long", "unsigned long"), 8),
+    "c10::complex<float>": 8,
+    "c10::complex<double>": 16,
+}
+_ONE_BYTE: Final = re.compile(r"c10::(Float8|Float4)_\w+")
+#: ``dtype`` arguments are codes of ScalarType.
+TYPE_OF_CODE: Final = {
+    0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
+    5: "c10::Half", 6: "float", 7: "double", 11: "bool", 15: "c10::BFloat16",
+    23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn",
+}  # fmt: skip
+_LISTS: Final = frozenset({"TensorList", "GenericList"})
+_ASSUMED_IN_LISTS: Final = "float"
+FLOATS: Final = ("c10::Half", "c10::BFloat16", "float", "double")
+#: Types by category and rank, for the promotion of operands.
+_PROMOTION: Final = (
+    "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
+    "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
+)  # fmt: skip
+_CATEGORY_STARTS: Final = (2, 9, 13, 15)
+
+
+class CallError(Exception):
+    """A figure of a call is unknown; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor argument; `strides` is None if the file has none."""
+
+    dims: tuple[int, ...]
+    type: str
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, expanded ones included."""
+        return prod(self.dims)
+
+    @property
+    def stored(self) -> int:
+        """Number of distinct elements in memory: a dimension of stride 0 is stored once."""
+        if self.strides is None or len(self.strides) != len(self.dims) or 0 in self.dims:
+            return self.elements
+        pairs = list(zip(self.dims, self.strides, strict=True))
+        span = 1 + sum((size - 1) * abs(stride) for size, stride in pairs)
+        return min(prod(size for size, stride in pairs if stride), span)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the stored elements; 0 without dims."""
+        return self.stored * item_bytes(self.type) if self.dims else 0
+
+
+def item_bytes(type_name: str) -> int:
+    """Return the bytes of an element of a type."""
+    size = ITEM_BYTES.get(type_name, 1 if _ONE_BYTE.fullmatch(type_name) else 0)
+    if not size:
+        raise CallError(UNKNOWN_TYPE)
+    return size
+
+
+def promote(tensors: Sequence[Tensor]) -> str:
+    """Return the type of the result of a pointwise operator.
+
+    Numbers and tensors without dims do not raise the type within its category.
+    """
+    types = [tensor.type for tensor in tensors if tensor.dims] or [
+        tensor.type for tensor in tensors
+    ]
+    places = [_PROMOTION.index(name) for name in types if name in _PROMOTION]
+    if len(places) < len(types) or not places:
+        if len(set(types)) == 1:
+            return types[0]
+        raise CallError(UNKNOWN_TYPE)
+    highest = max(places)
+    if {"c10::Half", "c10::BFloat16"} <= set(types) and highest < _PROMOTION.index("float"):
+        return "float"
+    return _PROMOTION[highest]
+
+
+def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the shape that operands are expanded to."""
+    rank = max(map(len, shapes), default=0)
+    padded = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
+    sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
+    if any(len(size) > 1 for size in sizes):
+        raise CallError(OTHER_ARGUMENTS)
+    return tuple(size.pop() if size else 1 for size in sizes)
+
+
+def _is_shape(dims: Any) -> bool:
+    return isinstance(dims, list) and all(type(size) is int and size >= 0 for size in dims)
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorCall:
+    """A call of an operator; `linked_dims` is an output's shape that another call shows."""
+
+    name: str
+    dims: Sequence[Any] = ()
+    types: Sequence[Any] = ()
+    strides: Sequence[Any] = ()
+    values: Sequence[Any] = ()
+    linked_dims: tuple[int, ...] | None = None
+    gradients: int = 2
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether any argument has dims."""
+        return any(self.dims)
+
+    def is_present(self, at: int) -> bool:
+        """Return whether argument `at` is a tensor with dims."""
+        return at < len(self.dims) and _is_shape(self.dims[at]) and bool(self.dims[at])
+
+    def type_of(self, at: int) -> str:
+        """Return the type of an argument, empty for None."""
+        name = self.types[at] if at < len(self.types) else ""
+        return name if isinstance(name, str) else ""
+
+    def tensor(self, at: int) -> Tensor:
+        """Return a tensor argument, without dims for numbers and None."""
+        dims = self.dims[at] if at < len(self.dims) else []
+        if not _is_shape(dims):
+            raise CallError(NO_SHAPES)
+        strides = self.strides[at] if at < len(self.strides) else None
+        known = tuple(strides) if isinstance(strides, list) and self.strides else None
+        return Tensor(tuple(dims), self.type_of(at), known)
+
+    def shape(self, at: int, rank: int | None = None) -> tuple[int, ...]:
+        """Return the dims of an argument that must be a tensor, of `rank` dimensions."""
+        dims = self.tensor(at).dims
+        if not dims:
+            raise CallError(NO_SHAPES)
+        if rank is not None and len(dims) != rank:
+            raise CallError(OTHER_ARGUMENTS)
+        return dims
+
+    def tensors(self) -> list[Tensor]:
+        """Return all arguments with dims."""
+        return [self.tensor(at) for at in range(len(self.dims)) if self.is_present(at)]
+
+    def size_bytes(self, *places: int) -> int:
+        """Return the stored bytes of some arguments."""
+        return sum(tensor.size_bytes for at in places for tensor in self.items(at))
+
+    def items(self, at: int) -> list[Tensor]:
+        """Return the tensors of an argument, which may be a list of tensors."""
+        dims = self.dims[at] if at < len(self.dims) else []
+        if self.type_of(at) not in _LISTS:
+            return [self.tensor(at)]
+        if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
+            # Files have lists of more than 30 entries as empty ones.
+            raise CallError(CUT_LIST)
+        return [Tensor(tuple(shape), _ASSUMED_IN_LISTS) for shape in dims]
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether an argument is a list of tensors, whose type files do not have."""
+        return not _LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
+
+    def value(self, at: int) -> str:
+        """Return the text of a concrete argument, empty for None and tensors."""
+        if not self.values:
+            raise CallError(NO_VALUES)
+        value = self.values[at] if at < len(self.values) else ""
+        return value if isinstance(value, str) else json.dumps(value)
+
+    def flag(self, at: int, *, default: bool = False) -> bool:
+        """Return an argument that is True or False."""
+        text = self.value(at)
+        return text == "True" if text in {"True", "False"} else default
+
+    def number(self, at: int, default: float = 0) -> float:
+        """Return a number."""
+        try:
+            return float(self.value(at))
+        except ValueError:
+            return default
+
+    def numbers(self, at: int, count: int | None = None) -> list[int]:
+        """Return a list of whole numbers; one value stands for `count` of them."""
+        try:
+            values = json.loads(self.value(at) or "[]")
+        except ValueError:
+            raise CallError(NO_VALUES) from None
+        values = values if isinstance(values, list) else [values]
+        if not all(type(value) is int for value in values):
+            raise CallError(NO_VALUES)
+        if count is not None and len(values) == 1:
+            values = values * count
+        if count is not None and len(values) != count:
+            raise CallError(CUT_LIST if not values else NO_VALUES)
+        return values
+
+    def mask(self, at: int) -> list[bool]:
+        """Return an output mask, ``"[True, True, False]"``."""
+        return [word == "True" for word in re.findall(r"True|False", self.value(at))]
+
+    def output_type(self, at: int, default: str) -> str:
+        """Return the type that a ``dtype`` argument asks for, else `default`."""
+        if not self.values or not str(self.value(at)).isdecimal():
+            return default
+        name = TYPE_OF_CODE.get(int(self.value(at)))
+        if name is None:
+            raise CallError(UNKNOWN_TYPE)
+        return name
+
+
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and least bytes of a call; NaN where unknown, with the reason.
+
+    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``.
+    """
+
+    category: str
+    flops: float = float("nan")
+    model_flops: float = float("nan")
+    min_bytes: float = float("nan")
+    kind: str = "none"
+    certainty: str = "unknown"
+    reason: str = ""
+    parameters: dict[str, Any] | None = None

@@ -1,0 +1,408 @@
+"""Peak rates of devices, and which device a rank ran on.
+
+`table` has a row per device and precision. All rates are dense: data sheets also print rates for
+sparse matrices, which are twice as high. AMD's devices of two dies appear as two devices in
+traces, so their rows are per die.
+
+A trace names its device, but names alone do not suffice: ROCm may write ``AMD Radeon Graphics`` or
+nothing at all. The order of matching is: devices that the user added; name and memory within 8 %;
+name alone; compute capability, units, warp size and memory. For example, the empty name with 192 GB
+of memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="properties"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final
+
+import pandas as pd
+
+from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.scope import device_work_rows
+from hta_widgets.arguments import check_arguments
+from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
+from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+__all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - of `__getattr__`
+
+#: Precisions with a peak, in the order of `table`.
+PRECISIONS: Final[tuple[str, ...]] = (
+    "fp64",
+    "fp64_matrix",
+    "fp32",
+    "fp32_matrix",
+    "tf32",
+    "fp16",
+    "bf16",
+    "fp8",
+    "fp4",
+    "int8",
+)
+_SOURCE: Final = "vendor data sheet, as quoted"
+_GIB: Final = 1 << 30
+#: Drivers reserve memory, so a device shows less than its nominal size.
+_MEMORY_TOLERANCE: Final = 0.08
+#: A device with fewer units than this share of its row's is a partition (MIG, CPX).
+_WHOLE_DEVICE: Final = 0.9
+
+#: Note of frames without device work.
+NO_DEVICE: Final = "no device is used: no kernels and no copies"
+
+#: Peaks given for one call: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
+Peaks = str | Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Peak rates of one device; unknown numbers are None."""
+
+    device: str
+    pattern: str | None
+    tflop_per_s: Mapping[str, float]
+    memory_gb_s: float | None = None
+    memory_gib: Sequence[float] = ()
+    units: int | None = None
+    warp_size: int | None = None
+    compute_capability: str = ""
+    link: str = ""
+    link_gb_s: float | None = None
+    pcie_gb_s: float | None = None
+    source: str = _SOURCE
+    certainty: str = "certain"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def has_memory(self, size_bytes: int) -> bool:
+        """Return whether one of the nominal sizes is within 8 % of `size_bytes`."""
+        sizes = [size * _GIB for size in self.memory_gib]
+        return any(abs(size_bytes - size) <= _MEMORY_TOLERANCE * size for size in sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedDevice:
+    """The device of a rank: its properties in the file, and its row of the table."""
+
+    rank: int
+    device_id: int
+    name: str
+    units: int
+    memory_bytes: int
+    compute_capability: str
+    warp_size: int
+    matched_by: str = "none"
+    row: Device | None = None
+    scaled: float = 1.0
+
+    @property
+    def certainty(self) -> str:
+        """``uncertain`` if the peaks, the match or the device's share are."""
+        is_certain = self.matched_by in {"user", "name"} and self.scaled == 1
+        return self.row.certainty if self.row and is_certain else "uncertain"
+
+    def peak(self, precision: str) -> float:
+        """Return TFLOP/s of a precision, NaN if unknown."""
+        rate = self.row.tflop_per_s.get(precision) if self.row else None
+        return float("nan") if rate is None else rate * self.scaled
+
+    @property
+    def memory_gb_s(self) -> float:
+        """Memory bandwidth, NaN if unknown."""
+        rate = self.row.memory_gb_s if self.row else None
+        return float("nan") if rate is None else rate * self.scaled
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether its warps have AMD's width."""
+        return self.warp_size == 64
+
+
+_added: list[Device] = []
+
+
+@cache
+def _built_in() -> tuple[Device, ...]:
+    return tuple(Device(**row) for row in facts("devices"))
+
+
+def all_devices() -> tuple[Device, ...]:
+    """Return all devices; those that the user added come first."""
+    return (*_added, *_built_in())
+
+
+def _table() -> pd.DataFrame:
+    rows = [
+        (
+            row.device,
+            precision,
+            row.tflop_per_s[precision],
+            row.memory_gb_s,
+            max(row.memory_gib, default=None),
+            -1 if row.units is None else row.units,
+            row.compute_capability,
+            row.pattern or "",
+            row.link,
+            row.link_gb_s,
+            row.pcie_gb_s,
+            row.source,
+            row.certainty,
+        )
+        for row in all_devices()
+        for precision in PRECISIONS
+        if precision in row.tflop_per_s
+    ]
+    schema = {
+        "device": "str", "precision": "str", "tflop_per_s": "float64", "memory_gb_s": "float64",
+        "memory_gib": "float64", "units": "int64", "compute_capability": "str", "pattern": "str",
+        "link": "str", "link_gb_s": "float64", "pcie_gb_s": "float64", "source": "str",
+        "certainty": "str",
+    }  # fmt: skip
+    return pd.DataFrame(columns_of_rows(rows, schema))
+
+
+def __getattr__(name: str) -> Any:
+    # `table` is a new frame on each access, so writing to it does not change the devices.
+    if name == "table":
+        return _table()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@check_arguments
+def add(
+    device: str,
+    *,
+    pattern: str | None = None,
+    properties: Mapping[str, Any] | None = None,
+    memory_gb_s: float | None = None,
+    source: str = "user",
+    **tflop_per_s: float,
+) -> None:
+    """Put a device before the built-in ones.
+
+    Parameters
+    ----------
+    device : str
+        Its name in frames.
+    pattern : str, optional
+        Regular expression, searched for in the name that the file has. Default: the whole name
+        is `device`.
+    properties : mapping, optional
+        Values of ``deviceProperties`` that the file must have, for example ``{"numSms": 152}``.
+    memory_gb_s : float, optional
+        Memory bandwidth in 10⁹ bytes a second.
+    source : str, default "user"
+        Where the figures come from; shown with every share of a peak.
+    **tflop_per_s : float
+        Dense rates in 10¹² FLOP a second by precision: ``fp64, fp64_matrix, fp32, fp32_matrix,
+        tf32, fp16, bf16, fp8, fp4, int8``.
+
+    Examples
+    --------
+    >>> import hta_widgets as hw
+    >>> hw.devices.add("MTIA", pattern="ARTEMIS", bf16=100, memory_gb_s=800)
+    >>> hw.devices.peak("MTIA", "bf16")
+    100.0
+    >>> hw.devices.reset()
+    """
+    _validate_rates(tflop_per_s)
+    pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
+    try:
+        re.compile(pattern or "")
+    except re.error as cause:
+        raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
+    rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
+    row = Device(device, pattern, rates, memory_gb_s, source=source, properties=properties or {})
+    _added.insert(0, row)
+
+
+def reset() -> None:
+    """Remove all added devices."""
+    _added.clear()
+
+
+@check_arguments
+def peak(name: str, precision: str) -> float:
+    """Return the dense peak of a device of `table` in TFLOP/s; NaN if it is unknown.
+
+    Examples
+    --------
+    >>> peak("H100 SXM", "bf16")
+    989.0
+    """
+    rates = [row.tflop_per_s.get(precision) for row in all_devices() if row.device == name]
+    return float(next((rate for rate in rates if rate is not None), "nan"))
+
+
+@check_arguments
+def of(traces: TraceSet) -> pd.DataFrame:
+    """Return the device of each rank, and the row of `table` that it matches.
+
+    Parameters
+    ----------
+    traces : TraceSet
+
+    Returns
+    -------
+    DataFrame
+        One row per rank with device work: ``rank, device_id`` (int64); ``name``, as in the file;
+        ``device``, the row of `table`, empty if none matches; ``matched_by``: ``user``, ``name``
+        (and memory), ``name only``, ``properties``, ``none``; ``units, memory_bytes`` (int64, -1
+        if the file lacks them); ``memory_gb_s, link_gb_s, pcie_gb_s`` (float64), rates of memory
+        and per direction of links to other devices and to the host; ``scaled`` (float64), the
+        part of the device that a partition has; ``source, certainty``. The note names devices
+        without a row, and the line that adds one.
+    """
+    used = [device for trace in iter_ranks(traces.values()) if (device := used_device(trace))]
+    rows = [
+        (
+            device.rank,
+            device.device_id,
+            device.name,
+            device.row.device if device.row else "",
+            device.matched_by,
+            device.units,
+            device.memory_bytes,
+            device.memory_gb_s,
+            device.row.link_gb_s if device.row else None,
+            device.row.pcie_gb_s if device.row else None,
+            device.scaled,
+            device.row.source if device.row else "",
+            device.certainty,
+        )
+        for device in used
+    ]
+    schema = {
+        "rank": "int64", "device_id": "int64", "name": "str", "device": "str", "matched_by": "str",
+        "units": "int64", "memory_bytes": "int64", "memory_gb_s": "float64",
+        "link_gb_s": "float64", "pcie_gb_s": "float64", "scaled": "float64", "source": "str",
+        "certainty": "str",
+    }  # fmt: skip
+    note = unknown_device_note(used) if rows else NO_DEVICE
+    return result_frame(columns_of_rows(rows, schema), matched={"ranks": len(rows)}, note=note)
+
+
+def unknown_device_note(used: Sequence[UsedDevice]) -> str:
+    """Return a sentence about devices without peaks; empty if all have some."""
+    names = sorted({device.name for device in used if device.row is None})
+    if not names:
+        return ""
+    if names == [""]:
+        return 'the files do not name the device: name it with peaks=, for example "H100 SXM"'
+    listed, pattern = ", ".join(map(repr, names)), re.escape(max(names))
+    return (
+        f"no peaks are known for {listed}: add them with "
+        f'hw.devices.add("my device", pattern={pattern!r}, bf16=…, memory_gb_s=…)'
+    )
+
+
+def used_device(
+    trace: Trace, peaks: Peaks | None = None, added: Sequence[Device] | None = None
+) -> UsedDevice | None:
+    """Return the device that most work of a rank ran on; None without device work.
+
+    `peaks` replaces the match for one call. `added` are the user's devices of another process.
+    """
+    table = trace.table
+    rows = device_work_rows(trace)
+    if not len(rows):
+        return None
+    pids = [track.pid for track in table.tracks]
+    busiest = pd.Series(table.track[rows]).mode().iloc[0]
+    device_id = int(pids[busiest]) if pids[busiest].isdecimal() else 0
+    stated = trace.metadata.get("deviceProperties")
+    stated = stated if isinstance(stated, list) else []
+    listed = [entry for entry in stated if isinstance(entry, dict)]
+    entries = [entry for entry in listed if entry.get("id") == device_id] or listed[:1] or [{}]
+    device = _stated_device(trace.rank, device_id, entries[0])
+    if peaks is not None:
+        return replace(device, matched_by="user", row=device_of_peaks(peaks))
+    return match_device(device, entries[0], added)
+
+
+def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:
+    def number(key: str) -> int:
+        value = entry.get(key)
+        return value if isinstance(value, int) else -1
+
+    name = entry.get("name")
+    major, minor = number("computeMajor"), number("computeMinor")
+    return UsedDevice(
+        rank,
+        device_id,
+        name if isinstance(name, str) else "",
+        number("numSms"),
+        number("totalGlobalMem"),
+        f"{major}.{minor}" if major >= 0 else "",
+        number("warpSize"),
+    )
+
+
+def match_device(
+    device: UsedDevice, entry: Mapping[str, Any], added: Sequence[Device] | None = None
+) -> UsedDevice:
+    """Return the device with its row; `entry` is its ``deviceProperties`` in the file."""
+    for row in _added if added is None else added:
+        is_named = row.pattern is None or re.search(row.pattern, device.name)
+        if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
+            return replace(device, matched_by="user", row=row)
+    named = [row for row in _built_in() if row.pattern and re.search(row.pattern, device.name)]
+    sized = [row for row in named if row.has_memory(device.memory_bytes)]
+    scaled = 1.0
+    if named:
+        row, how = (sized or named)[0], "name" if sized else "name only"
+        if row.units and 0 < device.units < _WHOLE_DEVICE * row.units:
+            scaled = device.units / row.units
+        return replace(device, matched_by=how, row=row, scaled=scaled)
+    for row in _built_in():
+        shape = (row.compute_capability, row.units, row.warp_size)
+        is_same = shape == (device.compute_capability, device.units, device.warp_size)
+        if is_same and row.has_memory(device.memory_bytes):
+            return replace(device, matched_by="properties", row=row)
+    return device
+
+
+def device_of_peaks(peaks: Peaks) -> Device:
+    """Return the device that ``peaks=`` of an analysis describes."""
+    if isinstance(peaks, str):
+        for row in all_devices():
+            if row.device == peaks:
+                return row
+        names = ", ".join(dict.fromkeys(row.device for row in all_devices()))
+        raise TraceError(f"no device is named {peaks!r}", remedy=f"The devices are {names}.")
+    rates = {key: float(rate) for key, rate in peaks.items() if key != "memory_gb_s"}
+    _validate_rates(rates)
+    return Device("given", None, rates, peaks.get("memory_gb_s"), source="given")
+
+
+def _validate_rates(rates: Mapping[str, float]) -> None:
+    unknown = sorted(set(rates) - set(PRECISIONS))
+    if unknown:
+        raise TraceError(
+            f"{unknown[0]!r} is not a precision",
+            remedy=f"The precisions are {', '.join(PRECISIONS)}.",
+        )
+    for precision, rate in rates.items():
+        if not rate > 0:
+            raise TraceError(f"the rate of {precision} is {rate!r}", remedy="Give TFLOP/s above 0.")
+
+
+def added_devices() -> tuple[Device, ...]:
+    """Return the added devices, for another process."""
+    return tuple(_added)
+
+
+def device_columns(device: UsedDevice | None, count: int) -> dict[str, list[str]]:
+    """Return the columns of frames that say whose peaks their shares are of."""
+    row = device.row if device else None
+    texts = [row.device, row.source] if row else ["", ""]
+    texts.append(device.certainty if device and row else "")
+    columns = ("device", "peak_source", "peak_certainty")
+    return {name: [text] * count for name, text in zip(columns, texts, strict=True)}

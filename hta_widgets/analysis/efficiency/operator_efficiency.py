@@ -1,0 +1,415 @@
+"""How close each operator comes to what its device can do, by signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
+from hta_widgets.analysis.efficiency.devices import (
+    NO_DEVICE,
+    Device,
+    UsedDevice,
+    added_devices,
+    device_columns,
+    unknown_device_note,
+    used_device,
+)
+from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.text import share as share_text
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: Limits of verdicts; they are in ``attrs["thresholds"]``.
+THRESHOLDS: Final = {
+    "overhead_kernel_ns": 10_000,
+    "overhead_share": 0.1,
+    "above_peak_share": 1.02,
+    "target_roofline_share": 0.7,
+}
+GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
+#: Parameters of matrix products, convolutions and attention; -1 where they do not apply.
+_NUMBERS: Final = (
+    "m", "n", "k", "batch", "heads", "kv_heads", "query_length", "key_length", "head_size",
+    "channels_in", "channels_out", "groups",
+)  # fmt: skip
+_TEXTS: Final = ("layout", "kernel_size", "stride")
+_SIGNATURE: Final = (
+    "name", "category", "input_shapes", "input_types", "input_strides", "concrete_inputs",
+    "flops_kind", "certainty", "reason", *_TEXTS,
+)  # fmt: skip
+_SUMS: Final = (
+    "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
+    *("total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns"),
+)  # fmt: skip
+#: Figures of a call, and their sums; of a call that the window cuts, the part inside.
+_TOTALS: Final = {
+    "flops": "total_flops",
+    "model_flops": "total_model_flops",
+    "least_bytes": "total_bytes",
+}
+_SCHEMA: Final = {
+    "rank": "int64",
+    "step": "int64",
+    **dict.fromkeys(("phase", *_SIGNATURE), "str"),
+    **dict.fromkeys(_NUMBERS, "int64"),
+    "recompute": "bool",
+    "is_limited": "bool",
+    "precision": "str",
+    "count": "int64",
+    "kernels": "int64",
+    **dict.fromkeys(("device_ns", "compute_kernel_ns", "overlapped_ns"), "int64"),
+    **dict.fromkeys(("min_ns", "max_ns"), "int64"),
+    "inside": "float64",
+    **dict.fromkeys(("flops", "model_flops", "least_bytes"), "float64"),
+    **dict.fromkeys(("peak_tflop_per_s", "memory_gb_s"), "float64"),
+    **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
+}
+_PHASES: Final = ("forward", "backward", "recompute", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class RankEfficiency:
+    """The rows of one rank, its device, and its times for ``attrs``."""
+
+    columns: dict[str, Any]
+    device: UsedDevice | None
+    work_ns: int
+    compute_ns: int
+    launched_nothing: int
+    has_shapes: bool
+    operators: int
+    calls: int
+
+
+@check_arguments
+def operator_efficiency(
+    traces: TraceSet,
+    *,
+    group_by: Sequence[GroupKey] = ("name", "input_shapes"),
+    peaks: str | Mapping[str, float] | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return FLOPs, least bytes and the distance from the device's limits, by operator signature.
+
+    Each piece of work counts once: of nested operators, the outermost convolution or attention,
+    the innermost matrix product, else the innermost operator that launched the work. FLOPs and
+    least bytes follow from the arguments that the profiler wrote with ``record_shapes=True``; what
+    does not follow is NaN, with a reason.
+
+    A multiply-add is 2 FLOPs. Those of matrix products, convolutions and attention are exact; those
+    of other operators are nominal (``flops_kind="vector"``) and give coordinates of a roofline
+    only. Least bytes are each input and each output once, so no real kernel moves fewer, unless
+    its data are in a cache.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    group_by : sequence of str, default ("name", "input_shapes")
+        By default one row per signature (name, shapes, types, strides and values), precision, and
+        recomputation. Else one row per rank and these columns, of ``name, category, input_shapes,
+        input_types, step, phase``; figures of a call are then NaN where calls differ.
+    peaks : str or mapping, optional
+        A device of ``hw.devices.table``, or TFLOP/s by precision and ``memory_gb_s``, instead of
+        the device that the file names.
+    selection : Selection, optional
+        The operators to work on; all by default. All work below them counts.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. The window cuts device work; an operator whose
+        work it cuts counts as the part of a call that is inside.
+
+    Returns
+    -------
+    DataFrame
+        By rank, then device time. Besides the keys and the arguments as in the file:
+
+        - ``count`` calls, ``kernels``; ``device_ns, mean_ns, min_ns, max_ns`` of a call;
+          ``overlapped_ns``, the part while the rank communicates
+        - ``flops, model_flops, least_bytes`` of a call, ``total_flops`` of all; ``model_flops`` are
+          without what attention computes again in its backward pass
+        - ``tflop_per_s, gb_per_s``; ``intensity``, FLOPs per byte; ``compute_share, memory_share``
+          of the peaks; ``roofline_share``, of the rate that the intensity allows
+        - ``roofline_ns``, the time at that rate; ``saving_ns``, what reaching 70 % of it would
+          save; -1 if unknown
+        - ``bound``: ``compute``, ``memory``, ``overhead`` (kernels below 10 µs, far from both
+          limits), ``unknown``; ``above_peak``, a share above 102 %
+        - ``m, n, k, batch, layout`` of matrix products (``batch`` also of the others); ``heads,
+          kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
+          kernel_size, stride``
+        - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
+          bound``, ``unknown`` with its ``reason``
+        - ``device, peak_tflop_per_s, peak_source, peak_certainty``
+
+        ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
+        ``unknown_ns`` of kernels without; ``known_share`` of the kernels' time below operators
+        whose matrix FLOPs are known, or none by nature; ``launched_nothing``, matrix operators
+        that did not compute; ``thresholds`` of the verdicts.
+
+    Notes
+    -----
+    A share above 100 % is flagged, not clipped: Winograd and FFT compute fewer products than the
+    definition counts, small data stay in caches, and a peak may be wrong.
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    lasting = replace(chosen, start_ns=None, end_ns=None)
+    find = partial(_of_rank, peaks=peaks, added=added_devices(), keys=tuple(group_by))
+    parts = rank_parts(chosen.owner, lasting)
+    results = list(map_ranks(parts, find, (chosen.start_ns, chosen.end_ns)))
+    frame = _base_frame(results)
+    known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())
+    covered = frame["total_flops"].notna() | frame["total_bytes"].notna()
+    covered_ns = int(frame["device_ns"][covered].sum())
+    if tuple(group_by) != ("name", "input_shapes"):
+        frame = _group_rows(frame, ["rank", *group_by])
+    frame = _add_rates(frame)
+    order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
+    order = {key: up for key, up in order.items() if key in frame}
+    frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
+    compute_ns = sum(result.compute_ns for result in results)
+    return result_frame(
+        {name: frame[name] for name in _columns(group_by) if name in frame},
+        matched={
+            "operators": sum(result.operators for result in results),
+            "calls": int(frame["count"].sum()),
+        },
+        note=_notes(results, known_ns, compute_ns),
+        device_ns=sum(result.work_ns for result in results),
+        covered_ns=covered_ns,
+        unknown_ns=compute_ns - known_ns,
+        known_share=known_ns / compute_ns if compute_ns else np.nan,
+        launched_nothing=sum(result.launched_nothing for result in results),
+        thresholds=dict(THRESHOLDS),
+    )
+
+
+def _columns(group_by: Sequence[str]) -> list[str]:
+    figures = [
+        "precision", "recompute", "count", "flops", "model_flops", "total_flops", "least_bytes",
+        "intensity", "device_ns", "mean_ns", "min_ns", "max_ns", "overlapped_ns", "kernels",
+        "tflop_per_s", "gb_per_s", "compute_share", "memory_share", "roofline_share",
+        "roofline_ns", "saving_ns", "bound", "above_peak", *_NUMBERS, *_TEXTS, "device",
+        "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
+    ]  # fmt: skip
+    signature = [name for name in _SIGNATURE if name not in _TEXTS]
+    keys = [name for name in group_by if name not in signature]
+    return ["rank", *keys, *signature, *figures]
+
+
+def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) -> list[str]:
+    if not results:
+        return [note_text("no_ranks")]
+    if not any(result.operators for result in results):
+        return [note_text("no_operators")]
+    if not any(result.calls for result in results):
+        return ["no operator launched device work"]
+    if not any(len(result.columns["count"]) for result in results):
+        return [note_text("no_operators_selected")]
+    if not any(result.has_shapes for result in results):
+        return [NO_SHAPES_NOTE]
+    used = [result.device for result in results if result.device]
+    if not used:
+        return [NO_DEVICE]
+    notes = [unknown_device_note(used)]
+    if known_ns < compute_ns / 2:
+        known = share_text(known_ns / compute_ns)
+        notes.append(f"matrix FLOPs are known for {known} of the kernels' time")
+    return notes
+
+
+def _of_rank(
+    part: RankPart,
+    window_ns: tuple[int | None, int | None],
+    *,
+    peaks: str | Mapping[str, float] | None,
+    added: Sequence[Device],
+    keys: tuple[str, ...],
+) -> RankEfficiency:
+    device = used_device(part.trace, peaks, added)
+    if window_ns != (None, None):
+        return _rank_rows(part.with_window(*window_ns), device, keys)
+    name = None if isinstance(peaks, Mapping) else peaks
+    if isinstance(peaks, Mapping) or added:
+        return _rank_rows(part, device, keys)
+    return part.get_or_compute(
+        ("operator_efficiency", name, keys), lambda: _rank_rows(part, device, keys)
+    )
+
+
+def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...]) -> RankEfficiency:
+    """Return the rows of one rank: by signature, precision, recomputation, and given keys."""
+    times = call_times(part, device)
+    signature_set = times.signatures
+    calls = signature_set.calls
+    on_device = len(calls.work) > 0
+    start = part.table.start_ns[calls.rows]
+    shown = times.is_selected & ~signature_set.is_stopped
+    shown &= (times.kernels > 0) if on_device else part.is_in_window(start)
+    place = np.flatnonzero(shown)
+    step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
+    phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
+    flags = times.communicates * 2 + times.is_host_copy
+    columns = [signature_set.code, signature_set.is_recomputed, times.precision, step, phase, flags]
+    key = pd.DataFrame({str(at): column[place] for at, column in enumerate(columns)})
+    group = key.groupby(list(key), sort=False).ngroup().to_numpy()
+    first = place[np.unique(group, return_index=True)[1]] if len(place) else place
+    measures = pd.DataFrame(
+        {
+            "device_ns": times.device_ns[place],
+            "kernels": times.kernels[place],
+            "compute_kernel_ns": times.compute_ns[place],
+            "overlapped_ns": times.overlapped_ns[place],
+            "inside": times.inside[place],
+        }
+    )
+    groups = measures.groupby(group)
+    sums, spread = groups.sum(), groups["device_ns"].agg(["min", "max"])
+    rows = signature_set.code[first].tolist()
+    works = [signature_set.works[code] for code in rows]
+    texts = [signature_set.texts[code] for code in rows]
+    named = {
+        f"input_{name}": [row[at].decode("utf-8", "replace") for row in texts]
+        for at, name in enumerate(("shapes", "types", "strides"))
+    }
+    precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
+    block: dict[str, Any] = {
+        "rank": part.rank,
+        "step": step[first],
+        "phase": [_PHASES[code] for code in phase[first].tolist()],
+        "name": [signature_set.names[code] for code in rows],
+        "category": _categories(times, first),
+        **named,
+        "concrete_inputs": [row[3].decode("utf-8", "replace") for row in texts],
+        "flops_kind": [work.kind for work in works],
+        "certainty": [work.certainty for work in works],
+        "reason": _reasons(times, first),
+        "precision": precisions,
+        "recompute": signature_set.is_recomputed[first],
+        "is_limited": ~(times.communicates | times.is_host_copy)[first],
+        "count": np.bincount(group, minlength=len(first)),
+        **{str(name): sums[name].to_numpy() for name in sums},
+        "min_ns": spread["min"].to_numpy(),
+        "max_ns": spread["max"].to_numpy(),
+        "flops": np.array([work.flops for work in works]),
+        "model_flops": np.array([work.model_flops for work in works]),
+        "least_bytes": np.array([work.min_bytes for work in works]),
+        "peak_tflop_per_s": np.array(
+            [device.peak(name) if device else np.nan for name in precisions]
+        ),
+        "memory_gb_s": device.memory_gb_s if device else np.nan,
+        **device_columns(device, len(first)),
+    }
+    parameters = [work.parameters or {} for work in works]
+    block |= {
+        name: np.array([row.get(name, -1) for row in parameters], np.int64) for name in _NUMBERS
+    }
+    block |= {name: [row.get(name, "") for row in parameters] for name in _TEXTS}
+    return RankEfficiency(
+        block,
+        device,
+        times.all_work_ns,
+        times.all_compute_ns,
+        calls.launched_nothing,
+        signature_set.has_shapes,
+        len(operator_tree(part.trace).rows),
+        len(calls),
+    )
+
+
+def _reasons(times: CallTimes, first: Rows) -> list[str]:
+    works = times.signatures.of_calls(lambda work: work.reason, object)[first]
+    works[times.is_host_copy[first]] = "limited by the link to the host"
+    works[times.communicates[first]] = "communication"
+    return list(works)
+
+
+def _phases(times: CallTimes) -> Ints:
+    signature_set = times.signatures
+    phase = signature_set.calls.is_backward.astype(np.int64)
+    phase[signature_set.is_recomputed] = 2
+    phase[signature_set.of_calls(lambda work: work.category == "optimizer", bool)] = 3
+    return phase
+
+
+def _categories(times: CallTimes, first: Rows) -> list[str]:
+    categories = times.signatures.of_calls(lambda work: work.category, object)[first]
+    categories[times.communicates[first]] = "communication"
+    return list(categories)
+
+
+def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
+    """Return the rows of all ranks, with sums over calls and times at the limits."""
+    frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
+    for name, total in _TOTALS.items():
+        frame[total] = frame[name] * frame["inside"]
+    frame["compute_ns"] = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
+    frame["memory_ns"] = frame["total_bytes"] / frame["memory_gb_s"]
+    frame["limit_ns"] = frame[["compute_ns", "memory_ns"]].max(axis=1)
+    return frame
+
+
+def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows have matrix FLOPs that are known, or none by nature."""
+    return (frame["flops_kind"] == "vector") | (
+        (frame["flops_kind"] == "matrix") & frame["flops"].notna()
+    )
+
+
+def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the sums of rows with the same keys; other columns where all rows agree."""
+    groups = frame.groupby(keys, sort=False)
+    grouped = groups[list(_SUMS)].sum(min_count=1)
+    grouped["min_ns"], grouped["max_ns"] = groups["min_ns"].min(), groups["max_ns"].max()
+    rest = [name for name in frame if name not in grouped and name not in keys]
+    first = frame[~frame.duplicated(keys)].set_index(keys)
+    for name in rest:
+        differs = frame.duplicated([*keys, name]) == frame.duplicated(keys)
+        agrees = differs.groupby([frame[key] for key in keys], sort=False).all()
+        other: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")
+        grouped[name] = first[name].where(agrees, other).astype(frame[name].dtype)
+    return grouped.reset_index()
+
+
+def _add_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with rates, shares of peaks and verdicts."""
+    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
+    frame = frame.assign(
+        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
+        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
+        tflop_per_s=frame["total_flops"] / time / 1e3,
+        gb_per_s=frame["total_bytes"] / time,
+        compute_share=frame["compute_ns"] / time,
+        memory_share=(frame["memory_ns"] / time).where(frame["is_limited"]),
+        roofline_share=(frame["limit_ns"] / time).where(frame["is_limited"]),
+    )
+    limit = frame["limit_ns"]
+    saving = (frame["device_ns"] - limit / THRESHOLDS["target_roofline_share"]).clip(lower=0)
+    is_known = limit.notna() & (limit > 0) & time.notna() & frame["is_limited"]
+    shares = frame[["compute_share", "memory_share"]].max(axis=1)
+    kernel_ns = time / frame["kernels"].clip(lower=1)
+    is_short = (kernel_ns < THRESHOLDS["overhead_kernel_ns"]) & (
+        shares < THRESHOLDS["overhead_share"]
+    )
+    is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
+    bound = np.select(
+        [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
+    )
+    return frame.assign(
+        roofline_ns=limit.where(is_known, -1).round().astype("int64"),
+        saving_ns=saving.where(is_known, -1).round().astype("int64"),
+        bound=bound,
+        above_peak=shares > THRESHOLDS["above_peak_share"],
+    )

@@ -1,0 +1,118 @@
+"""Tensor cores and precision of a kernel, by its name.
+
+The first pattern that the lower-case name contains decides. For example,
+``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
+on ordinary units in FP32. Other names, such as those of hand-written Triton, are unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+#: Names end after this many characters, since templates may have thousands.
+_MAX_SEARCHED: Final = 2_000
+
+
+class KernelUnits(NamedTuple):
+    """``tensor_core`` is ``yes``, ``no`` or ``unknown``; ``precision`` is empty if unknown."""
+
+    tensor_core: str
+    precision: str
+
+
+_TENSILE: Final = re.compile(r"cijk_")
+_TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
+_NO: Final = re.compile(
+    r"simt|sgemm|dgemm(?!.*d884)|cgemm|scudnn|gemv|gemmk1|splitkreduce|reducesplitk|winograd|fft2d"
+    r"|dgrad_engine|wgrad_alg0|offsetskernel|im2col|nchwtonhwc|nhwctonchw|nccl|at::native|at::cuda"
+    r"|elementwise|triton_(poi|red|per)_|dot_do_o|splitkv_combine|layer_?norm|batch_?norm|bn_(fw|bw)"
+    r"|group_?norm|rms_?norm|softmax|transpose|subtensorop|multi_tensor|epilogue::|fbgemm_gpu::"
+    r"|split_embedding|cub::|thrust|^mem(cpy|set)|fill_?buffer|reduce_wgrad|scalepackedtensor"
+    r"|nllcriterion|cast_to_fp8"
+)
+_YES: Final = re.compile(
+    r"[hsdi]884|[hs]1688|[hs]16816|s161616|i8816|i16832|tensorop|xmma_.*gemm|hmma|imma|wgmma"
+    r"|tcgen05|umma|nvjet_|cutlass3x_sm(90|100|103|120)_tensorop"
+    r"|cutlass::device_kernel<.*(gemm|flash|fmha|attn)|flash_(fwd|bwd)|fmha_cutlass[fb]_(bf16|f16)"
+    r"|cudnn_generated_.*sdpa|deep_gemm|triton_tem_|_matmul_ogs_|^bmm_\w+_fp32_t\d|fmhasm\d+"
+    r"|xdlops|gtcx|mfma|ck.*gemm.*xdl|fmhafwdkernel|fmha_(fwd|bwd)|gemm_a8w8|gemm_a4w4|bf16gemm"
+)
+_PRECISIONS: Final = (
+    (r"d884|dgemm", "fp64"),
+    (r"e2m1|fp4|mxfp4|a4w4", "fp4"),
+    (r"e4m3|e5m2|fp8|qmma|a8w8", "fp8"),
+    (r"bf16|bfloat16|_bbs_|_b_bs_", "bf16"),
+    (r"tf32", "tf32"),
+    (r"(?<![a-z])f16(?!\w*f32)|fp16|half|h884|h1688|h16816|hgemm|_hhs_|_h_hs_|_f16_", "fp16"),
+    (r"(?<![a-z])i8\d*|int8|imma", "int8"),
+    (r"s1688|tf32|tfloat32|tensorfloat", "tf32"),
+    (r"sgemm|scudnn|simt_s|fmha_cutlass[fb]_f32", "fp32"),
+)
+#: ``nvjet_<inputs><accumulator><output>_``; other letters were not seen.
+_NVJET: Final = {"h": "fp16", "t": "bf16", "s": "fp32"}
+
+
+@cache
+def kernel_units(name: str) -> KernelUnits:
+    """Return whether a kernel runs on tensor cores, and its precision.
+
+    Examples
+    --------
+    >>> kernel_units("volta_fp16_s884gemm_fp16_256x64_ldg8_f2f_nn")
+    KernelUnits(tensor_core='yes', precision='fp16')
+    """
+    text = name[:_MAX_SEARCHED].lower()
+    if _TENSILE.search(text):
+        uses = "yes" if _TENSILE_MATRIX.search(text) else "no"
+        precision = _tensile_precision(text)
+        is_matrix = uses == "yes" and precision in {"fp32", "fp64"}
+        return KernelUnits(uses, f"{precision}_matrix" if is_matrix else precision)
+    uses = "no" if _NO.search(text) else "yes" if _YES.search(text) else "unknown"
+    nvjet = re.search(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_", text)
+    if nvjet:
+        return KernelUnits(uses, _NVJET.get(nvjet[1], ""))
+    found = (precision for pattern, precision in _PRECISIONS if re.search(pattern, text))
+    return KernelUnits(uses, next(found, ""))
+
+
+def _tensile_precision(text: str) -> str:
+    patterns = (
+        (r"_bbs_|_b_bs_|_bss_", "bf16"), (r"_hhs_|_h_hs_|_hss_", "fp16"), (r"_f8", "fp8"),
+        (r"_i8", "int8"), (r"_sb_|_s_mx", "fp32"), (r"_db_", "fp64"),
+    )  # fmt: skip
+    return next((precision for pattern, precision in patterns if re.search(pattern, text)), "")
+
+
+_OF_TYPE: Final = {
+    "c10::BFloat16": "bf16",
+    "c10::Half": "fp16",
+    "double": "fp64",
+    "signed char": "int8",
+    "float4_e2m1fn_x2": "fp4",
+}
+
+
+def call_precision(units: KernelUnits, type_name: str, capability: str, *, is_amd: bool) -> str:
+    """Return the precision of a matrix operator from its kernel and the type of its inputs.
+
+    Float inputs run as FP32 or TF32 on NVIDIA's devices since 8.0, and on ordinary or matrix units
+    of AMD's, which only the kernel's name shows. Empty if neither does.
+    """
+    if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
+        if units.precision == "fp32" and units.tensor_core == "yes" and not is_amd:
+            return "tf32"
+        return units.precision
+    if type_name in _OF_TYPE:
+        return _OF_TYPE[type_name]
+    if type_name.startswith("c10::Float8"):
+        return "fp8"
+    if type_name != "float":
+        return ""
+    uses_matrix = units.tensor_core == "yes"
+    if is_amd:
+        return {"yes": "fp32_matrix", "no": "fp32"}.get(units.tensor_core, "")
+    if capability and int(capability.partition(".")[0]) < 8:
+        return "fp32"
+    return "tf32" if uses_matrix else "fp32" if units.tensor_core == "no" else ""

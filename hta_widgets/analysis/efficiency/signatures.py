@@ -1,0 +1,214 @@
+"""The counted calls of a rank by signature: operator and arguments, with their work.
+
+A formula runs once for each distinct signature, whatever the number of calls. For example, 96
+layers call ``aten::addmm`` with the same shapes in 5 steps: 480 calls, one signature.
+
+Files of 2021 and 2022 have shapes but no strides and paddings, so the output of a convolution is
+unknown from its own arguments. Its backward operator has the same sequence number and takes a
+gradient of that shape; such work is ``linked``.
+
+A call below an autograd node that carries a sequence number of its own is a forward within the
+backward pass: recomputation, if the same signature ran in the forward of the step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.analysis.efficiency.calls import OperatorCall, Work
+from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
+from hta_widgets.analysis.efficiency.work import call_work
+from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
+from hta_widgets.trace.columns import event_arg_texts
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.trace import Trace
+
+_ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+_OLD_ARGS = ("Input dims", "Input type", "Input Strides", "Concrete Inputs")
+_SEQUENCE = ("Sequence number", "Fwd thread id")
+_CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
+_CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
+#: Calls after a convolution that are searched for one that takes its output.
+_MAX_AHEAD = 4
+_DETACH = "aten::detach"
+
+Texts = tuple[bytes, ...]
+_Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Signatures:
+    """The signatures of a rank, and that of each counted call."""
+
+    calls: CountedCalls
+    code: Ints
+    names: list[str]
+    texts: list[Texts]
+    works: list[Work]
+    input_types: list[str]
+    is_recomputed: Bools
+    is_stopped: Bools
+
+    def of_calls(self, value: Callable[[Work], Any], dtype: Any) -> Array:
+        """Return a value of each call's work."""
+        values = np.array([value(work) for work in self.works], dtype=dtype)
+        return values[self.code]
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether any call has shapes."""
+        return any(texts[0] not in {b"", b"null"} for texts in self.texts)
+
+
+@memoize
+def signatures(trace: Trace) -> Signatures:
+    """Return the signatures of a rank's counted calls."""
+    calls = counted_calls(trace)
+    args = event_arg_texts(trace, calls.rows, (*_ARGS, *_SEQUENCE))
+    texts = [row[: len(_ARGS)] for row in args]
+    if texts and not any(row[0] for row in texts):
+        texts = event_arg_texts(trace, calls.rows, _OLD_ARGS)
+    sequence = np.array([_whole(row[len(_ARGS)]) for row in args], dtype=np.int64)
+    thread = np.array([_whole(row[len(_ARGS) + 1]) for row in args], dtype=np.int64)
+    names = trace.table.names
+    name = trace.table.name[calls.rows].tolist()
+    linked = _linked_outputs(trace, calls, [names[code] for code in name], texts, sequence)
+    codes: dict[tuple[int, Texts, _Dims | None, int], int] = {}
+    keys = zip(name, texts, linked, calls.gradients.tolist(), strict=True)
+    code = np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.int64)
+    within_backward = calls.is_backward & (sequence >= 0) & (thread == 0)
+    return Signatures(
+        calls,
+        code,
+        [names[key[0]] for key in codes],
+        [key[1] for key in codes],
+        [_work(names[key[0]], *key[1:]) for key in codes],
+        [_input_type(*key[1][:2]) for key in codes],
+        within_backward & _ran_in_forward(trace, calls, code),
+        _is_stopped(trace, calls, within_backward),
+    )
+
+
+def _whole(text: bytes) -> int:
+    return int(text) if text.isdigit() else -1
+
+
+def decode_arg(text: bytes) -> list[Any]:
+    """Return an argument of a call; an empty list for one that the file lacks."""
+    try:
+        value = json.loads(text) if text else []
+    except ValueError:
+        return []
+    if isinstance(value, str):  # some converters write lists as text
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return []
+    return value if isinstance(value, list) else []
+
+
+@lru_cache(maxsize=1 << 14)
+def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int) -> Work:
+    """Return the work of a signature; the ranks of a job share theirs."""
+    dims, types, strides, values = map(decode_arg, texts)
+    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients))
+
+
+@lru_cache(maxsize=1 << 14)
+def _input_type(dims: bytes, types: bytes) -> str:
+    """Return the type of the first tensor among the arguments, empty if there is none."""
+    pairs = zip(decode_arg(dims), decode_arg(types), strict=False)
+    names = [name for shape, name in pairs if shape and isinstance(name, str)]
+    return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
+
+
+def _linked_outputs(
+    trace: Trace,
+    calls: CountedCalls,
+    names: Sequence[str],
+    texts: Sequence[Texts],
+    sequence: Ints,
+) -> list[_Dims | None]:
+    """Return the output's shape of each convolution without concrete arguments, where known."""
+    linked: list[_Dims | None] = [None] * len(names)
+    places = [
+        place
+        for place, name in enumerate(names)
+        if name in _CONVOLUTIONS and texts[place][0] and not texts[place][3]
+    ]
+    if not places:
+        return linked
+    gradients = _gradient_shapes(trace, calls, names, texts)
+    tracks = trace.table.track[calls.rows].tolist()
+    decoded = {text: decode_arg(text) for text in {row[0] for row in texts}}
+    for place in places:
+        dims = decoded[texts[place][0]]
+        key = (int(sequence[place]), json.dumps(dims[:2]))
+        linked[place] = gradients.get(key)
+        if linked[place] is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
+            last = min(place + 1 + _MAX_AHEAD, len(names))
+            after = [at for at in range(place + 1, last) if tracks[at] == tracks[place]]
+            shapes = [tuple(first) for at in after for first in decoded[texts[at][0]][:1] if first]
+            linked[place] = _matching_output(shapes, dims)
+    return linked
+
+
+def _is_shape(dims: Sequence[Any]) -> bool:
+    return bool(dims) and isinstance(dims[0], list) and len(dims[0]) > 1
+
+
+def _matching_output(shapes: Sequence[tuple[Any, ...]], dims: Sequence[Any]) -> _Dims | None:
+    """Return the first shape with the batch of the input and the channels of the weight."""
+    x, w = dims[0], dims[1]
+    for shape in shapes:
+        if len(shape) == len(w) and shape[:2] == (x[0], w[0]):
+            return shape
+    return None
+
+
+def _gradient_shapes(
+    trace: Trace, calls: CountedCalls, names: Sequence[str], texts: Sequence[Texts]
+) -> dict[tuple[int, str], _Dims]:
+    """Return the shapes of gradients by the sequence number, and the dims of input and weight."""
+    places = [place for place, name in enumerate(names) if name == _CONVOLUTION_BACKWARD]
+    parents = trace.table.parent[calls.rows[places]].astype(np.int64)
+    numbers = event_arg_texts(trace, np.maximum(parents, 0), _SEQUENCE[:1])
+    shapes = {}
+    for place, (number,) in zip(places, numbers, strict=True):
+        dims = decode_arg(texts[place][0])
+        if len(dims) > 2:
+            shapes[_whole(number), json.dumps([dims[0], dims[2]])] = tuple(dims[1])
+    return shapes
+
+
+def _ran_in_forward(trace: Trace, calls: CountedCalls, code: Ints) -> Bools:
+    """Return which calls have their signature in the forward pass of the same step."""
+    key = trace.table.step[calls.rows] * (int(code.max(initial=0)) + 1) + code
+    return np.isin(key, key[~calls.is_backward])
+
+
+def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
+    """Return which recomputed calls were stopped before they computed, without a device.
+
+    Only ``detach`` is below them, while others of the same name have other operators below.
+    """
+    if len(calls.work) or not within_backward.any():
+        return np.zeros(len(calls), dtype=bool)
+    tree = operator_tree(trace)
+    names, name = trace.table.names.values, trace.table.name
+    is_detach = np.isin(name[tree.rows], [k for k, text in enumerate(names) if text == _DETACH])
+    parent = tree.forest.parent
+    at = positions_of_rows(tree.rows, len(trace))[calls.rows]
+    detached, others = (
+        np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[at] > 0
+        for mask in (is_detach, ~is_detach)
+    )
+    works = np.isin(name[calls.rows], name[calls.rows[others]])
+    return within_backward & detached & ~others & works

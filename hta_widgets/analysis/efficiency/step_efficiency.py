@@ -1,0 +1,338 @@
+"""MFU and HFU of each step and rank.
+
+MFU is the part of a device's peak that a step's model needs: its FLOPs without recomputation, over
+the time of the step and the peak. HFU counts recomputation as well. For example, a step of 174.8 ms
+with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
+
+The product of four factors is the MFU, and each names who is to blame: the share of the step in
+which the device is busy, the share of this time in matrix operators, their rate over the peak, and
+model FLOPs over all FLOPs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
+from hta_widgets.analysis.efficiency.devices import (
+    NO_DEVICE,
+    Device,
+    UsedDevice,
+    added_devices,
+    device_columns,
+    unknown_device_note,
+    used_device,
+)
+from hta_widgets.analysis.efficiency.work import has_known_matrix_flops
+from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.analysis.steps import step_length, step_times, whole_steps
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.intervals import total_length
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+Precision = Literal[
+    "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"
+]
+_COMPUTE: Final = KINDS.index("compute")
+#: Below this known share an MFU is a lower bound.
+_MIN_KNOWN: Final = 0.5
+_FLOPS: Final = (
+    "forward_flops", "backward_flops", "recompute_flops", "attention_recompute_flops",
+    "model_flops", "flops",
+)  # fmt: skip
+_SCHEMA: Final = {
+    **dict.fromkeys(("rank", "step"), "int64"),
+    **dict.fromkeys(_FLOPS, "float64"),
+    **dict.fromkeys(("model_peak_ns", "peak_ns", "known_share"), "float64"),
+    "matrix_device_ns": "int64",
+    "precision": "str",
+    "peak_tflop_per_s": "float64",
+    **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
+    **dict.fromkeys(("at_least", "whole"), "bool"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _RankSteps:
+    columns: dict[str, Any]
+    device: UsedDevice | None
+    span: tuple[int, int, int]
+    has_shapes: bool
+    outside_flops: float
+
+
+@check_arguments
+def step_efficiency(
+    traces: TraceSet,
+    *,
+    peaks: str | Mapping[str, float] | None = None,
+    precision: Precision | None = None,
+    model_flops: float | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return MFU and HFU of each rank's steps, with how much of the work is known.
+
+    Only matrix products, convolutions and attention count. A step is the host's
+    ``ProfilerStep#n``; where hosts run ahead of the devices, it lasts as long as on the device, as
+    in `step_times`. FLOPs belong to the step in which the operator starts.
+
+    Recomputation is found where a forward operator runs again within the backward pass, as in
+    activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
+    in a trace, and count as model FLOPs.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    peaks : str or mapping, optional
+        A device of ``hw.devices.table``, or TFLOP/s by precision, instead of the device that the
+        file names.
+    precision : str, optional
+        The precision whose peak counts for all work, for example ``"bf16"``. Default: that of
+        each operator.
+    model_flops : float, optional
+        Model FLOPs of a rank's step, instead of those of the operators.
+    selection : Selection, optional
+        The operators to work on; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks; steps and work are cut at the window.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step, in that order; without steps, one row per rank, ``step`` -1:
+
+        - ``start_ns, step_ns, busy_ns, matrix_device_ns`` (int64)
+        - ``forward_flops, backward_flops, recompute_flops``; ``attention_recompute_flops``, scores
+          that attention computes again in its backward pass; ``flops`` of all, ``model_flops``
+          without both kinds of recomputation
+        - ``tflop_per_s`` of model FLOPs; ``mfu``, ``hfu`` (float64, NaN if unknown)
+        - ``busy_share`` of the step; ``matrix_share`` of the busy time; ``matrix_efficiency``,
+          matrix FLOPs over their time and peak
+        - ``known_share``: of the kernels' time below operators whose matrix FLOPs are known, or
+          none by nature; ``at_least``: it is below 50 %, so the MFU is a lower bound
+        - ``precision`` with the most FLOPs and its ``peak_tflop_per_s``; ``device, peak_source,
+          peak_certainty``
+
+        ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
+        on the device; ``outside_flops`` of operators outside of steps.
+    """
+    times = step_times(traces, selection=selection, window=window, ranks=ranks)
+    parts = rank_parts(traces, selection, window, ranks)
+    steps = dict(iter(times.groupby("rank")["step"]))
+    find = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
+    each = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
+    results = list(map_ranks(parts, find, each=each))
+    frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
+    spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
+    frame = _add_times(frame, times, spans)
+    if model_flops is not None:
+        scale = model_flops / frame["model_flops"].where(frame["model_flops"] > 0)
+        frame["model_peak_ns"] *= scale
+        frame["model_flops"] = model_flops
+    frame = _add_shares(frame)
+    whole = frame["mfu"][frame.pop("whole")]
+    return result_frame(
+        {name: frame[name] for name in _columns()},
+        matched={"steps": len(frame)},
+        note=_notes(results, times),
+        job_mfu=float(whole.mean()) if len(whole) else np.nan,
+        ahead=times.attrs.get("ahead", []),
+        outside_flops=sum(result.outside_flops for result in results),
+    )
+
+
+def _columns() -> list[str]:
+    return [
+        "rank", "step", "start_ns", "step_ns", *_FLOPS, "tflop_per_s", "mfu", "hfu", "known_share",
+        "matrix_device_ns", "busy_ns", "busy_share", "matrix_share", "matrix_efficiency",
+        "precision", "peak_tflop_per_s", "device", "peak_source", "peak_certainty", "at_least",
+    ]  # fmt: skip
+
+
+def _notes(results: Sequence[_RankSteps], times: pd.DataFrame) -> list[str]:
+    if not results:
+        return [note_text("no_ranks")]
+    if not any(result.has_shapes for result in results):
+        return [NO_SHAPES_NOTE]
+    used = [result.device for result in results if result.device]
+    notes = [unknown_device_note(used) if used else NO_DEVICE]
+    if not len(times):
+        notes.append("no steps: each row is the whole time of a rank")
+    if times.attrs.get("ahead"):
+        notes.append("hosts run ahead, so steps last as long as on the device")
+    return notes
+
+
+def _steps_of_rank(
+    part: RankPart,
+    steps: Ints,
+    *,
+    peaks: str | Mapping[str, float] | None,
+    added: Sequence[Device],
+    precision: str | None,
+) -> _RankSteps:
+    device = used_device(part.trace, peaks, added)
+    times = call_times(part, device)
+    calls = times.signatures.calls
+    is_counted = times.is_selected & ~times.signatures.is_stopped & calls.is_matrix
+    if len(calls.work):
+        is_counted &= times.kernels > 0
+    else:
+        is_counted &= part.is_in_window(part.table.start_ns[calls.rows])
+    has_steps = steps[:1].tolist() != [-1]
+    step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
+    place = pd.Index(steps).get_indexer(pd.Index(step))
+    outside = is_counted & (place < 0)
+    place = np.where(is_counted, place, -1)
+    flops = _flops(times)
+    peak = _peaks(times, device, precision)
+    sums = _sums(times, place, len(steps), flops, peak)
+    known_share = _known_shares(part, times, steps, has_steps=has_steps)
+    main = _main_precisions(times, place, len(steps), flops["flops"], precision)
+    columns = {
+        "rank": part.rank,
+        "step": steps,
+        **sums,
+        "known_share": known_share,
+        "precision": main,
+        "peak_tflop_per_s": np.array([device.peak(name) if device else np.nan for name in main]),
+        **device_columns(device, len(steps)),
+        "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
+    }
+    columns["at_least"] |= known_share < _MIN_KNOWN
+    first, last = part.edges or (0, 0)
+    busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
+    outside_flops = float(np.nansum(flops["flops"][outside]))
+    span = (first + part.trace.shift_ns, last - first, busy_ns)
+    return _RankSteps(columns, device, span, times.signatures.has_shapes, outside_flops)
+
+
+def _flops(times: CallTimes) -> dict[str, Floats]:
+    """Return the FLOPs of each call by what they are for; NaN where unknown."""
+    signature_set = times.signatures
+    all_flops = signature_set.of_calls(lambda work: work.flops, np.float64) * times.inside
+    model = signature_set.of_calls(lambda work: work.model_flops, np.float64) * times.inside
+    recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
+    return {
+        "forward_flops": np.where(backward, 0, all_flops),
+        "backward_flops": np.where(backward & ~recomputed, all_flops, 0),
+        "recompute_flops": np.where(recomputed, all_flops, 0),
+        "attention_recompute_flops": np.where(recomputed, 0, all_flops - model),
+        "model_flops": np.where(recomputed, 0, model),
+        "flops": all_flops,
+    }
+
+
+def _peaks(times: CallTimes, device: UsedDevice | None, precision: str | None) -> Floats:
+    """Return the peak that each call is compared with, in TFLOP/s."""
+    if device is None:
+        return np.full(len(times.precision), np.nan)
+    rates = np.array([device.peak(name) for name in PRECISION_NAMES])
+    if precision is not None:
+        return np.full(len(times.precision), device.peak(precision))
+    peaks: Floats = rates[times.precision]
+    return peaks
+
+
+def _sums(
+    times: CallTimes, place: Ints, steps: int, flops: dict[str, Floats], peak: Floats
+) -> dict[str, Any]:
+    """Return the sums of each step. NaN if nothing is known, although matrix operators ran."""
+    chosen = place >= 0
+
+    def add(values: Floats) -> Floats:
+        weights = np.nan_to_num(values[chosen])
+        return np.bincount(place[chosen], weights, minlength=steps).astype(np.float64)
+
+    is_known = ~np.isnan(flops["flops"])
+    has_peak = is_known & ~np.isnan(peak)
+    unknown, known = add((~is_known).astype(float)) > 0, add(is_known.astype(float)) > 0
+    is_empty = (unknown & ~known) | (not times.signatures.has_shapes)
+    without_peak = add((is_known & ~has_peak).astype(float)) > 0
+    with_peak = add(has_peak.astype(float)) > 0
+    lost = is_empty | (without_peak & ~with_peak) | bool(np.isnan(peak).all())
+    sums: dict[str, Any] = {
+        name: np.where(is_empty, np.nan, add(values)) for name, values in flops.items()
+    }
+    for name, of in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
+        sums[name] = np.where(lost, np.nan, add(flops[of] / peak / 1e3))
+    sums["matrix_device_ns"] = add(times.device_ns.astype(float)).astype(np.int64)
+    sums["at_least"] = without_peak & with_peak
+    return sums
+
+
+def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
+    """Return the known share of each step: of the time of its kernels, by launch."""
+    is_known = np.append(times.signatures.of_calls(has_known_matrix_flops, bool), False)
+    calls, table = times.signatures.calls, part.table
+    start, end = part.clip_rows(calls.work)
+    step = table.step[calls.work] if has_steps else np.full(len(calls.work), -1)
+    place = pd.Index(steps).get_indexer(pd.Index(step))
+    chosen: Bools = (table.kind[calls.work] == _COMPUTE) & (place >= 0) & (end > start)
+    time_ns = (end - start)[chosen].astype(float)
+    total = np.bincount(place[chosen], time_ns, minlength=len(steps))
+    known = np.bincount(
+        place[chosen], time_ns * is_known[calls.call_of_work[chosen]], minlength=len(steps)
+    )
+    return np.where(total > 0, known / np.maximum(total, 1), np.nan)
+
+
+def _main_precisions(
+    times: CallTimes, place: Ints, steps: int, flops: Floats, precision: str | None
+) -> list[str]:
+    """Return the precision with the most FLOPs in each step."""
+    if precision is not None:
+        return [precision] * steps
+    chosen = place >= 0
+    size = len(PRECISION_NAMES)
+    key = place[chosen] * size + times.precision[chosen]
+    by_step = np.bincount(key, np.nan_to_num(flops[chosen]), minlength=steps * size)
+    most = by_step.reshape(steps, size)
+    return [PRECISION_NAMES[code] for code in most.argmax(axis=1).tolist()]
+
+
+def _add_times(
+    frame: pd.DataFrame, times: pd.DataFrame, spans: Mapping[int, tuple[int, int, int]]
+) -> pd.DataFrame:
+    """Return the frame with the time of each step, and of ranks without steps."""
+    ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
+    length = step_length(
+        ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
+    )
+    starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
+    known = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
+    frame = frame.merge(known, on=["rank", "step"], how="left")
+    whole = frame["step"] == -1
+    for at, name in enumerate(("start_ns", "step_ns", "busy_ns")):
+        spare = frame["rank"].map({rank: span[at] for rank, span in spans.items()})
+        frame[name] = frame[name].where(~whole, spare).astype("int64")
+    return frame
+
+
+def _add_shares(frame: pd.DataFrame) -> pd.DataFrame:
+    step = frame["step_ns"].where(frame["step_ns"] > 0)
+    busy = frame["busy_ns"].where(frame["busy_ns"] > 0)
+    matrix = frame["matrix_device_ns"].where(frame["matrix_device_ns"] > 0)
+    return frame.assign(
+        tflop_per_s=frame["model_flops"] / step / 1e3,
+        mfu=frame["model_peak_ns"] / step,
+        hfu=frame["peak_ns"] / step,
+        busy_share=frame["busy_ns"] / step,
+        matrix_share=frame["matrix_device_ns"] / busy,
+        matrix_efficiency=frame["peak_ns"] / matrix,
+    )

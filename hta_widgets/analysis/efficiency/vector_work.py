@@ -1,0 +1,475 @@
+"""Nominal FLOPs and least bytes of operators without matrix products.
+
+FLOPs of these operators are a convention, for coordinates of a roofline only: 1 per output element
+of a pointwise operator, 5 per element of a softmax, and so on. Bytes are each input that is read
+and each output that is written, once. For example, ``aten::add`` of (4, 6) and (6,), both float, is
+24 FLOPs and 4 · (24 + 6 + 24) = 216 bytes.
+
+`RULES` lists operators that read, write and make arguments as they are; the other tables name
+pointwise operators, reductions, and functions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Final
+
+from hta_widgets.analysis.efficiency.calls import (
+    DATA_DEPENDENT,
+    FLOATS,
+    NO_DIMENSIONS,
+    NO_SHAPES,
+    CallError,
+    OperatorCall,
+    Tensor,
+    Work,
+    broadcast,
+    item_bytes,
+    promote,
+)
+
+_NAN: Final = float("nan")
+
+
+def _vector(category: str, flops: float, size: float, certainty: str = "exact") -> Work:
+    return Work(category, float(flops), 0.0, float(size), "vector", certainty)
+
+
+# --- pointwise operators --------------------------------------------------------------------------
+
+
+def _aten(names: str) -> frozenset[str]:
+    return frozenset(f"aten::{name}" for name in names.split())
+
+
+#: Pointwise operators by number of operands; further tensors are ``out=``.
+_POINTWISE: Final = {
+    1: _aten(
+        "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos "
+        "atan sinh cosh tanh sigmoid erf erfc erfinv relu relu6 silu gelu elu selu mish softplus "
+        "hardtanh hardswish hardsigmoid leaky_relu threshold clamp clamp_min clamp_max square "
+        "sign sgn floor ceil round trunc frac bitwise_not logical_not isnan isinf isfinite "
+        "nan_to_num bernoulli uniform normal exponential random triu tril roll flip"
+    ),
+    2: _aten(
+        "add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax "
+        "fmin atan2 hypot bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor "
+        "eq ne lt le gt ge masked_fill sigmoid_backward tanh_backward silu_backward "
+        "gelu_backward elu_backward threshold_backward hardtanh_backward hardswish_backward "
+        "leaky_relu_backward mse_loss smooth_l1_loss native_dropout_backward softplus_backward"
+    ),
+    3: _aten("where addcmul addcdiv lerp mse_loss_backward smooth_l1_loss_backward"),
+}
+_OPERANDS: Final = {name: count for count, names in _POINTWISE.items() for name in names}
+_BOOLEAN: Final = _aten(
+    "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite"
+)
+#: Operators whose result of whole numbers is float.
+_TO_FLOAT: Final = _aten(
+    "div true_divide exp exp2 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan tanh sigmoid "
+    "erf mean"
+)
+_NO_ARITHMETIC: Final = _aten("triu tril roll flip")
+
+
+def _base_name(name: str) -> str:
+    return name.removesuffix("_")
+
+
+def _pointwise(call: OperatorCall, operands: int) -> Work:
+    base = _base_name(call.name)
+    places = range(min(operands, len(call.dims)))
+    tensors = [call.tensor(at) for at in places if call.is_present(at)]
+    if not tensors:
+        raise CallError(NO_DIMENSIONS)
+    shape = broadcast([tensor.dims for tensor in tensors])
+    inputs = sum(tensor.size_bytes for tensor in tensors)
+    if base != call.name:
+        if not call.is_present(0):
+            raise CallError(NO_DIMENSIONS)
+        written = call.size_bytes(0)
+        shape = call.shape(0)
+    else:
+        type_name = promote(tensors)
+        if base in _TO_FLOAT and type_name not in FLOATS:
+            type_name = "float"
+        written = prod(shape) * item_bytes("bool" if base in _BOOLEAN else type_name)
+    flops = 0 if base in _NO_ARITHMETIC else prod(shape)
+    return _vector("elementwise", flops, inputs + written)
+
+
+# --- operators that use arguments as they are -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRule:
+    """Arguments that an operator reads and writes, and those that its new outputs are like."""
+
+    category: str
+    flops_per_element: float
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    makes: tuple[int, ...] = ()
+    certainty: str = "exact"
+
+    def work(self, call: OperatorCall) -> Work:
+        """Return the work of a call; the first written or new output sets the elements."""
+        first = (*self.writes, *self.makes)[0]
+        elements = sum(tensor.elements for tensor in call.items(first))
+        size = call.size_bytes(*self.reads, *self.writes)
+        made = [tensor for at in self.makes for tensor in call.items(at)]
+        size += sum(tensor.elements * item_bytes(tensor.type) for tensor in made)
+        certainty = "estimate" if call.has_lists else self.certainty
+        return _vector(self.category, self.flops_per_element * elements, size, certainty)
+
+
+RULES: Final[dict[str, ArgumentRule]] = {
+    "aten::copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
+    "aten::fill_": ArgumentRule("copy", 0, writes=(0,)),
+    "aten::zero_": ArgumentRule("copy", 0, writes=(0,)),
+    "aten::clone": ArgumentRule("copy", 0, reads=(0,), makes=(0,)),
+    "aten::_fused_adam_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
+    "aten::_fused_adamw_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
+    "aten::_fused_sgd_": ArgumentRule("optimizer", 4, reads=(0, 1, 2), writes=(0, 2)),
+    "aten::_foreach_copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
+    "aten::_foreach_zero_": ArgumentRule("copy", 0, writes=(0,)),
+    "_C::rms_norm": ArgumentRule("norm", 4, reads=(1, 2), writes=(0,)),
+    "aiter::rmsnorm": ArgumentRule("norm", 4, reads=(1, 2), writes=(0,)),
+    "aiter::rms_norm": ArgumentRule("norm", 4, reads=(0, 1), makes=(0,)),
+    "vllm::rocm_aiter_rms_norm": ArgumentRule("norm", 4, reads=(0, 1), makes=(0,)),
+    "_C::fused_add_rms_norm": ArgumentRule("norm", 5, reads=(0, 1, 2), writes=(0, 1)),
+    "aiter::add_rmsnorm": ArgumentRule("norm", 5, reads=(1, 2, 4), writes=(0, 3)),
+    "aiter::rmsnorm2d_fwd_with_add_ck": ArgumentRule("norm", 5, reads=(1, 2, 4), writes=(0, 3)),
+    "_C::silu_and_mul": ArgumentRule("elementwise", 2, reads=(1,), writes=(0,)),
+    "sgl_kernel::silu_and_mul": ArgumentRule("elementwise", 2, reads=(1,), writes=(0,)),
+    "_C::rotary_embedding": ArgumentRule(
+        "elementwise", 3, reads=(0, 1, 2), writes=(1, 2), certainty="estimate"
+    ),
+    "sgl_kernel::rotary_embedding": ArgumentRule(
+        "elementwise", 3, reads=(0, 1, 2), writes=(1, 2), certainty="estimate"
+    ),
+    "_C::static_scaled_fp8_quant": ArgumentRule("elementwise", 1, reads=(1,), writes=(0,)),
+    "_C_cache_ops::reshape_and_cache_flash": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
+    "sglang::store_cache": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
+}
+
+_FOREACH: Final = "aten::_foreach_"
+
+
+def _foreach(call: OperatorCall) -> Work:
+    lists = tuple(
+        at for at in range(len(call.dims)) if call.type_of(at) in {"TensorList", "GenericList"}
+    )
+    if not lists:
+        raise CallError(NO_SHAPES)
+    if call.name == "aten::_foreach_norm":
+        tensors = call.items(0)
+        elements = sum(tensor.elements for tensor in tensors)
+        return _vector("optimizer", 2 * elements, call.size_bytes(0), "estimate")
+    in_place = call.name.endswith("_")
+    return ArgumentRule(
+        "optimizer", 1, lists, lists[:1] * in_place, lists[:1] * (not in_place)
+    ).work(call)
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+
+def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
+    """Return the shape after reducing some dimensions; all of them without places."""
+    gone = {place % len(shape) for place in places} or set(range(len(shape)))
+    if keep:
+        return tuple(1 if at in gone else size for at, size in enumerate(shape))
+    return tuple(size for at, size in enumerate(shape) if at not in gone)
+
+
+def _reduction(
+    call: OperatorCall,
+    flops: int,
+    *,
+    at: int = 1,
+    dtype: int | None = None,
+    indices: str = "",
+) -> Work:
+    """Return the work of a reduction.
+
+    `at` is the place of the dimensions, before that of ``keepdim``; `indices` are written
+    instead of the values (``only``), after them (``too``), or not.
+    """
+    shape = call.shape(0)
+    type_name = call.tensor(0).type
+    if call.is_present(1):  # maximum of two tensors
+        return _pointwise(call, 2)
+    has_dims = len(call.dims) > at + 1
+    if has_dims and not call.values:
+        # The output is unknown, but smaller than the input.
+        return _vector("reduction", flops * prod(shape), call.size_bytes(0), "estimate")
+    places = call.numbers(at) if has_dims else []
+    keep = call.flag(at + 1) if has_dims else False
+    out = prod(_reduced_shape(shape, places, keep=keep))
+    if call.name in {"aten::sum", "aten::prod"} and type_name not in FLOATS:
+        type_name = "long int"
+    if call.name in _TO_FLOAT and type_name not in FLOATS:
+        type_name = "float"
+    if dtype is not None and has_dims:
+        type_name = call.output_type(dtype, type_name)
+    if call.name in {"aten::any", "aten::all"}:
+        type_name = "bool"
+    size = 0 if indices == "only" else item_bytes(type_name)
+    size += item_bytes("long int") if indices == "only" or (indices and has_dims) else 0
+    return _vector("reduction", flops * prod(shape), call.size_bytes(0) + out * size)
+
+
+def _cumulative(call: OperatorCall) -> Work:
+    return _vector("reduction", prod(call.shape(0)), 2 * call.size_bytes(0))
+
+
+def _top(call: OperatorCall) -> Work:
+    shape = list(call.shape(0))
+    place = int(call.number(2, -1)) % len(shape)
+    elements = prod(shape)
+    shape[place] = int(call.number(1))
+    out = prod(shape) * (item_bytes(call.tensor(0).type) + item_bytes("long int"))
+    return _vector("reduction", elements, call.size_bytes(0) + out)
+
+
+# --- softmax, norms, losses -----------------------------------------------------------------------
+
+
+def _softmax(call: OperatorCall) -> Work:
+    elements, type_name = prod(call.shape(0)), call.tensor(0).type
+    if call.values and call.flag(2):
+        type_name = "float"
+    return _vector("softmax", 5 * elements, call.size_bytes(0) + elements * item_bytes(type_name))
+
+
+def _softmax_backward(call: OperatorCall) -> Work:
+    elements = prod(call.shape(0))
+    type_name = call.output_type(3, call.tensor(0).type) if call.values else call.tensor(0).type
+    size = call.size_bytes(0, 1) + elements * item_bytes(type_name)
+    return _vector("softmax", 4 * elements, size)
+
+
+def _layer_norm(call: OperatorCall, *, flops: tuple[int, int], at: int, saved: int) -> Work:
+    """Return the work of a norm over the last dimensions, whose sizes are argument 1.
+
+    `flops` per element without and with weights, which begin `at`; `saved` statistics a row.
+    """
+    x = call.tensor(0)
+    elements = prod(call.shape(0))
+    rows = elements // max(prod(call.numbers(1)), 1)
+    affine = any(call.is_present(place) for place in range(at, at + saved))
+    inputs = call.size_bytes(*range(at, at + saved))
+    size = 2 * elements + saved * rows
+    return _vector("norm", flops[affine] * elements, inputs + size * item_bytes(x.type))
+
+
+def _group_norm(call: OperatorCall) -> Work:
+    elements, size = prod(call.shape(0)), item_bytes(call.tensor(0).type)
+    statistics = 2 * int(call.number(3) * call.number(6))
+    flops = 7 if call.is_present(1) or call.is_present(2) else 5
+    written = (elements + statistics) * size
+    return _vector("norm", flops * elements, call.size_bytes(0, 1, 2) + written)
+
+
+def _batch_norm(call: OperatorCall) -> Work:
+    x = call.shape(0)
+    elements, size = prod(x), item_bytes(call.tensor(0).type)
+    # Files of 2021 have no values; running statistics are there in training as well.
+    training = call.flag(5, default=True) if call.values else True
+    read = call.size_bytes(0, 1, 2, 3, 4) + elements * size
+    affine = call.is_present(1) or call.is_present(2)
+    if not training:
+        return _vector("norm", 2 * elements, read)
+    saved = 2 * x[1] * item_bytes(call.tensor(1).type if call.is_present(1) else "float")
+    certainty = "exact" if call.values else "estimate"
+    size = read + call.size_bytes(3, 4) + saved
+    return _vector("norm", (7 if affine else 5) * elements, size, certainty)
+
+
+def _norm_backward(
+    call: OperatorCall, reads: tuple[int, ...], *, weight: int, mask: int | None = None
+) -> Work:
+    """Return the work of a norm's backward: 13 per element, 10 without gradients of weights."""
+    elements, size = prod(call.shape(0)), item_bytes(call.tensor(0).type)
+    weighted = call.is_present(weight)
+    wanted = call.mask(mask) if mask is not None and call.values else [True, weighted, weighted]
+    wanted += [False] * (3 - len(wanted))
+    width = prod(call.shape(weight)) if weighted else 0
+    written = elements * size * wanted[0] + call.size_bytes(weight) * (wanted[1] + wanted[2])
+    flops = 13 if width and (wanted[1] or wanted[2]) else 10
+    certainty = "exact" if mask is None or call.values else "estimate"
+    return _vector("norm", flops * elements, call.size_bytes(*reads) + written, certainty)
+
+
+def _nll_loss(call: OperatorCall) -> Work:
+    rows, size = call.shape(0)[0], item_bytes(call.tensor(0).type)
+    return _vector("reduction", rows, rows * size + call.size_bytes(1) + 2 * size)
+
+
+def _dropout(call: OperatorCall) -> Work:
+    elements = prod(call.shape(0))
+    size = call.size_bytes(0) + elements * (item_bytes(call.tensor(0).type) + 1)
+    return _vector("elementwise", elements, size)
+
+
+# --- indexing, joining, pooling -------------------------------------------------------------------
+
+
+def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
+    """Return the work of taking rows of a table, which are assumed to be distinct."""
+    rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
+    taken = prod(call.shape(indices))
+    size = item_bytes(call.tensor(table).type) * width
+    total = call.size_bytes(indices) + (min(taken, rows) + taken) * size
+    return _vector("embedding", flops, total, "estimate")
+
+
+def _embedding_backward(call: OperatorCall) -> Work:
+    grad = call.shape(0)
+    table = int(call.number(2)) * grad[-1] * item_bytes(call.tensor(0).type)
+    return _vector("embedding", prod(grad), call.size_bytes(0, 1) + table)
+
+
+def _gather(call: OperatorCall) -> Work:
+    count = prod(call.shape(2))
+    size = call.size_bytes(2) + 2 * count * item_bytes(call.tensor(0).type)
+    return _vector("embedding", 0, size, "estimate")
+
+
+def _unknown_indices(call: OperatorCall) -> Work:
+    _ = call.shape(0)
+    return Work("embedding", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
+
+
+def _join_work(call: OperatorCall) -> Work:
+    tensors: list[Tensor] = call.items(0)
+    size = sum(tensor.size_bytes for tensor in tensors)
+    return _vector("copy", 0, 2 * size, "estimate" if call.has_lists else "exact")
+
+
+def _max_pool(call: OperatorCall) -> Work:
+    x = call.shape(0)
+    rank = len(call.numbers(1)) or 2
+    kernel = call.numbers(1, rank)
+    stride = call.numbers(2) or kernel
+    padding, dilation = call.numbers(3, rank), call.numbers(4, rank)
+    sides = zip(x[-rank:], kernel, stride, padding, dilation, strict=True)
+    out = prod(x[:-rank]) * prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides)
+    size = out * (item_bytes(call.tensor(0).type) + item_bytes("long int"))
+    return _vector("reduction", out * prod(kernel), call.size_bytes(0) + size)
+
+
+def _max_pool_backward(call: OperatorCall) -> Work:
+    places = [at for at in (7, 6) if call.is_present(at)]
+    size = call.size_bytes(0, *places) + call.size_bytes(1)
+    return _vector("reduction", prod(call.shape(0)), size)
+
+
+_norm_backwards: dict[str, tuple[tuple[int, ...], int, int | None]] = {
+    "aten::native_layer_norm_backward": ((0, 1, 3, 4, 5), 5, 7),
+    "aten::native_group_norm_backward": ((0, 1, 2, 3, 4), 4, 9),
+    "aten::native_batch_norm_backward": ((0, 1, 2, 5, 6), 2, 9),
+    "aten::cudnn_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
+    "aten::miopen_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
+    "aten::_fused_rms_norm_backward": ((0, 1, 3, 4), 4, 5),
+}
+_Function = Callable[[OperatorCall], Work]
+_reductions: dict[str, _Function] = {
+    **dict.fromkeys(("sum", "prod", "mean", "nansum"), partial(_reduction, flops=1, dtype=3)),
+    **dict.fromkeys(("amax", "amin", "any", "all"), partial(_reduction, flops=1)),
+    **dict.fromkeys(("max", "min"), partial(_reduction, flops=1, indices="too")),
+    **dict.fromkeys(("argmax", "argmin"), partial(_reduction, flops=1, indices="only")),
+    **dict.fromkeys(("var", "std"), partial(_reduction, flops=3, at=1)),
+    "linalg_vector_norm": partial(_reduction, flops=2, at=2, dtype=4),
+    "cumsum": _cumulative,
+    "cumprod": _cumulative,
+    "topk": _top,
+}
+
+#: Operators with a function of their own.
+FUNCTIONS: Final[dict[str, Callable[[OperatorCall], Work]]] = {
+    **{f"aten::{name}": function for name, function in _reductions.items()},
+    "aten::_softmax": _softmax,
+    "aten::_log_softmax": _softmax,
+    "aten::_softmax_backward_data": _softmax_backward,
+    "aten::_log_softmax_backward_data": _softmax_backward,
+    "aten::native_layer_norm": partial(_layer_norm, flops=(5, 7), at=2, saved=2),
+    "aten::_fused_rms_norm": partial(_layer_norm, flops=(4, 4), at=2, saved=1),
+    "aten::native_group_norm": _group_norm,
+    **dict.fromkeys(
+        (
+            "aten::native_batch_norm",
+            "aten::cudnn_batch_norm",
+            "aten::miopen_batch_norm",
+            "aten::_native_batch_norm_legit",
+        ),
+        _batch_norm,
+    ),
+    **{
+        name: partial(_norm_backward, reads=reads, weight=weight, mask=mask)
+        for name, (reads, weight, mask) in _norm_backwards.items()
+    },
+    "aten::nll_loss_forward": _nll_loss,
+    "aten::native_dropout": _dropout,
+    "aten::embedding": partial(_lookup_work, table=0, indices=1),
+    "aten::index_select": partial(_lookup_work, table=0, indices=2),
+    "aten::embedding_dense_backward": _embedding_backward,
+    "aten::gather": _gather,
+    "aten::index": _unknown_indices,
+    "aten::cat": _join_work,
+    "aten::stack": _join_work,
+    "aten::max_pool2d_with_indices": _max_pool,
+    "aten::max_pool2d_with_indices_backward": _max_pool_backward,
+}
+
+
+def _triton(call: OperatorCall) -> Work:
+    """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound."""
+    size = sum(tensor.size_bytes for tensor in call.tensors())
+    if not size:
+        raise CallError(NO_SHAPES)
+    return Work("triton", _NAN, 0.0, float(size), "vector", "estimate")
+
+
+_TRITON: Final = ("triton_poi_", "triton_red_", "triton_per_")
+
+
+def vector_function(name: str) -> Callable[[OperatorCall], Work] | None:
+    """Return the function of an operator's work; None if the operator is not listed."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name in RULES:
+        return RULES[name].work
+    if name.startswith(_FOREACH):
+        return _foreach
+    if name.startswith(_TRITON):
+        return _triton
+    operands = _OPERANDS.get(_base_name(name))
+    return None if operands is None else partial(_pointwise, operands=operands)
+
+
+def vector_category(name: str) -> str:
+    """Return the category of a listed operator."""
+    if name in RULES:
+        return RULES[name].category
+    words = {
+        "_foreach_": "optimizer",
+        "softmax": "softmax",
+        "norm": "norm",
+        "embedding": "embedding",
+        "index": "embedding",
+        "gather": "embedding",
+        "triton_": "triton",
+    }
+    for word, category in words.items():
+        if word in name and name != "aten::linalg_vector_norm":
+            return category
+    if name in {"aten::cat", "aten::stack"}:
+        return "copy"
+    if name.removeprefix("aten::") in _reductions or "pool" in name or "loss" in name:
+        return "reduction"
+    return "elementwise"

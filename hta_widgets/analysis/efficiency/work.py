@@ -1,0 +1,104 @@
+"""FLOPs and least bytes of a call of any operator, and which of nested operators counts.
+
+For example, ``aten::linear`` calls ``aten::addmm``: the role of the first is ``fallback``, that of
+the second ``gemm``, so the second has the figure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from math import isnan
+from typing import Final, Literal
+
+from hta_widgets.analysis.efficiency.calls import (
+    NO_SHAPES,
+    OTHER_ARGUMENTS,
+    UNLISTED,
+    CallError,
+    OperatorCall,
+    Work,
+)
+from hta_widgets.analysis.efficiency.matrix_work import (
+    FALLBACK,
+    GEMMS,
+    MATRIX_WORK,
+    OUTERMOST,
+    matrix_category,
+)
+from hta_widgets.analysis.efficiency.vector_work import vector_category, vector_function
+
+#: How an operator counts where operators are nested.
+Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
+
+#: Categories of operators, in the order of legends.
+CATEGORIES: Final[tuple[str, ...]] = (
+    "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
+    "embedding", "optimizer", "triton", "communication", "other",
+)  # fmt: skip
+
+#: Words in names of unlisted operators that give their category.
+_WORDS: Final = (
+    (
+        r"^(c10d|nccl|rccl|gloo|symm_mem)|record_param_comms|all_?reduce|all_?gather",
+        "communication",
+    ),
+    (r"attention|flash_attn|fmha|paged|mha_", "attention"),
+    (r"conv(olution|\d|_)", "convolution"),
+    (r"(?<!fb)gemm|matmul|moe|experts|marlin|gptq|awq", "gemm"),
+    (r"norm", "norm"),
+    (r"softmax", "softmax"),
+    (r"^triton_", "triton"),
+    (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
+    (r"[Oo]ptimizer|_fused_(adam|sgd)|_foreach_|multi_tensor", "optimizer"),
+    (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
+    (r"pool|sort|reduce|loss|topk", "reduction"),
+    (r"dropout|activation|rotary|quant|silu|gelu", "elementwise"),
+)
+
+
+@cache
+def role_of(name: str) -> Role:
+    """Return how an operator counts."""
+    if name in GEMMS:
+        return "gemm"
+    if name in OUTERMOST:
+        return "outermost"
+    if name in FALLBACK:
+        return "fallback"
+    return "listed" if vector_function(name) else "unlisted"
+
+
+@cache
+def category_of(name: str) -> str:
+    """Return the category of an operator, listed or not."""
+    if name in MATRIX_WORK:
+        return matrix_category(name)
+    if vector_function(name):
+        return vector_category(name)
+    return next((category for words, category in _WORDS if re.search(words, name)), "other")
+
+
+def call_work(call: OperatorCall) -> Work:
+    """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
+    category = category_of(call.name)
+    function: Callable[[OperatorCall], Work] | None
+    function = MATRIX_WORK.get(call.name) or vector_function(call.name)
+    if function is None:
+        return Work(category, reason=UNLISTED)
+    kind = "matrix" if call.name in MATRIX_WORK else "vector"
+    if not call.dims:
+        return Work(category, kind=kind, reason=NO_SHAPES)
+    try:
+        return function(call)
+    except CallError as error:
+        return Work(category, kind=kind, reason=str(error))
+    except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
+        # Arguments of another version of the schema.
+        return Work(category, kind=kind, reason=OTHER_ARGUMENTS)
+
+
+def has_known_matrix_flops(work: Work) -> bool:
+    """Return whether the matrix FLOPs of a call are known, or none by nature."""
+    return work.kind == "vector" or (work.kind == "matrix" and not isnan(work.flops))

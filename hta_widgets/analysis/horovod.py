@@ -1,0 +1,113 @@
+"""Which rank of a Horovod job is ready last.
+
+Horovod reduces a tensor once all ranks have computed it. Its timeline, which one rank writes for
+the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. The phase contains an event
+without length for each rank that is ready, whose name is the number of the rank.
+
+For example, the ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait
+for 30 and 28 ns. The timeline is one rank of its set, as the clock and the file are those of one
+process, so these ranks are not those of `collectives`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import columns_of_rows, concat_arrays, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: How names of the phases begin in which ranks become ready.
+NEGOTIATION = "NEGOTIATE_"
+_RANK = re.compile(r"\d{1,9}")
+_NOTHING = (
+    "no negotiations of Horovod: phases NEGOTIATE_… with an event for each rank, in files of"
+    " HOROVOD_TIMELINE"
+)
+
+
+@check_arguments
+def horovod_readiness(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how often each rank of a Horovod job is ready last, and how long the others wait.
+
+    A rank waits from its own readiness for a tensor to that of the last rank.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
+    selection : Selection, optional
+        Only tensors with a selected event of a ready rank count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Narrows the selection to these files.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank of the job. ``rank`` (int64), its number in the file; ``negotiations``
+        (int64), how often it was ready for a tensor together with others; ``score`` (float64), the
+        share of these in which it was the only last rank; ``wait_ns`` (int64), its own waits, added
+        up; ``imposed_wait_ns`` (int64), the waits of the others for it as the only last rank, added
+        up; ``blocked_ns`` (int64), the time in which at least one other waits for it, each instant
+        once.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    blocks = list(map_ranks(chosen, _ready_times))
+    negotiation, rank, ready_ns = (
+        concat_arrays([block[column] for block in blocks]) for column in range(3)
+    )
+    files = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
+    ready = pd.DataFrame({"file": files, "of": negotiation, "rank": rank, "ready": ready_ns})
+    ready = ready.sort_values("ready").drop_duplicates(["file", "of", "rank"])
+    groups = ready.groupby(["file", "of"])["ready"]
+    ready["first"], ready["last"] = groups.transform("min"), groups.transform("max")
+    ready = ready[groups.transform("size") > 1]
+    ready["wait"] = ready["last"] - ready["ready"]
+    is_last = ready["wait"] == 0
+    keys = [ready["file"], ready["of"]]
+    is_only_last = is_last & (is_last.groupby(keys).transform("sum") == 1)
+    ready["imposed"] = ready["wait"].groupby(keys).transform("sum").where(is_only_last, 0)
+    rows = []
+    for number, events in ready.groupby("rank"):
+        alone = events[is_only_last[events.index]]
+        blocked_ns = total_length(union(alone["first"].to_numpy(), alone["last"].to_numpy()))
+        sums = int(events["wait"].sum()), int(alone["imposed"].sum()), blocked_ns
+        rows.append((number, len(events), len(alone) / len(events), *sums))
+    schema = int64("rank negotiations") | {"score": "float64"}
+    return result_frame(
+        columns_of_rows(rows, {**schema, **int64("wait_ns imposed_wait_ns blocked_ns")}),
+        matched={"negotiations": len(groups), "ready": len(ready)},
+        note="" if rows else _NOTHING,
+    )
+
+
+def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
+    """Return the phase of each readiness of a selected tensor, the rank, and the set's time."""
+    table, names = part.table, part.table.names.values
+    is_phase = np.array([name.startswith(NEGOTIATION) for name in names], dtype=bool)
+    if not is_phase.any():
+        return (np.empty(0, np.int64),) * 3
+    numbers = np.array([int(name) if _RANK.fullmatch(name) else -1 for name in names], np.int64)
+    rows = np.flatnonzero((numbers[table.name] >= 0) & (table.parent >= 0))
+    rows = rows[is_phase[table.name[table.parent[rows]]]]
+    selected = np.unique(table.parent[rows[part.contains(rows)]])
+    rows = rows[np.isin(table.parent[rows], selected)]
+    ready_ns = table.start_ns[rows] + part.trace.shift_ns
+    return table.parent[rows].astype(np.int64), numbers[table.name[rows]], ready_ns

@@ -1,0 +1,177 @@
+"""The roofline: intensity and rate of operators, with the limits of their devices.
+
+The horizontal axis has FLOPs per byte, the vertical one TFLOP/s, both logarithmic. A roof rises
+with the memory bandwidth up to the peak of a precision: at 2039 GB/s and 312 TFLOP/s, an operator
+with 100 FLOP/byte is below the slope, at most at 204 TFLOP/s, and one with 200 below the flat part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
+from hta_widgets.charts.figure import (
+    FigureStyle,
+    add_tooltip,
+    empty_figure,
+    keep_fitting,
+    models,
+    new_figure,
+    unmatched_note,
+)
+from hta_widgets.charts.rows import Dots, legend_for, selection_box
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import duration, plural, rate, share, value
+
+_HEIGHT = 280
+#: Of all device time; rows with less are not drawn.
+_MIN_SHARE = 1e-4
+_SMALLEST, _LARGEST = 4.0, 34.0  # diameters in px
+_MATRIX, _OTHER = "matrix products, convolutions, attention", "other operators"
+
+
+@check_arguments
+def operator_efficiency(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "How close to the machine",
+    **options: Any,
+) -> Any:
+    """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.operator_efficiency`.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One mark per row with FLOPs, bytes and at least 0.01 % of the device time, which is its
+        area, and one roof per device and precision. Both scales are logarithmic. The marks' source
+        has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "operator_efficiency", frame, options,
+        "rank", "name", "input_shapes", "flops_kind", "precision", "count", "device_ns",
+        "intensity", "tflop_per_s", "gb_per_s", "roofline_share", "bound", "device",
+        "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
+    )  # fmt: skip
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    is_long = frame["device_ns"] >= _MIN_SHARE * frame["device_ns"].sum()
+    drawn = frame[(frame["intensity"] > 0) & (frame["tflop_per_s"] > 0) & is_long]
+    if drawn.empty:
+        return empty_figure(frame, style, note="" if frame.empty else "no operator has a rate")
+    roofs = _roofs(drawn)
+    style = style.with_subtitle(
+        "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
+        *_sources(drawn),
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs or time not drawn"
+        if len(drawn) < len(frame)
+        else "",
+        unmatched_note(frame),
+    )
+    return _draw(drawn, roofs, style)
+
+
+def _sources(frame: pd.DataFrame) -> list[str]:
+    """Return whose peaks the roofs are."""
+    columns = ["device", "peak_source", "peak_certainty"]
+    rows = frame.loc[frame["device"] != "", columns].drop_duplicates()
+    return [", ".join(row) for row in rows.itertuples(index=False, name=None)]
+
+
+def _roofs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return device, precision, peak and bandwidth of each roof."""
+    columns = ["device", "precision", "peak_tflop_per_s", "memory_gb_s"]
+    return frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
+
+
+def _logs(values: Any) -> npt.NDArray[np.float64]:
+    return np.log10(np.asarray(values, np.float64))
+
+
+def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
+    theme = style.theme
+    x, y = _logs(frame["intensity"]), _logs(frame["tflop_per_s"])
+    peaks = _logs(roofs["peak_tflop_per_s"])
+    ridges = _logs(roofs["peak_tflop_per_s"] * 1e3 / roofs["memory_gb_s"])
+    low, high = np.floor(x.min() - 0.2), np.ceil(max([*x, *ridges]) + 0.2)
+    bottom, top = np.floor(y.min() - 0.2), np.ceil(max([*y, *peaks]) + 0.1)
+    figure = new_figure(
+        style,
+        frame_height=_HEIGHT,
+        x_range=models.Range1d(low, high),
+        y_range=models.Range1d(bottom, top),
+        tools=[models.BoxSelectTool(overlay=selection_box(theme)), models.TapTool()],
+    )
+    figure.grid.grid_line_color = theme.rule
+    for peak, ridge, precision in zip(peaks, ridges, roofs["precision"], strict=True):
+        slope = peak - (ridge - low)
+        figure.line([low, ridge, high], [slope, peak, peak], line_color=theme.ink2, line_width=1)
+        label = f"{precision} {value(10.0**peak)} TFLOP/s"
+        figure.text(
+            x=[high], y=[peak], text=[label], text_align="right", text_baseline="bottom",
+            text_font_size="10px", text_color=theme.ink2,
+        )  # fmt: skip
+    is_matrix = (frame["flops_kind"] == "matrix").to_numpy()
+    sizes = np.sqrt(frame["device_ns"] / frame["device_ns"].max()) * _LARGEST
+    colors = theme.kind["compute"], theme.kind["memory"]
+    texts = {
+        "x": x,
+        "y": y,
+        "size": np.maximum(sizes, _SMALLEST),
+        "color": np.where(is_matrix, *colors),
+        "time_text": [duration(ns) for ns in frame["device_ns"]],
+        "rate_text": [f"{value(number)} TFLOP/s" for number in frame["tflop_per_s"]],
+        "bytes_text": [rate(number) for number in frame["gb_per_s"]],
+        "share_text": [share(part) for part in frame["roofline_share"]],
+    }
+    source = models.ColumnDataSource(columns_of(frame) | texts)
+    marks = figure.scatter(
+        x="x", y="y", size="size", fill_color="color", fill_alpha=0.5, line_color="color",
+        nonselection_fill_alpha=0.1, source=source,
+    )  # fmt: skip
+    rows = [
+        ("shapes", "@{input_shapes}"), ("time", "@{time_text}"), ("calls", "@{count}"),
+        ("achieved", "@{rate_text} @{precision}"), ("memory", "@{bytes_text}"),
+        ("of the roofline", "@{share_text}"), ("bound by", "@{bound}"),
+    ]  # fmt: skip
+    add_tooltip(figure, [marks], theme, "@{name}", rows)
+    _label(figure.xaxis, low, high)
+    names = _label(figure.yaxis, bottom, top)
+    legend = [
+        Dots("x", color, name=name)
+        for name, color, shown in zip(
+            (_MATRIX, _OTHER), colors, (is_matrix.any(), not is_matrix.all()), strict=True
+        )
+        if shown
+    ]
+    box = legend_for(figure, legend, theme)
+    keep_fitting(figure, width=style.width, names=names, legend=box)
+    return figure
+
+
+def _label(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
+    """Put ticks at powers of ten below the end of an axis, and return their texts."""
+    step = max(1, round((high - low) / 6))
+    names = [(power, value(10.0**power)) for power in np.arange(low, high, step).tolist()]
+    axis.ticker = models.FixedTicker(ticks=[power for power, _ in names])
+    axis.major_label_overrides = dict(names)
+    return names

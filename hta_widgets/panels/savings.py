@@ -1,0 +1,147 @@
+"""The operator that would gain most if it came closer to the limits of its device.
+
+For example, ``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms
+at the rate of the memory: it runs at 27 % of what memory allows. At 70 % of that rate it would
+save 1.8 ms, 0.36 ms a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.efficiency.counted_calls import counted_calls
+from hta_widgets.analysis.efficiency.signatures import decode_arg
+from hta_widgets.errors import TraceError
+from hta_widgets.text import plural
+from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+_FAR_SHARE = 0.3  # of the roofline
+_MAX_FAR = 3
+_MAX_COUNTED = 50_000  # operators, whose args take a second to read
+_MAX_SHAPES = 3  # of an operator's name in a chart
+_MAX_CALLS = 200  # operators whose args are read to find out whether a trace has shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What one operator of a rank would gain; `steps` is 0 without steps."""
+
+    rank: int
+    name: str
+    bound: str
+    roofline_share: float
+    saving_ns: int
+    steps: int
+
+
+def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
+    """Return the operator of a rank with the most to gain.
+
+    None without shapes or certain peaks, and for ranks with so many operators that it would take
+    long.
+    """
+    trace = traces[rank]
+    if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
+        return None
+    frame = analysis.operator_efficiency(traces, ranks=[rank])
+    frame = frame[(frame["saving_ns"] > 0) & (frame["peak_certainty"] == "certain")]
+    if not len(frame):
+        return None
+    groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()
+    most = groups.reset_index().nlargest(1, "saving_ns").iloc[0]
+    share = float(most["roofline_ns"] / most["device_ns"])
+    steps = np.unique(trace.table.step[trace.table.step >= 0])
+    return Saving(rank, most["name"], most["bound"], share, int(most["saving_ns"]), len(steps))
+
+
+def operator_savings(traces: TraceSet) -> pd.DataFrame:
+    """Return operators by name and shapes, those with the most to gain first.
+
+    Times are means of the ranks; operators without a figure are left out.
+    """
+    rows = analysis.operator_efficiency(traces)
+    known = rows[rows["saving_ns"] >= 0]
+    keys = ["name", "input_shapes", "precision"]
+    groups = known.groupby(keys, sort=False)
+    sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
+    frame = groups[sums].sum()
+    time_ns = frame["device_ns"].clip(lower=1)
+    size = known["gb_per_s"] * known["device_ns"]
+    sizes = size.groupby([known[key] for key in keys], sort=False)
+    frame = frame.assign(
+        tflop_per_s=groups["total_flops"].sum(min_count=1) / time_ns / 1e3,
+        gb_per_s=sizes.sum(min_count=1) / time_ns,
+        roofline_share=frame["roofline_ns"] / time_ns,
+        bound=groups["bound"].first(),
+        certainty=groups["certainty"].first(),
+    ).reset_index()
+    ranks = max(known["rank"].nunique(), 1)
+    frame[sums] = frame[sums] // ranks
+    frame["short"] = [short_operator(name) for name in frame["name"]]
+    frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
+    frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False, ignore_index=True)
+    peaks = known[["device", "peak_source", "peak_certainty"]].drop_duplicates()
+    frame.attrs = {
+        "ranks": ranks,
+        "device": " and ".join(peaks["device"].unique()),
+        "source": ", ".join([*peaks["peak_source"].unique(), *peaks["peak_certainty"].unique()]),
+        "known_share": rows.attrs["known_share"],
+    }
+    if not len(frame):
+        frame.attrs["note"] = rows.attrs.get("note") or "no operator has a figure to compare"
+    return frame
+
+
+def job_efficiency(traces: TraceSet) -> dict[str, Any]:
+    """Return MFU, how much of the work is known, and the operators far below the roofline."""
+    steps, operators = analysis.step_efficiency(traces), operator_savings(traces)
+    far = operators[operators["roofline_share"] < _FAR_SHARE].nlargest(_MAX_FAR, "device_ns")
+    columns = ["name", "shapes", "device_ns", "roofline_share", "saving_ns"]
+    return {
+        "mfu": steps.attrs["job_mfu"],
+        "at_least": bool(steps["at_least"].any()),
+        "known_share": operators.attrs["known_share"],
+        "device": operators.attrs["device"],
+        "source": operators.attrs["source"],
+        "operators": far[columns].to_dict("records"),
+        "note": operators.attrs.get("note", ""),
+    }
+
+
+def has_shapes(trace: Trace) -> bool:
+    """Return whether the first operators of a rank have the shapes of their inputs."""
+    keys = ("Input Dims", "Input dims")
+    try:
+        args = event_args(trace, operator_tree(trace).rows[:_MAX_CALLS], keys)
+    except TraceError:  # the file is gone
+        return False
+    return any(map(any, args.values()))
+
+
+def short_operator(name: str) -> str:
+    """Return an operator's name without the parts that all share."""
+    return name.removeprefix("aten::").lstrip("_")
+
+
+def short_shapes(text: str) -> str:
+    """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
+
+    Vectors beside matrices, and shapes equal to the one before, are left out.
+    """
+    shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
+    if any(isinstance(size, list) for dims in shapes for size in dims):
+        return plural(len(shapes[0]), "tensor")
+    texts = ["×".join(map(str, dims)) for dims in shapes if len(dims) > 1] or [
+        "×".join(map(str, dims)) for dims in shapes
+    ]
+    distinct = [now for before, now in pairwise(["", *texts]) if now != before]
+    return " · ".join(distinct[:_MAX_SHAPES])

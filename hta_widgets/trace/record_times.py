@@ -1,0 +1,88 @@
+"""Times in the text of records: microseconds as JSON writes them, exact to the nanosecond.
+
+>>> move_record(b'{"ts": 1.5, "name": "a"}', 250)
+b'{"ts":1.75,"name":"a"}'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from hta_widgets.trace.columns import decode_fields, encode_fields
+
+#: A file's times count from the time at this key.
+BASE_KEY = "baseTimeNanoseconds"
+#: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
+FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
+
+_NANOSECOND = Decimal(1)
+
+
+def parse_base_time(text: str) -> int:
+    """Return a base time in ns; raise `ValueError` or `OverflowError` if it cannot be one."""
+    try:
+        base = Decimal(text.strip('"'))
+        is_possible = FIRST_NS <= base <= LAST_NS
+    except ArithmeticError:
+        raise ValueError(f"expected a number of ns, got {text!r}") from None
+    if not is_possible:
+        raise OverflowError(f"expected {FIRST_NS} to {LAST_NS} ns, got {text}")
+    return int(base)
+
+
+def base_time_ns(metadata: Mapping[str, Any]) -> int:
+    """Return the time that a file's times count from; 0 if it states none, or an invalid one."""
+    with suppress(ValueError, OverflowError):
+        return parse_base_time(str(metadata.get(BASE_KEY, 0)))
+    return 0
+
+
+def micros(time_ns: int) -> bytes:
+    """Write a time in µs, exactly."""
+    sign, time_ns = ("-", -time_ns) if time_ns < 0 else ("", time_ns)
+    whole, rest = divmod(time_ns, 1000)
+    return f"{sign}{whole}.{rest:03d}".encode() if rest else f"{sign}{whole}".encode()
+
+
+def nanoseconds_of_text(raw: bytes) -> int | None:
+    """Return a JSON time in µs as ns, rounded half to even; None if it is not a number."""
+    try:
+        exact = Decimal(raw.strip(b'"').decode()) * 1000
+        return int(exact.quantize(_NANOSECOND, ROUND_HALF_EVEN))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def add_ns(raw: bytes, move_ns: int) -> bytes:
+    """Add `move_ns` to a JSON time in µs, exactly in whole ns."""
+    whole, _, part = raw.partition(b".")
+    if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
+        return micros(int(whole) * 1000 + int(part.ljust(3, b"0")) + move_ns)
+    time_ns = nanoseconds_of_text(raw)
+    if time_ns is None:
+        return raw
+    # Digits below a nanosecond stay, unless they would now be rounded the other way.
+    text = shift_time(raw, move_ns)
+    return text if nanoseconds_of_text(text) == time_ns + move_ns else micros(time_ns + move_ns)
+
+
+def shift_time(raw: bytes, shift_ns: int) -> bytes:
+    """Add nanoseconds to a JSON time in µs; keep all its digits."""
+    try:
+        time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
+    except (ArithmeticError, UnicodeDecodeError):
+        return raw
+    text = f"{time:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
+
+
+def move_record(text: bytes, move_ns: int) -> bytes:
+    """Return the record with its time moved; the time of a metadata record has no meaning."""
+    fields = decode_fields(text)
+    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
+        return text
+    fields["ts"] = add_ns(fields["ts"], move_ns)
+    return encode_fields(fields)

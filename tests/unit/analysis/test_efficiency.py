@@ -1,0 +1,231 @@
+"""FLOPs, rooflines and MFU, calculated by hand."""
+
+import math
+
+import pytest
+from support.small import call, copy, event, kernel, load, nccl
+
+import hta_widgets as hw
+from hta_widgets import TraceError
+from hta_widgets.analysis import operator_efficiency, step_efficiency
+from hta_widgets.analysis.efficiency.calls import OperatorCall
+from hta_widgets.analysis.efficiency.work import call_work
+
+BF16 = "c10::BFloat16"
+PEAKS = {"bf16": 1.0, "fp32": 0.5, "memory_gb_s": 100.0}
+#: 2 · 64³ FLOPs and 3 · 64² elements of 2 bytes.
+FLOPS, BYTES = 524_288, 24_576
+
+
+def op(name, start, end, *shapes, types=None, tid=1, **args):
+    args |= (
+        {"Input Dims": list(shapes), "Input type": types or [BF16] * len(shapes)} if shapes else {}
+    )
+    return event("cpu_op", name, start, end, pid=10, tid=tid, **args)
+
+
+def square(name, start, end, **args):
+    return op(name, start, end, [64, 64], [64, 64], **args)
+
+
+#: linear encloses mm, which launches a kernel of 1 µs.
+LINEAR = [
+    square("aten::linear", 100, 200),
+    square("aten::matmul", 110, 190),
+    square("aten::mm", 120, 180),
+    call(140, 145, 1),
+    kernel(1_000, 2_000, launch=1),
+]
+
+
+def shown(frame):
+    return frame[frame["name"] != "aten::origin"].set_index("name")
+
+
+def test_nested_operators_count_once_with_their_roofline(tmp_path):
+    frame = operator_efficiency(load(tmp_path, LINEAR), peaks=PEAKS)
+    row = frame.iloc[0]
+    assert frame["name"].tolist() == ["aten::mm"]
+    assert (row["flops"], row["least_bytes"], row["device_ns"]) == (FLOPS, BYTES, 1_000)
+    assert (row["m"], row["n"], row["k"], row["batch"]) == (64, 64, 64, 1)
+    assert (row["roofline_ns"], row["saving_ns"]) == (524, 251)  # 1000 - 524.288 / 0.7
+    assert row["tflop_per_s"] == pytest.approx(0.524288)
+    assert row["gb_per_s"] == pytest.approx(24.576)
+    assert (row["bound"], row["above_peak"], row["precision"]) == ("compute", False, "bf16")
+    assert frame.attrs["known_share"] == 1
+
+
+def test_a_convolution_counts_not_the_matrix_product_below_it(tmp_path):
+    shapes = [[1, 1, 4, 4], [2, 1, 3, 3], [], [], [], [], [], [], []]
+    values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+    convolution = op("aten::convolution", 100, 200, *shapes, **{"Concrete Inputs": values})
+    frame = operator_efficiency(load(tmp_path, [convolution, *LINEAR[2:]]), peaks=PEAKS)
+    assert frame["name"].tolist() == ["aten::convolution"]
+    assert frame["flops"].tolist() == [2 * 9 * 2 * 4]
+
+
+def test_an_operator_that_launched_nothing_computed_nothing(tmp_path):
+    frame = operator_efficiency(load(tmp_path, [*LINEAR, square("aten::mm", 300, 310)]))
+    assert frame["count"].tolist() == [1]
+    assert frame.attrs["launched_nothing"] == 1
+
+
+def test_unknown_work_has_a_reason_and_no_figure(tmp_path):
+    events = [
+        op("my::op", 100, 200, [4]), call(110, 120, 1), kernel(300, 400, launch=1),
+        op("aten::bmm", 210, 220), call(211, 212, 2), kernel(400, 500, launch=2),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events + LINEAR[:0]), peaks=PEAKS)
+    rows = shown(frame)
+    assert rows["reason"].to_dict() == {"my::op": "unlisted operator", "aten::bmm": "no shapes"}
+    assert rows["flops"].isna().all()
+    assert (rows["saving_ns"] == -1).all()
+    assert (frame.attrs["unknown_ns"], frame.attrs["known_share"]) == (200, 0)
+
+
+def test_a_window_counts_the_part_of_a_call_that_it_holds(tmp_path):
+    frame = operator_efficiency(load(tmp_path, LINEAR), peaks=PEAKS, window=(1_500, 3_000))
+    assert frame["device_ns"].tolist() == [500]
+    assert frame["total_flops"].tolist() == [FLOPS / 2]
+
+
+def test_work_of_one_call_that_overlaps_counts_once_and_communication_is_seen(tmp_path):
+    events = [*LINEAR, call(150, 155, 2), kernel(1_500, 2_500, launch=2, stream=8)]
+    frame = operator_efficiency(load(tmp_path, [*events, nccl(2_200, 9_000)]), peaks=PEAKS)
+    assert frame[["device_ns", "kernels", "overlapped_ns"]].to_numpy().tolist() == [[1_500, 2, 300]]
+
+
+def test_a_copy_from_the_host_has_no_share_of_memory_bandwidth(tmp_path):
+    events = [op("aten::copy_", 100, 200, [64], [64]), call(110, 120, 1), copy(300, 400, launch=1)]
+    row = operator_efficiency(load(tmp_path, events), peaks=PEAKS).iloc[0]
+    assert (row["least_bytes"], row["bound"], row["saving_ns"]) == (256, "unknown", -1)
+    assert math.isnan(row["memory_share"])
+    assert row["reason"] == "limited by the link to the host"
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("cutlass_80_tensorop_s1688gemm_128x128_nn_align4", "tf32"),
+        ("ampere_sgemm_128x64_nn", "fp32"),
+        ("my_own_kernel", ""),
+    ],
+)
+def test_float_inputs_run_in_the_precision_of_the_kernel(tmp_path, name, precision):
+    events = [
+        op("aten::mm", 100, 200, [64, 64], [64, 64], types=["float", "float"]),
+        call(110, 120, 1), kernel(300, 400, launch=1, name=name),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks={"tf32": 2, "fp32": 1})
+    assert frame["precision"].tolist() == [precision]
+    assert frame["compute_share"].isna().tolist() == [not precision]
+
+
+def test_groups_add_up_and_keep_what_agrees(tmp_path):
+    other = [
+        op("aten::mm", 300, 310, [32, 64], [64, 64]),
+        call(301, 302, 3),
+        kernel(3_000, 4_000, launch=3),
+    ]
+    frame = operator_efficiency(load(tmp_path, LINEAR + other), peaks=PEAKS, group_by=["category"])
+    row = frame.iloc[0]
+    assert (row["category"], row["count"], row["total_flops"]) == ("gemm", 2, FLOPS * 1.5)
+    assert (row["k"], row["m"], row["name"]) == (64, -1, "aten::mm")
+    assert math.isnan(row["flops"])
+
+
+def test_without_shapes_one_sentence_says_so(tmp_path):
+    job = load(tmp_path, [op("aten::mm", 100, 200), call(110, 120, 1), kernel(300, 400, launch=1)])
+    note = "no operator has the shapes of its inputs: record them with record_shapes=True"
+    assert operator_efficiency(job).attrs["note"] == note
+    steps = step_efficiency(job)
+    assert steps.attrs["note"] == note
+    assert steps["mfu"].isna().all()
+
+
+def test_mfu_of_a_step(tmp_path):
+    step = event("user_annotation", "ProfilerStep#3", 50, 4_050, pid=10)
+    row = step_efficiency(load(tmp_path, [step, *LINEAR]), peaks=PEAKS).iloc[0]
+    assert (row["step"], row["step_ns"], row["model_flops"]) == (3, 4_000, FLOPS)
+    assert row["mfu"] == row["hfu"] == pytest.approx(524.288 / 4_000)
+    assert (row["busy_share"], row["matrix_share"]) == (0.25, 1)
+    mine = step_efficiency(load(tmp_path, [step, *LINEAR]), peaks=PEAKS, model_flops=2 * FLOPS)
+    assert mine["mfu"][0] == pytest.approx(2 * row["mfu"])
+
+
+@pytest.mark.parametrize("twin", [True, False])
+def test_a_forward_within_the_backward_is_recomputation_if_it_ran_before(tmp_path, twin):
+    node = event(
+        "cpu_op", "autograd::engine::evaluate_function: CheckpointBackward", 300, 400, pid=10, tid=2
+    )
+    numbers = {"Sequence number": 7, "Fwd thread id": 0}
+    again = [node, square("aten::mm", 310, 390, tid=2, **numbers), call(320, 330, 9, tid=2)]
+    job = load(tmp_path, LINEAR * twin + again + [kernel(3_000, 3_500, launch=9)])
+    row = step_efficiency(job, peaks=PEAKS).iloc[0]
+    assert row["recompute_flops"] == FLOPS * twin
+    assert row["model_flops"] == FLOPS
+    assert row["flops"] == FLOPS * (1 + twin)
+
+
+def test_an_added_device_comes_first_and_can_be_removed(tmp_path):
+    hw.devices.add("mine", pattern="^$", bf16=1.0, memory_gb_s=100)
+    try:
+        job = load(tmp_path, LINEAR)
+        assert hw.devices.of(job)[["device", "matched_by"]].to_numpy().tolist() == [
+            ["mine", "user"]
+        ]
+        assert operator_efficiency(job)["roofline_ns"].tolist() == [524]
+        assert hw.devices.peak("mine", "bf16") == 1
+    finally:
+        hw.devices.reset()
+    assert "mine" not in set(hw.devices.table["device"])
+    assert operator_efficiency(job)["roofline_ns"].tolist() == [-1]
+
+
+def test_wrong_peaks_say_which_there_are(tmp_path):
+    job = load(tmp_path, LINEAR)
+    with pytest.raises(TraceError, match="no device is named 'H1000'"):
+        operator_efficiency(job, peaks="H1000")
+    with pytest.raises(TraceError, match="'bf61' is not a precision"):
+        step_efficiency(job, peaks={"bf61": 1})
+    with pytest.raises(TraceError, match="the rate of bf16 is 0"):
+        hw.devices.add("mine", bf16=0)
+
+
+@pytest.mark.parametrize("dims", ["[[[", 7, [None], [[-1, 2]], [["a"]], {"a": 1}])
+def test_args_that_are_not_shapes_are_unknown(tmp_path, dims):
+    odd = event(
+        "cpu_op", "aten::mm", 100, 200, pid=10, tid=1, **{"Input Dims": dims, "Input type": 3}
+    )
+    events = [odd, call(110, 120, 1), kernel(300, 400, launch=1)]
+    assert operator_efficiency(load(tmp_path, events))["flops"].isna().tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values", "flops", "size"),
+    [
+        # (2, 3, 5) by (2, 5, 4): 2 · 2 · 3 · 5 · 4 FLOPs, (30 + 40 + 24) elements of 2 bytes.
+        ("aten::bmm", [[2, 3, 5], [2, 5, 4]], [], 240, 188),
+        # A causal attention of 3 tokens has 6 pairs: 2 · 6 · (4 + 4), with 3 floats of logsumexp.
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            [[1, 1, 3, 4]] * 3 + [[]] * 4, ["", "", "", "0.", "True", "False", ""], 96, 108,
+        ),
+        ("aten::mul", [[3, 4], [4]], [], 12, 56),
+        ("_C::silu_and_mul", [[3, 4], [3, 8]], [], 24, 72),
+        ("aten::cat", [[[2, 4], [1, 4]], []], ["", "0"], 0, 96),
+    ],
+)  # fmt: skip
+def test_flops_and_bytes_of_a_call(name, dims, values, flops, size):
+    types = ["TensorList" if shape and isinstance(shape[0], list) else BF16 for shape in dims]
+    work = call_work(OperatorCall(name, dims, types, [], values))
+    assert (work.flops, work.min_bytes) == (flops, size)
+
+
+def test_experts_are_an_estimate_of_their_weights():
+    """4 tokens of 8 elements go to 2 of 3 experts each: 8 rows, each 2 · 8 · (10 + 5) FLOPs."""
+    dims = [[4, 8], [3, 10, 8], [3, 8, 5], [4, 2], [4, 2]]
+    call = OperatorCall("vllm::outplace_fused_experts", dims, [BF16] * 4 + ["int"])
+    work = call_work(call)
+    assert (work.flops, work.certainty) == (8 * 2 * 8 * 15, "estimate")
+    assert work.parameters["m"] == 8

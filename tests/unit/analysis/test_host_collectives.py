@@ -1,0 +1,88 @@
+"""Collectives of Gloo on hosts, matched across ranks, by hand."""
+
+from support.small import event, load, nccl
+
+from hta_widgets.analysis import collectives, comm_comp_overlap, step_times, stragglers
+from hta_widgets.panels.headline import headline
+
+US = 1_000
+
+
+def host(category, name, start, end, *, thread=1, **args):
+    return event(category, name, start * US, end * US, tid=thread, pid=9, **args)
+
+
+def gloo(start, end, *, thread=1, **args):
+    """A range of Gloo, after the record of its args if there are any."""
+    args |= {"Collective name": "allreduce", "dtype": "Float"} if args else {}
+    record = host("cpu_op", "record_param_comms", start - 1, start, thread=thread, **args)
+    call = host("user_annotation", "gloo:all_reduce", start, end, thread=thread)
+    return [record, call] if args else [call]
+
+
+def in_group(name, ranks, elements=250):
+    return {
+        "Process Group Name": name,
+        "Process Group Ranks": str(ranks),
+        "Group size": len(ranks),
+        "In msg nelems": elements,
+        "Out msg nelems": elements,
+    }
+
+
+def test_calls_are_matched_by_group(tmp_path):
+    """Ranks 0 and 1 share group a, all three share group b, whose calls are on another thread."""
+    pair, every = in_group("a", [0, 1]), in_group("b", [0, 1, 2], 500)
+    traces = load(
+        tmp_path,
+        [*gloo(10, 50, **pair), *gloo(12, 90, thread=2, **every)],
+        [*gloo(30, 50, **pair), *gloo(70, 90, thread=2, **every)],
+        gloo(40, 90, thread=2, **every),
+    )
+    columns = ["group", "rank", "size_bytes", "wait_ns", "last_rank"]
+    assert list(collectives(traces)[columns].itertuples(index=False, name=None)) == [
+        ("a", 0, 1_000, 20 * US, 1), ("a", 1, 1_000, 0, 1),
+        ("b", 0, 2_000, 58 * US, 1), ("b", 1, 2_000, 0, 1), ("b", 2, 2_000, 30 * US, 1),
+    ]  # fmt: skip
+
+
+def test_calls_without_args_are_of_the_only_group(tmp_path):
+    traces = load(tmp_path, [*gloo(10, 50), *gloo(60, 80)], [*gloo(30, 50), *gloo(60, 80)])
+    frame = collectives(traces)
+    assert frame["wait_ns"].tolist() == [20 * US, 0, 0, 0]
+    assert frame["last_rank"].tolist() == [1, 1, -1, -1]
+
+
+def test_calls_beside_nccl_are_not_matched(tmp_path):
+    rank = [*gloo(10, 50), nccl(60 * US, 80 * US)]
+    frame = collectives(load(tmp_path, rank, rank))
+    assert frame["name"].nunique() == 1
+    assert "the hosts have 2 events of communication" in frame.attrs["note"]
+
+
+def test_a_late_caller_is_a_straggler(tmp_path):
+    """Rank 1 calls 2 ms after rank 0, five times in 50 ms: rank 0 loses 20 % of its time."""
+    traces = load(
+        tmp_path,
+        *(
+            [
+                record
+                for number, start in enumerate(range(0, 50_000, 10_000))
+                for record in (
+                    host("user_annotation", f"ProfilerStep#{number}", start, start + 10_000),
+                    host("cpu_op", "aten::add", start, start + delay),
+                    *gloo(start + delay, start + 6_000),
+                    host("cpu_op", "aten::mm", start + 6_000, start + 10_000),
+                )
+            ]
+            for delay in (100, 2_100)
+        ),
+    )
+    late = stragglers(traces).iloc[1]
+    assert (late["imposed_wait_ns"], late["is_straggler"]) == (10_000 * US, True)
+    assert step_times(traces)["own_ns"].tolist() == [8_000 * US] * 5 + [10_000 * US] * 5
+    assert comm_comp_overlap(traces)["communication_ns"].sum() == 0
+    assert headline(traces).text.replace("\u202f", " ") == (
+        "Rank 0 waits 10.0 ms on the host, 20 % of the run, for rank 1, which arrives last at 5 of"
+        " 5 collectives."
+    )
