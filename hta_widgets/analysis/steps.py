@@ -27,7 +27,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.host_stack import nearest_ancestor
+from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.names import short_name
@@ -533,6 +533,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
         others[code] = _NOT_A_PHASE.match(text) is not None
     range_kind = table.kind == KINDS.index("annotation")
     is_range = (range_kind | loads[table.name]) & ~others[table.name] & on_host & ~is_step
+    is_range &= ~repeats_step(trace)
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
     # The range or step that encloses each; ranges within other ranges do not count.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]

@@ -228,7 +228,7 @@ def _ranks_by_format(
     table = {format_.name: format_.comparison for format_ in all_formats()}
     if not shared:
         both = formats[0] | formats[1]
-        if all(both <= {name, *table[name].compared_with} for name in both if name in table):
+        if any(both <= {name, *table[name].compared_with} for name in both if name in table):
             return (before, after), ({}, {})
         plurals = {format_.name: format_.plural for format_ in all_formats()}
         words = [

@@ -39,6 +39,7 @@ from hta_widgets.trace.host_stack import (
     name_mask,
     nearest_ancestor,
     nested_parents,
+    repeats_step,
 )
 
 #: Classes of nodes. Nodes of one class and parent form a sequence; device work is apart, because it
@@ -70,8 +71,39 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
+#: What demanglers write differently, in NVIDIA's form and in that of GNU and LLVM.
+_SIGNATURE_RULES = (
+    (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
+    (re.compile(r"\(bool\)1|\btrue\b"), "1"),
+    (re.compile(r"\((?:(?:un)?signed )?(?:char|short|int|long|long long)\)(?=-?\d)"), ""),
+    (re.compile(r"\b(\d+)(?:ull|ul|ll|l|u)\b"), r"\1"),
+    (re.compile(r"<unnamed>|\(anonymous namespace\)"), "<unnamed>"),
+    (re.compile(r"[\[{]lambda(\(.*?\))(?: \(instance |#)(\d+)\)?[\]}]"), r"{lambda\1#\2}"),
+    (re.compile(r" (?=[*&>])|(?<=operator) (?=\(\))"), ""),
+    (re.compile(r"\bconst ((?:unsigned )?[\w:]+)(?=[*&])"), r"\1 const"),
+)
+
+
+def normalize_signature(name: str) -> str:
+    """Return a demangled name in a form that does not depend on the demangler.
+
+    >>> normalize_signature("void k<(int)4, (bool)1, char *>(<unnamed>::F)")
+    'void k<4, 1, char*>(<unnamed>::F)'
+    >>> normalize_signature("void k<4, true, char*>((anonymous namespace)::F)")
+    'void k<4, 1, char*>(<unnamed>::F)'
+    """
+    if "<" not in name and "(" not in name:
+        return name
+    for pattern, replacement in _SIGNATURE_RULES:
+        name = pattern.sub(replacement, name)
+    return name
+
+
 class NamePool:
-    """Codes of the names of both sides, and the text shown for each."""
+    """Codes of the names of both sides, and the text shown for each.
+
+    Names that differ by their demangler only have one code.
+    """
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -85,12 +117,13 @@ class NamePool:
 
     def code(self, name: str, shown: str | None = None) -> int:
         """Return the code of a name."""
-        code = self._codes.setdefault(name, len(self._codes))
+        key = normalize_signature(name)
+        code = self._codes.setdefault(key, len(self._codes))
         shown = name if shown is None else shown
         if code == len(self._shown):
             self._shown.append(shown)
         elif self._shown[code] != shown:
-            self._shown[code] = name
+            self._shown[code] = key
         return code
 
     @property
@@ -218,6 +251,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     is_node &= (table.stream < 0) | work
     is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
     is_node &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
+    is_node &= ~repeats_step(trace)
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     is_node &= slot >= 0

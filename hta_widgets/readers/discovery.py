@@ -18,6 +18,7 @@ from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT, foreign_remedy
 from hta_widgets.readers.formats import (
     FileStart,
     Outcome,
+    format_named,
     profile_type,
 )
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
@@ -128,6 +129,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
             foreign.append((file.path, f"is {what}"))
+    foreign = _without_originals(foreign, readable)
     if readable:
         foreign += [(file.path, detail) for file, detail in aside]
     else:
@@ -166,6 +168,18 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
         else:
             remaining.append(file)
     return remaining
+
+
+def _without_originals(
+    foreign: list[tuple[str, str]], readable: list[FoundFile]
+) -> list[tuple[str, str]]:
+    """Leave out files of other formats whose exports are read."""
+    originals = {
+        str(Path(file.path).with_suffix(ending))
+        for file in readable
+        for ending in format_named(file.format).reading.exported_from
+    }
+    return [(path, detail) for path, detail in foreign if path not in originals]
 
 
 def files_below(directory: str) -> Iterator[str]:

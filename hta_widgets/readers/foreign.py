@@ -2,7 +2,8 @@
 
 A file is recognized by how it begins and by words that it holds, a report of Nsight also by its
 ending. For example a pickle that holds ``device_traces`` is a snapshot of CUDA's memory, and any
-other pickle is "a Python pickle".
+other pickle is "a Python pickle". The words that a database holds are the names of its tables,
+which may lie anywhere in the file.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hta_widgets.readers.formats import FileStart
+from hta_widgets.readers.sqlite import SQLITE_MAGIC, table_names
 
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
-    "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, or files of BytePS or"
-    " mpitrace."
+    "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, exports of Nsight Systems,"
+    " or files of BytePS or mpitrace."
 )
 _DECOMPRESS = "Decompress it first; of compressed files, gzip and zstd are read."
 _UNPACK = "Unpack it first."
@@ -47,10 +49,12 @@ _NAMED_FIELD = (
     r"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
     r"(/host:|/device:|Task Environment)"
 )
-_NSIGHT_REMEDY = (
-    "Nsight Systems' files are not read yet, neither reports nor their export (nsys export --type"
-    f" sqlite --include-blobs true FILE). {_RECORD_INSTEAD}"
+_NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
+_DATABASES_REMEDY = (
+    "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
+    f" {_RECORD_INSTEAD}"
 )
+_DATABASE = "SQLite format 3\0"
 _PERFETTO = ForeignFormat(
     "a Perfetto protobuf trace",
     "Export it as Chrome JSON (traceconv json), and load that.",
@@ -62,7 +66,14 @@ FOREIGN_FORMATS = (
         "an Nsight Systems report",
         _NSIGHT_REMEDY,
         r"NVIDIA Tegra Profiler Report|NVTX",
-        endings=(".nsys-rep", ".qdrep", ".qdstrm"),
+        endings=(".nsys-rep", ".qdrep"),
+    ),
+    ForeignFormat(
+        "raw data of Nsight Systems",
+        "Open it once with nsys-ui, or convert it with QdstrmImporter, and export the report:"
+        " nsys export --type sqlite --include-blobs true FILE",
+        _NEVER,
+        endings=(".qdstrm",),
     ),
     ForeignFormat(
         "an Nsight Compute report",
@@ -72,13 +83,34 @@ FOREIGN_FORMATS = (
     ),
     ForeignFormat(
         "a rocpd database of rocprofv3 (SQLite)",
-        f"SQLite files are not read yet. {_RECORD_INSTEAD}",
-        "SQLite format 3\0",
-        holds=(b"rocpd_",),
+        f"rocpd databases are not read yet. {_RECORD_INSTEAD}",
+        _DATABASE,
+        holds=(b"\nrocpd_",),
     ),
     ForeignFormat(
-        "an SQLite database (an Nsight Systems export?)", _NSIGHT_REMEDY, "SQLite format 3\0"
+        "a database of ROCm's compute profiler (SQLite)",
+        f"It describes single kernels and has no time line. {_RECORD_INSTEAD}",
+        _DATABASE,
+        holds=(b"\ncompute_",),
     ),
+    ForeignFormat(
+        "a database of Ascend's profiler (SQLite)",
+        "Load the trace_view.json files beside it.",
+        _DATABASE,
+        holds=(b"\nSTRING_IDS\n", b"\nTASK\n"),
+    ),
+    ForeignFormat(
+        "an Nsight Systems export without events",
+        "Record with nsys profile --trace=cuda,nvtx, and export again.",
+        _DATABASE,
+        holds=(b"\nStringIds\n",),
+    ),
+    ForeignFormat(
+        "an empty or damaged SQLite database",
+        f"Copy or export it again, with its -wal file if there is one. {_DATABASES_REMEDY}",
+        _DATABASE.replace("\0", "\\0[^\n]*$"),
+    ),
+    ForeignFormat("an SQLite database of another program", _DATABASES_REMEDY, _DATABASE),
     ForeignFormat(
         "an XPlane profile of JAX or TensorFlow",
         "Load the .trace.json.gz file that the profiler writes beside it.",
@@ -154,6 +186,9 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
     `start` is the beginning of the contents, without a byte order mark and blanks before it.
     """
+    if start.startswith(SQLITE_MAGIC):
+        tables = table_names(path)
+        start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
     return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
 
 

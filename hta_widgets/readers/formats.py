@@ -33,6 +33,7 @@ _RECORDS = (
     "hta_widgets.readers.formats:STORE",
     "hta_widgets.formats.byteps:WORKERS",
     "hta_widgets.formats.byteps:SERVERS",
+    "hta_widgets.formats.nsight:NSIGHT",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",
@@ -85,6 +86,13 @@ class FileReading:
         By kind of source, its class of records, which the cache restores.
     profile : type
         The class of `Trace.profile`.
+    exported_from : tuple of str
+        Endings of files that its files are exported from: beside a file of the same stem they are
+        not reported.
+    memory_factor : float
+        Memory that a byte of its files takes, relative to a byte of Chrome JSON.
+    takes_steps : bool
+        Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     """
 
     sniff: str
@@ -94,6 +102,9 @@ class FileReading:
     peek_rank: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     profile: str = ""
+    exported_from: tuple[str, ...] = ()
+    memory_factor: float = 1.0
+    takes_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import shutil
 import tempfile
 import weakref
@@ -108,6 +109,7 @@ def load(
     cache: bool = True,
     progress: bool | Progress = True,
     memory_limit: float | str | None = None,
+    steps: str | None = None,
 ) -> TraceSet:
     """Load traces.
 
@@ -123,7 +125,8 @@ def load(
         ``"auto"`` detects the format of each file by its contents. A name restricts to files of
         that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, or ``"store"`` (what `TraceSet.save` writes, a folder).
+        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), or ``"store"`` (what
+        `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
         processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
@@ -142,6 +145,11 @@ def load(
         then written to temporary files and mapped, and fewer files are read at a time. A
         `RuntimeWarning` reports a file that needs more, and, without a limit, that too little
         memory is free.
+    steps : str, optional
+        Regular expression of the NVTX ranges that are steps, for exports of Nsight Systems, which
+        do not state them; searched for in the names of ranges. The last number in a name is the
+        step's number. By default ranges such as ``iteration 10`` are steps, else those of one name
+        that tile most of the time. The cache is not used.
 
     Returns
     -------
@@ -163,6 +171,7 @@ def load(
         )
     if executor is not None:
         require_executor(executor)
+    cache = cache and steps is None
     wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
@@ -172,6 +181,7 @@ def load(
             "format": format,
             "executor": executor,
             "memory_limit": memory_limit,
+            "steps": steps,
         }
         try:
             traces = load(copied.source(source), **options, cache=cache, progress=progress)
@@ -192,7 +202,11 @@ def load(
         return opened.trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
-    outcomes = _read_all(files, executor, keepalive, limit_bytes, progress=progress, cache=cache)
+    if steps is not None:
+        _require_steps_pattern(steps, files)
+    outcomes = _read_all(
+        files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
+    )
     return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
 
 
@@ -204,6 +218,7 @@ def read_trace(
     keepalive: Any = None,
     cache: bool = False,
     aside: Path | None = None,
+    steps: str | None = None,
 ) -> Outcome:
     """Read one file; errors are returned, not raised.
 
@@ -213,8 +228,10 @@ def read_trace(
     size_bytes = 0
     try:
         size_bytes = decompressed_size(path)
-        outcome: Outcome = resolve_reference(format_named(format).reading.read)(
-            path, advance=advance, keepalive=keepalive
+        reading = format_named(format).reading
+        options = {"steps": steps} if reading.takes_steps else {}
+        outcome: Outcome = resolve_reference(reading.read)(
+            path, advance=advance, keepalive=keepalive, **options
         )
         entry = None
         if cache and format != "store" and not taxonomy.version():
@@ -254,6 +271,17 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
     return wanted
 
 
+def _require_steps_pattern(steps: str, files: list[FoundFile]) -> None:
+    try:
+        re.compile(steps)
+    except re.error as cause:
+        raise TraceError(f"steps={steps!r} is not a regular expression ({cause})") from None
+    takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
+    if not any(file.format in {format_.name for format_ in takers} for file in files):
+        plural = ", ".join(format_.plural for format_ in takers)
+        raise TraceError(f"steps= is for {plural}", remedy="Leave it out for other files.")
+
+
 def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[FoundFile]:
     """Drop files whose first bytes state a rank that was not requested."""
     peeks = [format_named(file.format).reading.peek_rank for file in files]
@@ -276,8 +304,10 @@ def _read_all(
     *,
     progress: bool | Progress,
     cache: bool,
+    steps: str | None,
 ) -> list[Outcome]:
-    sizes = [_decompressed_size(file.path) for file in files]
+    read_file = read_trace if steps is None else partial(read_trace, steps=steps)
+    sizes = [_size_as_json(file) for file in files]
     in_others = executor is not None and runs_in_other_processes(executor)
     is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
@@ -302,13 +332,13 @@ def _read_all(
         )
         if executor is not None:
             read = read_on_executor(
-                executor, read_trace, to_read, keep, aside, lambda index: advance(weights[index])
+                executor, read_file, to_read, keep, aside, lambda index: advance(weights[index])
             )
         elif pool is not None:
-            read = _read_in_pool(pool, to_read, keep, weights, aside, advance)
+            read = _read_in_pool(pool, read_file, to_read, keep, weights, aside, advance)
         else:
             read = [
-                read_trace(
+                read_file(
                     file.path,
                     file.format,
                     advance=advance,
@@ -324,6 +354,7 @@ def _read_all(
 
 def _read_in_pool(
     pool: WorkerPool,
+    read_file: Callable[..., Outcome],
     files: list[FoundFile],
     keep: list[bool],
     weights: list[int],
@@ -336,7 +367,7 @@ def _read_in_pool(
     tasks = {
         pool.submit_reporting(
             partial(_report_file, reports, place),
-            read_trace,
+            read_file,
             file.path,
             file.format,
             cache=keep[place],
@@ -444,14 +475,17 @@ def _traces_of(
     for file, (traces, noted, error, is_of_contents) in zip(files, outcomes, strict=True):
         if error is None:
             problems.merge(noted)
+            if file.rank is not None and len(traces) > 1:
+                raise TraceError(
+                    f"holds {len(traces)} ranks, so it cannot be rank {file.rank}",
+                    path=file.path,
+                    remedy="Load it without a rank: [path] in place of {rank: path}.",
+                )
             if file.format == "store":
                 result.stored.extend(traces)
             else:
                 result.traces.extend(traces)
-                # Ranks that were merged into one file have the numbers that the file states.
-                result.caller_ranks.extend(
-                    [file.rank] if len(traces) == 1 else [None] * len(traces)
-                )
+                result.caller_ranks.extend([file.rank] * len(traces))
         elif file.named:
             raise error
         elif not is_of_contents or not Path(file.path).exists():
@@ -538,11 +572,13 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _decompressed_size(path: str) -> int:
+def _size_as_json(file: FoundFile) -> int:
+    """Return the size of JSON that takes as much memory as a file."""
     try:
-        return decompressed_size(path)
+        size_bytes = decompressed_size(file.path)
     except TraceError:
         return 0  # reading it reports the reason
+    return int(size_bytes * format_named(file.format).reading.memory_factor)
 
 
 def _size(path: str) -> int:

@@ -211,6 +211,18 @@ def _events_with_prefix(trace: Trace, prefix: str) -> Bools:
     return name_mask(trace, lambda name: name.startswith(prefix))
 
 
+def repeats_step(trace: Trace) -> Bools:
+    """Return whether each event is a range that only repeats the step around it.
+
+    Programs mark their steps themselves, as in ``iteration 7`` within ``ProfilerStep#7``; readers
+    of formats without steps derive the steps from such ranges.
+    """
+    table = trace.table
+    parent = np.maximum(table.parent, 0)
+    within_step = (table.parent >= 0) & _events_with_prefix(trace, _STEP)[parent]
+    return np.asarray(within_step & (table.dur_ns == table.dur_ns[parent]))
+
+
 @dataclass(frozen=True, eq=False)
 class OperatorTree:
     """The operators of one rank."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -117,9 +117,13 @@ class TraceSet(Mapping[int, Trace]):
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
         notes = Problems()
-        by_file = {path: t.rank for t in ordered for path in (t.path, t.profile_path) if path}
+        ranks_of_file: dict[str, set[int]] = defaultdict(set)
+        for trace in ordered:
+            for path in filter(None, (trace.path, trace.profile_path)):
+                ranks_of_file[path].add(trace.rank)
         for problem in problems or ():
-            notes.merge([problem], by_file.get(problem.file or ""))
+            of_file = ranks_of_file.get(problem.file or "", set())
+            notes.merge([problem], next(iter(of_file)) if len(of_file) == 1 else None)
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier instant 0 is than on the recorded clock
         self.origin_offset_ns: int = 0 if like is None else like.origin_offset_ns

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from support.browser import click
 from support.dashboard import Dash
+from support.nsight_export import write_export
 
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
@@ -76,3 +77,16 @@ def test_ranks_and_sizes_of_an_mpi_job(opened, tmp_path, screenshot):
     dash.undo()
     dash.undo()
     dash.has_numbers_of(traces.select(), ("mpi_messages",))
+
+
+def test_ranks_of_two_exports_of_nsight_systems(opened, tmp_path, screenshot):
+    write_export(tmp_path / "node0.sqlite", steps=6, late_ns=2_000_000)
+    write_export(tmp_path / "node1.sqlite", steps=6, first_rank=2, shift_ns=250_000_000)
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    dash = opened(traces)
+    expect(dash.root.locator("h2")).to_contain_text("for rank 1")
+    panels = ("kernels", "breakdown", "idle", "operators", "steps")
+    dash.has_numbers_of(traces.select(), panels)
+    screenshot(dash.page, "dashboard_nsight")
+    dash.root.get_by_role("button", name="Select rank 1").first.click()
+    dash.has_numbers_of(dash.selection, panels)

@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+import sqlite3
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from support.nsight_export import write_export
 from support.recorded import SHARED
 from support.small import call, copy, event, kernel, nccl
 
@@ -52,12 +54,21 @@ SHAPES = (
 WORDS = (b'"ph": "B"', b'"ph": "E"', b'"ph": "b"', b'"ph": "e"', b'"ph": "s"', b'"ph": "f"',
          b'"ph": "i"', b'"ph": "C"', b'"ph": "M"', b"MPI_Allreduce", b"Data for MPI rank 0 of 2:",
          b"]", b"}", b'"', b"\\", b"\0", b"\xff\xfe", b"\x1f\x8b", b"\n", b",")  # fmt: skip
-
+SQL_VALUES = (
+    *("null", "0", "-1", "1", "1.5", "1e300", "'x'", "'1,2'", "''", "x'00'", "x'ff'", "rowid"),
+    *(str(sign * (1 << bits) - (sign < 0)) for bits in (24, 31, 48, 53, 62) for sign in (1, -1)),
+    *("9223372036854775807", "-9223372036854775807 - 1", "hex(zeroblob(5000))"),
+    *("'iteration 5'", "'aten::mm, op_id = 2, sizes = [[['", "'</script>'", "zeroblob(40)"),
+    *("char(0)", "cast(x'80ff' as text)", "0x7fffffffffff"),
+)
 
 #: Inputs of seeds from here on also have structural changes; earlier seeds keep their inputs.
 STRUCTURAL_FROM = 1_795_700_000_000
 #: Inputs of seeds from here on are also of the shared cases from public reports.
 CASES_FROM = 1_795_897_000_000
+#: A fifth of the inputs of seeds from here on are databases.
+DATABASES_FROM = 1_795_930_000_000
+DATABASE = "nsight"
 
 
 @cache
@@ -100,6 +111,7 @@ def samples() -> dict[str, Sample]:
             "mpi-profile": profiles,
             "mpi-trace": line,
             "mixed": {**job, **line},
+            DATABASE: {"a.sqlite": write_export(folder / "a.sqlite").read_bytes()},
         }
 
 
@@ -165,7 +177,9 @@ def damaged(seed: int) -> tuple[str, Sample]:
     """Return a sample's name and its files, some of them changed; a seed gives one input."""
     draw = random.Random(seed)
     choices = samples() | (cases() if seed >= CASES_FROM else {})
-    name = draw.choice(list(choices))
+    name = draw.choice([name for name in choices if name != DATABASE])
+    if seed >= DATABASES_FROM and draw.random() < 0.2:
+        name = DATABASE
     files = dict(choices[name])
     path = draw.choice(list(files))
     text = files[path]
@@ -175,6 +189,8 @@ def damaged(seed: int) -> tuple[str, Sample]:
     changes: tuple[Change, ...] = (_bytes, _fields, _fields, _top)
     if seed >= STRUCTURAL_FROM:
         changes = (*changes, *STRUCTURAL, *STRUCTURAL)
+    if name == DATABASE:
+        changes = (_rows, _rows, _rows, _bytes)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
         change = draw.choice(changes)
         with contextlib.suppress(ValueError, IndexError):  # nothing there to change
@@ -202,6 +218,40 @@ def _bytes(draw: random.Random, text: bytes) -> bytes:
             return text[:at] + draw.choice((*WORDS, draw.choice(NASTY).encode())) + text[at:]
         case _:
             return text[:at]
+
+
+def _rows(draw: random.Random, text: bytes) -> bytes:
+    """Change values, columns or tables of a database; a damaged one keeps its bytes."""
+    connected = contextlib.closing(sqlite3.connect(":memory:"))
+    with connected as database, contextlib.suppress(sqlite3.Error, MemoryError):
+        database.deserialize(text)
+        table, column = draw.choice(_columns(database))
+        value = draw.choice((*SQL_VALUES, f"(select {column} from {table} limit 1)"))
+        some = f"rowid % {draw.choice((1, 2, 5, 50))} = 0"
+        statement = draw.choice(
+            (
+                *(f"update {table} set {column} = {value} where {some}",) * 8,
+                f"delete from {table} where {some}",
+                f"insert into {table} select * from {table}",
+                f"alter table {table} rename column {column} to other",
+                f"alter table {table} drop column {column}",
+                f"drop table {table}",
+                f"update {table} set rowid = rowid * 1000000007",
+            )
+        )
+        database.execute(statement)
+        database.commit()
+        return database.serialize()
+    return text
+
+
+def _columns(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    tables = database.execute("select name from sqlite_master where type = 'table'").fetchall()
+    return [
+        (table, row[1])
+        for (table,) in tables
+        for row in database.execute(f"pragma table_info({table})")
+    ]
 
 
 _VALUE = re.compile(rb'(?<=[:\[,\s])(?:"[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|null)')

@@ -35,6 +35,20 @@ class FileState:
         stat = Path(path).stat()
         return cls(stat.st_size, stat.st_mtime_ns)
 
+    def require_unchanged(self, path: str) -> None:
+        """Raise `TraceError` if a file has another state now."""
+        try:
+            is_same = FileState.of(path) == self
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise TraceError(
+                "was changed or removed after it was loaded, so the details of its events cannot"
+                " be read",
+                path=path,
+                remedy="Put the file back, or load it again.",
+            )
+
 
 class RecordSlice(NamedTuple):
     """Records that were decoded together: bytes `start` to `end` of the decompressed text."""

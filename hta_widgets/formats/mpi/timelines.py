@@ -297,17 +297,7 @@ class TimeLineRecords(NumberedRecords):
 
     def _read(self, events: Ints) -> Array:
         numbers = events + self._first if self._numbers is None else self._numbers[events]
-        try:
-            same = FileState.of(self.path) == self._state
-        except OSError:
-            same = False
-        if not same:
-            raise TraceError(
-                "was changed or removed after it was loaded, so the details of its events cannot"
-                " be read",
-                path=self.path,
-                remedy="Put the file back, or load it again.",
-            )
+        self._state.require_unchanged(self.path)
         low, high = int(numbers.min()), int(numbers.max()) + 1
         with open_stream(self.path, low * _RECORD_BYTES) as stream:
             text = stream.read_exactly((high - low) * _RECORD_BYTES)

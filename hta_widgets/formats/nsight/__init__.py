@@ -1,0 +1,18 @@
+"""Exports of Nsight Systems: ``nsys export --type sqlite``."""
+
+from hta_widgets.readers.formats import FileReading, Format, FormatComparison
+
+NSIGHT = Format(
+    name="nsight",
+    label="Nsight Systems",
+    plural="Nsight Systems exports",
+    reading=FileReading(
+        sniff=f"{__name__}.reader:is_export",
+        read=f"{__name__}.reader:read_export",
+        sources={"nsight": f"{__name__}.records:ExportRecords"},
+        exported_from=(".nsys-rep", ".qdrep"),
+        memory_factor=6.5,
+        takes_steps=True,
+    ),
+    comparison=FormatComparison(compared_with=("kineto",)),
+)

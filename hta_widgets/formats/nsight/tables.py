@@ -1,0 +1,348 @@
+"""The tables of an export that hold events, and how a row of each becomes an event.
+
+An export has a table per kind of event, with ids instead of names, processes and threads. A global
+id has 8 bits each of hardware and virtual machine, 24 of the process, and 24 of the thread::
+
+    globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
+
+Correlation ids and devices are numbered by each process, so an `EventBlock` states the process of
+every event. `read_block` reads all events of a table, or those of some rows whose records are
+wanted later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.readers.sqlite import Database
+from hta_widgets.taxonomy import MPI_CATEGORY
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.columns import StringPool
+
+#: Bits of the number of a thread, and of a process, in a global id.
+ID_BITS = 24
+ID_MASK = (1 << ID_BITS) - 1
+#: Stream of copies of managed memory that the driver makes; they have a track of their own.
+UNIFIED_MEMORY = "unified memory"
+
+_COPY_KINDS = (
+    "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
+    "HtoD", "DtoH", "DtoD",
+)  # fmt: skip
+_FIRST_UNIFIED_COPY, _LAST_UNIFIED_COPY = 11, 13
+_MEMORY_KINDS = (
+    "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static",
+)  # fmt: skip
+#: The version of CUDA in a call's name, as in ``cudaLaunchKernel_v7000``; not in ``cuMemAlloc_v2``.
+_VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
+_TEXT_TABLE = "StringIds"
+
+
+def process_of(global_id: Ints) -> Ints:
+    """Return the part of global ids that identifies a process."""
+    return global_id >> ID_BITS
+
+
+def id_in_system(process: int) -> int:
+    """Return the number that the system gave to a process or thread."""
+    return process & ID_MASK
+
+
+@dataclass(slots=True)
+class EventBlock:
+    """Events of one or several tables."""
+
+    table: Ints  # position in `EVENT_TABLES`
+    rowid: Ints
+    start_ns: Ints  # since the start of the session
+    end_ns: Ints
+    name: Ints  # codes into a pool
+    category: Ints  # codes into `CATEGORIES`
+    process: Ints  # -1 for none
+    thread: Ints  # -1 for events of a device
+    device: Ints  # -1 for events of the host
+    stream: Ints  # -1 for events of the host
+    correlation: Ints  # unique within a process
+    size_bytes: Ints  # of copies and fills, else -1
+    is_unified: Bools  # whether it is a copy of managed memory by the driver
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def select(self, mask: Bools) -> EventBlock:
+        """Return the events of a mask."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def take(self, rows: Rows) -> EventBlock:
+        """Return some of the events."""
+        return EventBlock(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+def concatenate_blocks(blocks: Iterable[EventBlock]) -> EventBlock:
+    """Return the events of all blocks."""
+    all_blocks = list(blocks)
+    filled = [block for block in all_blocks if len(block)] or all_blocks[:1]
+    if len(filled) == 1:
+        return filled[0]
+    parts = [[getattr(block, name) for name in EventBlock.__slots__] for block in filled]
+    return EventBlock(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def texts_by_id(database: Database, ids: Iterable[int]) -> dict[int, str]:
+    """Return texts of an export by their ids."""
+    return database.texts_of(_TEXT_TABLE, "id", "value", ids)
+
+
+class Texts:
+    """Texts of an export by id, as codes into a pool of names."""
+
+    def __init__(self, database: Database, pool: StringPool) -> None:
+        self.pool = pool
+        self._database = database
+
+    def codes(
+        self, ids: Ints, change: Callable[[str], str] = str, unknown: str = "name {}"
+    ) -> Ints:
+        """Return the codes of texts; only those that are used enter the pool."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        texts = texts_by_id(self._database, distinct.tolist())
+        codes = [
+            self.pool.add(change(texts.get(number, unknown.format(number))))
+            for number in distinct.tolist()
+        ]
+        return np.array(codes, np.int64)[places] if codes else np.empty(0, np.int64)
+
+
+#: A table's columns of integers by name.
+Columns = dict[str, Ints]
+#: Returns the codes of names, and of categories, of a table's rows.
+NameRows = Callable[[Columns, Texts], tuple[Ints, Ints]]
+
+CATEGORIES = (
+    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", MPI_CATEGORY,
+    "os_runtime", "overhead", "user_annotation", "cpu_op",
+)  # fmt: skip
+
+
+def category_code(name: str) -> int:
+    """Return the code of a category."""
+    return CATEGORIES.index(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTable:
+    """A table of events.
+
+    Attributes
+    ----------
+    name : str
+        Its name, without a suffix such as ``_V2``.
+    columns : tuple of str
+        What `name_rows` needs.
+    name_rows : NameRows
+    of_device : bool
+        Whether its events have a device and a stream; others have a thread.
+    args : dict of str to str
+        Columns by the arg of an event's record; NULL is left out.
+    text_args : dict of str to str
+        The same for columns that refer to texts.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    name_rows: NameRows
+    of_device: bool = False
+    args: dict[str, str] = field(default_factory=dict)
+    text_args: dict[str, str] = field(default_factory=dict)
+
+    def stored_name(self, database: Database) -> str:
+        """Return the name of the table in a file; the name itself if it is missing."""
+        pattern = re.compile(rf"{self.name}(_V\d+)?")
+        return next((name for name in database.tables if pattern.fullmatch(name)), self.name)
+
+
+def _constant(category: str, count: int) -> Ints:
+    return np.full(count, category_code(category), np.int64)
+
+
+def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    codes = texts.codes(columns["demangledName"], unknown="kernel {}")
+    return codes, _constant("kernel", len(codes))
+
+
+def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    kinds = np.stack([columns[name] for name in ("copyKind", "srcKind", "dstKind")])
+    distinct, places = np.unique(kinds, axis=1, return_inverse=True)
+    names = [
+        f"Memcpy {_word(_COPY_KINDS, kind)} ({_word(_MEMORY_KINDS, source)} ->"
+        f" {_word(_MEMORY_KINDS, target)})"
+        for kind, source, target in distinct.T.tolist()
+    ]
+    codes = np.array([texts.pool.add(name) for name in names], np.int64)[places.reshape(-1)]
+    return codes, _constant("gpu_memcpy", len(codes))
+
+
+def _word(words: tuple[str, ...], code: int) -> str:
+    return words[code] if 0 <= code < len(words) else "Unknown"
+
+
+def _name_fills(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    count = len(columns["start"])
+    return np.full(count, texts.pool.add("Memset (Device)")), _constant("gpu_memset", count)
+
+
+def _name_graphs(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    distinct, places = np.unique(columns["graphId"], return_inverse=True)
+    codes = [texts.pool.add(f"CUDA graph {number}") for number in distinct.tolist()]
+    return np.array(codes, np.int64)[places], _constant("kernel", len(places))
+
+
+def _name_calls(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    codes = texts.codes(columns["nameId"], lambda text: _VERSION.sub("", text), "CUDA call {}")
+    driver, runtime = category_code("cuda_driver"), category_code("cuda_runtime")
+    return codes, np.where(columns["eventClass"] == 1, driver, runtime)
+
+
+def _names_in(column: str, category: str) -> NameRows:
+    """Return a function that takes names from the texts that a column refers to."""
+
+    def name_rows(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+        codes = texts.codes(columns[column])
+        return codes, _constant(category, len(codes))
+
+    return name_rows
+
+
+_LAUNCH_ARGS = {
+    **{axis: axis for what in ("grid", "block") for axis in (f"{what}X", f"{what}Y", f"{what}Z")},
+    "registers per thread": "registersPerThread",
+    "static shared memory": "staticSharedMemory",
+    "dynamic shared memory": "dynamicSharedMemory",
+    "context": "contextId",
+    "graph node id": "graphNodeId",
+}
+_SHARED_MEMORY = ("static shared memory", "dynamic shared memory")
+_MPI_ARGS = {
+    "bytes": "size",
+    "communicator": "commHandle",
+    "root": "rootRank",
+    "peer": "remoteRank",
+}
+_MPI_TABLES = tuple(
+    ExportTable(
+        f"MPI_{kind}_EVENTS", ("textId",), _names_in("textId", MPI_CATEGORY), args=_MPI_ARGS
+    )
+    for kind in ("COLLECTIVES", "P2P", "START_WAIT", "OTHER")
+)
+_OVERHEAD = _names_in("nameId", "overhead")
+
+#: All tables of events but NVTX's. Records refer to positions in this list.
+EVENT_TABLES = (
+    ExportTable(
+        "CUPTI_ACTIVITY_KIND_KERNEL", ("demangledName",), _name_kernels, of_device=True,
+        args=_LAUNCH_ARGS, text_args={"short name": "shortName"},
+    ),
+    ExportTable(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"), _name_copies,
+        of_device=True, args={"bytes": "bytes", "context": "contextId",
+                              "graph node id": "graphNodeId", "source device": "srcDeviceId",
+                              "target device": "dstDeviceId"},
+    ),
+    ExportTable(
+        "CUPTI_ACTIVITY_KIND_MEMSET", ("bytes",), _name_fills, of_device=True,
+        args={"bytes": "bytes", "value": "value", "context": "contextId"},
+    ),
+    ExportTable(
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("graphId",), _name_graphs, of_device=True,
+        args={"graph id": "graphId", "graph exec id": "graphExecId", "context": "contextId"},
+    ),
+    ExportTable(
+        "CUPTI_ACTIVITY_KIND_RUNTIME", ("eventClass", "nameId"), _name_calls,
+        args={"return value": "returnValue"},
+    ),
+    *_MPI_TABLES,
+    ExportTable("OSRT_API", ("nameId",), _names_in("nameId", "os_runtime")),
+    ExportTable("CUPTI_ACTIVITY_KIND_OVERHEAD", ("nameId",), _OVERHEAD),
+    ExportTable("PROFILER_OVERHEAD", ("nameId",), _OVERHEAD),
+)  # fmt: skip
+GRAPHS, CALLS = 3, 4
+
+_DEVICE_COLUMNS = ("deviceId", "streamId", "correlationId", "globalPid")
+_HOST_COLUMNS = ("globalTid", "correlationId")
+
+
+def read_block(
+    database: Database, number: int, texts: Texts, rowids: Ints | None = None
+) -> EventBlock:
+    """Return the events of a table, or of some of its rows."""
+    table = EVENT_TABLES[number]
+    place = _DEVICE_COLUMNS if table.of_device else _HOST_COLUMNS
+    names = dict.fromkeys(("start", "end", *place, *table.columns))
+    columns = database.integers(table.stored_name(database), tuple(names), rowids=rowids)
+    name, category = table.name_rows(columns, texts)
+    count = len(name)
+    nothing = np.full(count, -1, np.int64)
+    block = EventBlock(
+        table=np.full(count, number, np.int64),
+        rowid=columns["rowid"],
+        start_ns=columns["start"],
+        end_ns=columns["end"],
+        name=name,
+        category=category,
+        process=nothing,
+        thread=nothing,
+        device=nothing,
+        stream=nothing,
+        correlation=columns["correlationId"],
+        size_bytes=columns.get("bytes", nothing),
+        is_unified=np.zeros(count, bool),
+    )
+    if not table.of_device:
+        return replace(
+            block,
+            process=process_of(columns["globalTid"]),
+            thread=columns["globalTid"] & ID_MASK,
+        )
+    kinds = columns.get("copyKind", nothing)
+    return replace(
+        block,
+        process=process_of(columns["globalPid"]),
+        device=np.maximum(columns["deviceId"], 0),
+        stream=columns["streamId"],
+        is_unified=(kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY),
+    )
+
+
+def args_of_rows(database: Database, number: int, rowids: Ints) -> list[dict[str, Any]]:
+    """Return the further args of some rows of a table."""
+    table = EVENT_TABLES[number]
+    stored = table.stored_name(database)
+    labels = {**table.args, **table.text_args}
+    columns = database.integers(stored, tuple(labels.values()), rowids=rowids)
+    args: list[dict[str, Any]] = [{} for _ in range(len(columns["rowid"]))]
+    for label, name in labels.items():
+        values = columns[name]
+        words = texts_by_id(database, values.tolist()) if label in table.text_args else None
+        for of_row, value in zip(args, values.tolist(), strict=True):
+            if words is None and value != -1:
+                of_row[label] = value
+            elif words is not None and value in words:
+                of_row[label] = words[value]
+    return [_join_launch_args(of_row) for of_row in args]
+
+
+def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
+    """Join the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
+    joined: dict[str, Any] = {}
+    for what in ("grid", "block"):
+        sizes = [args.pop(f"{what}{axis}", None) for axis in "XYZ"]
+        if None not in sizes:
+            joined[what] = sizes
+    if all(key in args for key in _SHARED_MEMORY):
+        joined["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
+    return joined | args

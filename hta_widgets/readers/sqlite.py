@@ -1,0 +1,310 @@
+"""SQLite databases of profilers, opened read-only and read by columns.
+
+A database may be damaged or hostile, so only tables are read (a view may never end), each query
+may take a limited number of steps, and SQLite refuses texts beyond `_MAX_TEXT_BYTES`. SQLite keeps
+any value in any column: rows with a text, a real number or a blob where an integer is expected are
+left out, and counted in `Database.skipped`. A missing column has only missing values.
+
+A column is fetched as one text of integers for many rows, which NumPy parses about three times as
+fast as `fetchall` makes Python objects::
+
+    with Database("report.sqlite") as database:
+        columns = database.integers("KERNEL", ("start", "end", "streamId"))
+        columns["start"]  # int64, in the order of columns["rowid"]
+
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import numpy as np
+
+from hta_widgets.errors import TraceError
+from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.problems import Problems
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+#: The smallest integer, which stands for a missing time.
+NO_TIME = -(1 << 63)
+
+_MAX_TEXT_BYTES = 1 << 28
+_ROWS_PER_QUERY = 1 << 16
+_IDS_PER_QUERY = 5_000
+#: Size of a row with a text that is assumed for the progress of a load.
+_BYTES_PER_ROW = 64
+#: Steps of SQLite's virtual machine: for each byte of the file, and in any case.
+_STEPS_PER_BYTE = 64
+_MIN_STEPS = 20_000_000
+_STEPS_PER_CALL = 100_000
+#: Positions in the header: 2 for the versions of a reader and writer of a write-ahead log.
+_VERSIONS = slice(18, 20)
+_WRITE_AHEAD = b"\2\2"
+_COPY_AGAIN = "Export it again, or copy it again."
+
+
+class Database:
+    """A read-only database; a context manager.
+
+    Attributes
+    ----------
+    tables : dict of str to str
+        The names of all tables with their definitions in SQL.
+    skipped : Counter of str
+        By table, the number of rows whose values are of another type.
+    is_cut_off : bool
+        Whether the file refers to a write-ahead log that is not beside it.
+    """
+
+    def __init__(self, path: str | Path, advance: Callable[[int], object] | None = None) -> None:
+        self.path = str(path)
+        self.skipped: Counter[str] = Counter()
+        self.is_cut_off = False
+        self._advance = advance
+        self._steps = 0
+        self._interrupted: BaseException | None = None
+        self._columns: dict[str, list[str]] = {}
+        with self._errors_as_trace_errors():
+            self._connection = self._connect()
+            self._unreported_bytes = self._size_bytes
+            self._prepare()
+            rows = self._connection.execute(
+                "select name, sql from sqlite_master where type = 'table' and rootpage > 0"
+            )
+            self.tables = {name: sql or "" for name, sql in rows if isinstance(name, str)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def columns_of(self, table: str) -> list[str]:
+        """Return the names of a table's columns; none if the table is missing."""
+        if table not in self.tables:
+            return []
+        if table not in self._columns:
+            rows = self._fetch_all(f"pragma table_info({_quote(table)})")
+            self._columns[table] = [str(row[1]) for row in rows]
+        return self._columns[table]
+
+    def integers(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        rowids: Ints | None = None,
+        missing: int = -1,
+    ) -> dict[str, Ints]:
+        """Return columns of integers, and ``rowid``, in the order of row ids.
+
+        Parameters
+        ----------
+        table : str
+        columns : sequence of str
+        rowids : array of int64, optional
+            The rows to read, ascending; by default all.
+        missing : int
+            The value for NULL and for columns that the table lacks.
+        """
+        present = self.columns_of(table)
+        stored = [name for name in columns if name in present]
+        blocks = [
+            self._read_block(table, stored, where, missing)
+            for where in self._row_ranges(table, rowids)
+        ]
+        block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
+        result = dict(zip(("rowid", *stored), block, strict=True))
+        lacking = np.full(block.shape[1], missing, np.int64)
+        return {name: result.get(name, lacking) for name in ("rowid", *columns)}
+
+    def rows(
+        self, table: str, columns: Sequence[str], *, rowids: Ints | None = None, where: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Return rows as Python values, in the order of row ids; for small tables and texts.
+
+        ``where`` is a further condition in SQL, on columns that the table has.
+        """
+        present = self.columns_of(table)
+        if not present:
+            return []
+        present = [*present, "rowid"]
+        selected = [_quote(name) if name in present else "null" for name in columns]
+        result: list[tuple[Any, ...]] = []
+        for of_rows in ["1"] if rowids is None else self._row_ranges(table, rowids):
+            condition = f"{of_rows} and {where}" if where else of_rows
+            result += self._select(selected, table, f"{condition} order by rowid")
+        self._report(_BYTES_PER_ROW * len(result))
+        return result
+
+    def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
+        """Return the texts in the column `value` of the rows with these keys."""
+        texts: dict[int, str] = {}
+        wanted = sorted(set(keys))
+        if not {key, value} <= set(self.columns_of(table)):
+            return texts
+        for start in range(0, len(wanted), _IDS_PER_QUERY):
+            listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
+            rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
+            texts.update((number, text) for number, text in rows if isinstance(text, str))
+        return texts
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def _connect(self) -> sqlite3.Connection:
+        with Path(self.path).open("rb") as file:
+            header = file.read(100)
+        if not header.startswith(SQLITE_MAGIC):
+            return self._connect_compressed()
+        self._size_bytes = Path(self.path).stat().st_size
+        options = "mode=ro&immutable=1"
+        if header[_VERSIONS] == _WRITE_AHEAD:
+            log = Path(f"{self.path}-wal")
+            self.is_cut_off = not (log.exists() and log.stat().st_size)
+            options = options if self.is_cut_off else "mode=ro"
+        return sqlite3.connect(f"file:{quote(self.path)}?{options}", uri=True)
+
+    def _connect_compressed(self) -> sqlite3.Connection:
+        text = bytearray(read_whole_file(self.path, Problems()))
+        self.is_cut_off = text[_VERSIONS] == _WRITE_AHEAD
+        text[_VERSIONS] = b"\1\1"  # a database in memory has no log
+        self._size_bytes = len(text)
+        connection = sqlite3.connect(":memory:")
+        connection.deserialize(bytes(text))
+        return connection
+
+    def _prepare(self) -> None:
+        connection = self._connection
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_TEXT_BYTES)
+        connection.text_factory = lambda raw: str(raw, "utf-8", "replace")
+        connection.execute("pragma trusted_schema = off")
+        connection.execute("pragma query_only = on")
+        connection.set_progress_handler(self._count_steps, _STEPS_PER_CALL)
+
+    # --- queries ----------------------------------------------------------------------------------
+
+    def _count_steps(self) -> int:
+        """Return whether to interrupt a query: SQLite calls this regularly."""
+        try:
+            self._steps += _STEPS_PER_CALL
+            return int(self._steps > _MIN_STEPS + _STEPS_PER_BYTE * self._size_bytes)
+        except BaseException as cause:  # noqa: BLE001 - SQLite would drop Ctrl-C
+            self._interrupted = cause
+            return 1
+
+    @contextmanager
+    def _errors_as_trace_errors(self) -> Iterator[None]:
+        self._steps = 0
+        try:
+            yield
+        except sqlite3.Error as cause:
+            if self._interrupted is not None:
+                raise self._interrupted from None
+            slow = "interrupted" in str(cause)
+            message = "takes too long to read for its size" if slow else f"is damaged: {cause}"
+            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN) from None
+        except OSError as cause:
+            raise TraceError(
+                f"cannot be read: {cause.strerror or cause}",
+                path=self.path,
+                remedy="Check the file and its permissions.",
+            ) from cause
+
+    def _fetch_all(self, query: str) -> list[Any]:
+        with self._errors_as_trace_errors():
+            return self._connection.execute(query).fetchall()
+
+    def _select(self, columns: Iterable[str], table: str, where: str) -> list[Any]:
+        """Return rows; `columns` and `where` are SQL that this module made."""
+        query = f"select {', '.join(columns)} from {_quote(table)} where {where}"  # noqa: S608
+        return self._fetch_all(query)
+
+    def _row_ranges(self, table: str, rowids: Ints | None) -> Iterator[str]:
+        """Yield conditions that divide a table, or some rows of it, into parts."""
+        if table not in self.tables or (rowids is not None and not len(rowids)):
+            return
+        if rowids is not None:
+            for start in range(0, len(rowids), _IDS_PER_QUERY):
+                part = rowids[start : start + _IDS_PER_QUERY].tolist()
+                dense = part[-1] - part[0] < 4 * len(part)
+                listed = ",".join(map(str, part))
+                span = f"rowid between {part[0]} and {part[-1]}"
+                yield f"{span} and rowid in ({listed})" if dense else f"rowid in ({listed})"
+            return
+        low = NO_TIME
+        while True:
+            after = f"rowid > {low}"
+            last = self._select(
+                ["rowid"], table, f"{after} order by rowid limit 1 offset {_ROWS_PER_QUERY - 1}"
+            )
+            if not last:
+                yield after
+                return
+            high = last[0][0]
+            yield f"{after} and rowid <= {high}"
+            low = high
+
+    def _read_block(self, table: str, columns: Sequence[str], where: str, missing: int) -> Ints:
+        """Return the row ids and columns of some rows, one column a row of the array."""
+        names = ["rowid", *map(_quote, columns)]
+        lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
+        ((count, *texts),) = self._select(["count(*)", *lists], table, where)
+        self._report(sum(len(text or "") for text in texts) // 2)
+        if not count:
+            return _empty_block(len(names))
+        block = [_parse_integers(text, count) for text in texts]
+        if any(column is None for column in block):
+            return self._read_mixed_block(table, names, where, missing)
+        return np.stack(block)  # type: ignore[arg-type]
+
+    def _report(self, size_bytes: int) -> None:
+        """Report progress: an estimate, at most the size of the file."""
+        if self._advance is not None:
+            self._advance(min(size_bytes, self._unreported_bytes))
+            self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
+
+    def _read_mixed_block(self, table: str, names: Sequence[str], where: str, missing: int) -> Ints:
+        """Return a block without the rows in which another value than an integer occurs."""
+        rows = self._select(names, table, where)
+        valid = [row for row in rows if all(type(value) in (int, type(None)) for value in row)]
+        self.skipped[table] += len(rows) - len(valid)
+        values = [[missing if value is None else value for value in row] for row in valid]
+        return np.array(values, np.int64).reshape(-1, len(names)).T
+
+
+def _parse_integers(text: str, count: int) -> Ints | None:
+    """Return `count` integers separated by commas; None for any other text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            values = np.fromstring(text, np.int64, sep=",")
+        except (DeprecationWarning, ValueError):
+            return None
+    return values if len(values) == count else None
+
+
+def _empty_block(columns: int) -> Ints:
+    return np.empty((columns, 0), np.int64)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_names(path: str | Path) -> list[str]:
+    """Return the names of a database's tables; none if it is damaged."""
+    try:
+        with Database(path) as database:
+            return list(database.tables)
+    except TraceError as error:
+        if isinstance(error.__cause__, OSError):  # the disk fails, not the contents
+            raise
+        return []

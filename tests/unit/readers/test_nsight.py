@@ -1,0 +1,354 @@
+"""Exports of Nsight Systems."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import pytest
+from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
+
+import hta_widgets as hw
+from hta_widgets import TraceError
+from hta_widgets.analysis import collectives, phase_times, stragglers, temporal_breakdown
+from hta_widgets.diff import compare, names, operators_diff
+from hta_widgets.trace.columns import event_args
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+def change(path, *statements):
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+    return path
+
+
+@pytest.fixture
+def export(tmp_path):
+    return write_export(tmp_path / "report.sqlite")
+
+
+def test_a_process_with_a_device_is_a_rank(export):
+    traces = load(export)
+    assert traces.ranks == [0, 1]
+    trace = traces[1]
+    assert (trace.format, trace.host, trace.local_rank) == ("nsight", "node0", 0)
+    assert trace.zero_ns == EPOCH_NS + FIRST_NS
+    assert trace.metadata["deviceProperties"][0] == {
+        "id": 1, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 80 << 30
+    }  # fmt: skip
+    assert [track.key for track in trace.tracks] == [
+        "python3 · thread 4001 (python3)", "GPU 1 · stream 7", "GPU 1 · stream 21",
+        "GPU 1 · unified memory",
+    ]  # fmt: skip
+
+
+def test_equal_correlation_ids_of_processes_do_not_link(export):
+    for trace in load(export).values():
+        work = trace.events[trace.events.category == "kernel"]
+        calls = trace.events.loc[trace.launch_of[work.index]]
+        assert (calls.start_ns.to_numpy() < work.start_ns.to_numpy()).all()
+        assert calls.name.tolist() == ["cudaLaunchKernel", "cuLaunchKernelEx"] * 3
+
+
+def test_operators_are_named_without_their_args(export):
+    trace = load(export)[0]
+    row = trace.events.index[trace.events.name == "aten::mm"]
+    assert trace.events.loc[row].category.unique().tolist() == ["cpu_op"]
+    record = json.loads(trace.source.record(int(trace.table.record[row[1]])))
+    assert record["args"] == {"Sequence number": 1, "op id": 71, "Input Dims": [[8, 8]]}
+    kernel = trace.events.index[trace.events.name == GEMM][0]
+    args = json.loads(trace.source.record(int(trace.table.record[kernel])))["args"]
+    assert args["grid"] == [128, 1, 1]
+    assert (args["stream"], args["correlation"], args["short name"]) == (7, 1, "gemm")
+
+
+def test_payloads_of_nccl_give_groups_and_sizes(tmp_path):
+    late_ns = 2 * MS
+    write_export(tmp_path / "node0.sqlite", steps=6, late_ns=late_ns)
+    write_export(tmp_path / "node1.sqlite", steps=6, first_rank=2, shift_ns=250 * MS)
+    traces = load(tmp_path)
+    frame = collectives(traces)
+    assert frame.collective.nunique() == 6
+    assert frame.groupby("collective")["rank"].apply(list).tolist() == [[0, 1, 2, 3]] * 6
+    assert frame.size_bytes.unique().tolist() == [MESSAGE_BYTES]
+    assert set(frame.wait_ns) == {0, late_ns}
+    assert stragglers(traces).query("is_straggler")["rank"].tolist() == [1]
+
+
+def test_ranges_of_libraries_are_calls_and_others_annotations(export):
+    trace = load(export)[0]
+    category = trace.events.groupby("name", observed=True).category.first()
+    assert category["ncclAllReduce"] == "cpu_op"
+    assert category["iteration 6"] == "user_annotation"
+    assert "iteration 6" not in phase_times(load(export)).name.tolist()
+    assert category["MPI_Allreduce"] == "mpi"
+    assert trace.events.query("name == 'MPI_Allreduce'").kind.unique().tolist() == ["cpu"]
+    assert len(trace.async_table) == len(trace.instant_table) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "numbers"),
+    [
+        ("iteration {}", None, [5, 6, 7]),
+        ("train_step", None, [0, 1, 2]),
+        ("epoch 1 batch={}", "batch", [5, 6, 7]),
+        ("ProfilerStep#{}", None, [5, 6, 7]),
+    ],
+)
+def test_steps(tmp_path, name, pattern, numbers):
+    path = write_export(tmp_path / "one.sqlite", ranks=1, range_name=name)
+    trace = load(path, steps=pattern)[0]
+    steps = trace.events.query("category == 'kernel'").step
+    assert np.unique(steps).tolist() == numbers
+    assert len(trace.events[trace.events.name == name.format(5)]) in (1, 3)
+
+
+def test_a_pattern_of_steps_is_checked(export, write):
+    with pytest.raises(TraceError, match="regular expression"):
+        load(export, steps="(")
+    with pytest.raises(TraceError, match="Nsight"):
+        load(write([{"ph": "X", "name": "a", "ts": 0, "dur": 1}]), steps="step")
+
+
+def test_devices_of_one_process_are_ranks(tmp_path):
+    path = write_export(tmp_path / "two.sqlite", devices_per_process=2, mpi=False)
+    traces = load(path)
+    assert traces.ranks == [0, 1]
+    sole = load(write_export(tmp_path / "one.sqlite", ranks=1, mpi=False))[0]
+    for trace in traces.values():
+        assert trace.events.category.value_counts().equals(sole.events.category.value_counts())
+        assert {track.process for track in trace.tracks if track.stream >= 0} == {
+            f"GPU {trace.local_rank}"
+        }
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "gnu"),
+    [
+        ("void k<(int)4, char *>(<unnamed>::F<(bool)1>)",
+         "void k<4, char*>((anonymous namespace)::F<true>)"),
+        ("f(const T *)::[lambda() (instance 1)]::operator ()() const [(unsigned long)3]",
+         "f(T const*)::{lambda()#1}::operator()() const [3ul]"),
+    ],
+)  # fmt: skip
+def test_names_of_other_demanglers_are_compared_as_equal(export, tmp_path, nvidia, gnu):
+    with closing(sqlite3.connect(export)) as database:
+        database.execute("update StringIds set value = ? where value = ?", (nvidia, GEMM))
+        database.commit()
+    traces = load(export)
+    path = tmp_path / "kineto.json"
+    hw.export_trace(traces, path)
+    path.write_text(path.read_text().replace(nvidia, gnu))
+    frame = names(compare(load(path), traces))
+    kernels = frame[frame.name.str.contains(r"k<|lambda")]
+    assert kernels[["before_count", "after_count"]].to_numpy().tolist() == [[3, 3]]
+
+
+def test_ranges_of_steps_are_no_calls_of_a_comparison(export, tmp_path):
+    other = write_export(tmp_path / "other.sqlite", range_name="step 1{}")
+    frame = operators_diff(compare(load(export), load(other), steps="order"))
+    assert set(frame.name) == {"aten::mm", "ncclAllReduce", "MPI_Allreduce"}
+
+
+def test_problems_of_a_file_with_several_ranks_are_of_none(export):
+    assert load(export).problems[["rank", "count"]].to_numpy().tolist() == [[-1, 6]]
+
+
+def test_a_graph_recorded_as_a_whole_is_device_work(export):
+    path = change(
+        export,
+        "insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+        " select start + 4000000, end + 4000000, deviceId, streamId, 77, globalPid, 9, 1"
+        " from CUPTI_ACTIVITY_KIND_KERNEL where gridX = 128",
+    )
+    traces = load(path)
+    graphs = traces[0].events.query("name == 'CUDA graph 9'")
+    assert graphs.kind.tolist() == ["compute"] * 3
+    assert temporal_breakdown(traces).compute_ns.tolist() == [3 * 3 * MS + 3 * 3 * MS] * 2
+    assert traces.problems.query("kind == 'part'").detail.str.contains("as a whole").any()
+
+
+def test_copies_have_their_size_and_managed_memory_a_track(export):
+    trace = load(export)[0]
+    assert trace.copy_table.size_bytes.tolist() == [65536] * 3
+    assert trace.copy_table.gb_per_s.tolist() == pytest.approx([65536 / MS] * 3)
+    copies = trace.events[trace.events.category == "gpu_memcpy"]
+    assert copies.name.unique().tolist() == ["Memcpy HtoD (Managed -> Device)"]
+    assert copies.track.unique().tolist() == ["GPU 0 · unified memory"]
+
+
+def test_metrics_are_counters_of_their_device(export):
+    for rank, trace in load(export).items():
+        table = trace.counter_table
+        assert table.series == [(f"GPU {rank}", "SMs Active [%]", "value")]
+        assert table.value.tolist() == [50.5, 51.5, 52.5]
+        assert table.time_ns.tolist() == [MS, 21 * MS, 41 * MS]
+
+
+def test_rows_that_make_no_sense_are_counted(export):
+    change(
+        export,
+        "update CUPTI_ACTIVITY_KIND_KERNEL set start = 'abc' where rowid = 1",
+        "update CUPTI_ACTIVITY_KIND_KERNEL set end = 1.5 where rowid = 2",
+        "update CUPTI_ACTIVITY_KIND_KERNEL set start = 0, end = 0 where rowid = 3",
+        "update NVTX_EVENTS set end = null where text = 'iteration 5'",
+        "update NVTX_EVENTS set globalTid = null where rowid = 9",
+        "update CUPTI_ACTIVITY_KIND_RUNTIME set nameId = 999 where rowid = 1",
+        "insert into DIAGNOSTIC_EVENT values (0, 3, 'Some events were dropped', null)",
+    )
+    traces = load(export)
+    problems = traces.problems.groupby("kind")["count"].sum()
+    assert (problems["skipped"], problems["unpaired"]) == (3, 2)
+    assert traces.problems.detail.str.contains("dropped").any()
+    assert "CUDA call 999" in traces[0].events.name.tolist()
+    assert list(traces[0].source.records(np.arange(len(traces[0].source))))
+
+
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "MPI_RANKS",
+                                   "TARGET_INFO_SESSION_START_TIME", "PROCESSES"])  # fmt: skip
+def test_any_table_may_be_missing(export, table):
+    traces = load(change(export, f"drop table {table}"))
+    assert traces.ranks == [0, 1]
+    assert traces[0].events.category.eq("kernel").sum() == 6
+    if "SESSION" in table:
+        assert "clock" in traces.problems.kind.tolist()
+
+
+def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
+    change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = globalPid & ~(1 << 24)",
+           "delete from CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip
+    traces = load(export)
+    assert len(traces) == 1
+    assert traces.problems.detail.str.contains("the events of 1 of them").any()
+    change(export, "delete from CUPTI_ACTIVITY_KIND_KERNEL")
+    traces = load(export)
+    assert traces.ranks == [0, 1]
+    assert traces[0].events.query("name == 'MPI_Allreduce'").kind.unique() == ["communication"]
+
+
+SECRET = "hunter2"
+
+
+def test_no_secret_reaches_any_output(export, tmp_path):
+    with closing(sqlite3.connect(export)) as database:
+        database.executemany(
+            "insert into META_DATA_CAPTURE values (?, ?)",
+            [("PROCESS_0:ENVIRONMENT_VARIABLE", f"TOKEN={SECRET}"),
+             ("PROCESS_0:ENVIRONMENT_VARIABLE_1", f"RANK=1 {SECRET}"),
+             ("PROCESS_0:ARGUMENT_1", f"--password={SECRET}"), ("PROCESS_0:COMMAND", SECRET)],
+        )  # fmt: skip
+        env = [("DeviceEnvironment", f"A={SECRET}"), ("CpuInfo", SECRET)]
+        database.executemany("insert into TARGET_INFO_SYSTEM_ENV values (?, ?)", env)
+        database.execute("insert into StringIds values (9000, ?)", (f"printed {SECRET}",))
+        database.execute("insert into ProcessStreams values (1, 9000, 9000)")
+        database.execute(f"update PROCESSES set name = '/home/{SECRET}/bin/python3'")
+        database.commit()
+    traces = load(export)
+    traces.save(tmp_path / "store")
+    hw.export_trace(traces, tmp_path / "trace.json", counters=True)
+    hw.Dashboard(traces).save_html(tmp_path / "page.html")
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != export]
+    assert len(written) > 3
+    assert not [path for path in written if SECRET.encode() in path.read_bytes()]
+    records = traces[0].source.records(np.arange(len(traces[0].source)))
+    assert SECRET.encode() not in b"".join(text for _, text in records)
+    assert SECRET not in repr([trace.metadata for trace in traces.values()])
+
+
+def test_a_file_of_several_ranks_cannot_be_one(export, tmp_path):
+    with pytest.raises(TraceError, match="holds 2 ranks, so it cannot be rank 5"):
+        load({5: export})
+    hw.export_trace(load(export), tmp_path / "merged.json")
+    with pytest.raises(TraceError, match="holds 2 ranks, so it cannot be rank 5"):
+        load({5: tmp_path / "merged.json"})
+    assert load({5: write_export(tmp_path / "one.sqlite", ranks=1)}).ranks == [5]
+
+
+def test_the_environment_states_the_rank_of_the_only_process(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1, mpi=False)
+    change(path, "insert into META_DATA_CAPTURE values ('ENVIRONMENT_VARIABLE', 'SLURM_PROCID=5')")
+    assert load(path).ranks == [5]
+
+
+@pytest.mark.parametrize("stated", ["true", "false"])
+def test_old_exports_and_times_in_utc(export, stated):
+    change(
+        export,
+        "alter table CUPTI_ACTIVITY_KIND_KERNEL rename to CUPTI_ACTIVITY_KIND_KERNEL_V2",
+        "drop table TARGET_INFO_GPU",
+        "drop table TARGET_INFO_CUDA_DEVICE",
+        "create table TARGET_INFO_CUDA_GPU (name, deviceId, pid, numMultiprocessors)",
+        "insert into TARGET_INFO_CUDA_GPU values ('Tesla V100', 0, 4001, 80)",
+        "drop table META_DATA_EXPORT",
+        "create table EXPORT_META_DATA (name, value)",
+        f"insert into EXPORT_META_DATA values ('EXPORT_PARAM_TIME_NORMALIZE', '{stated}')",
+        f"update CUPTI_ACTIVITY_KIND_KERNEL_V2 set start = start + {EPOCH_NS},"
+        f" end = end + {EPOCH_NS}",
+        *(f"delete from {table}" for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME",
+                                               "MPI_COLLECTIVES_EVENTS",
+                                               "CUPTI_ACTIVITY_KIND_MEMCPY")),
+    )  # fmt: skip
+    trace = load(export)[1]
+    assert trace.zero_ns == EPOCH_NS + FIRST_NS + 3 * MS
+    assert trace.metadata["deviceProperties"] == [{"id": 0, "name": "Tesla V100", "numSms": 80}]
+
+
+def payload(schema, *values):
+    body = b"".join(value.to_bytes(8, "little") for value in values)
+    head = (1, schema, len(body), 32)
+    return b"".join(value.to_bytes(8, "little") for value in head) + body
+
+
+def test_calls_of_a_group_share_its_kernels(tmp_path):
+    """A kernel for two all-gathers, then two kernels for two, then three for two."""
+    path = write_export(tmp_path / "a.sqlite", ranks=1, steps=3)
+    with closing(sqlite3.connect(path)) as database:
+        names = ("NCCL communicator ID", "No. of ranks", "Rank")
+        fields = [(1, 98, k, name, 18, 8 * k) for k, name in enumerate(names)]
+        database.executemany(
+            "insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (?, ?, ?, ?, ?, ?)", fields
+        )
+        tid, gpid = database.execute(
+            "select globalTid, globalTid / 16777216 * 16777216 from MPI_RANKS"
+        ).fetchone()
+        database.execute("delete from NVTX_EVENTS where text = 'ncclAllReduce'")
+        database.execute("delete from CUPTI_ACTIVITY_KIND_KERNEL where streamId = 21")
+        database.execute("insert into StringIds values (700, 'ncclDevKernel_AllGather_RING_LL(A)')")
+        insert = "insert into NVTX_EVENTS values (?, ?, 59, ?, null, ?, null, 1, ?)"
+        init = payload(98, 0xAB, 4, 0)
+        database.execute(insert, (1, 2, "ncclCommInitRank", tid, init))
+        for step, kernels in enumerate((1, 2, 3)):
+            at = FIRST_NS + step * 20 * MS
+            for number, size in enumerate((100, 200)):
+                began = at + number * 1000
+                call = (began, began + 500, "ncclAllGather", tid, payload(99, 0xAB, size))
+                database.execute(insert, call)
+            database.execute(insert, (at + 2000, at + 9000, "ncclGroupEnd", tid, None))
+            for number in range(kernels):
+                correlation = 900 + 10 * step + number
+                database.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, 1, ?, ?, 1, 0)",
+                    (at + 3000 + number, at + 3001 + number, tid, correlation),
+                )
+                start = at + MS + number * MS
+                database.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_KERNEL values"
+                    " (?, ?, 0, 21, ?, ?, 700, 700, 1, 1, 1, null)",
+                    (start, start + MS, correlation, gpid),
+                )
+        database.commit()
+    trace = load(path)[0]
+    rows = np.flatnonzero(trace.table.stream == 21)
+    keys = ("In msg nelems", "Out msg nelems", "Group size", "Process Group Name", "dtype")
+    args = event_args(trace, rows, keys)
+    assert args["In msg nelems"] == [300, 100, 200, None, None, None]
+    assert args["Out msg nelems"] == [1200, 400, 800, None, None, None]
+    assert args["Group size"][:3] == [4, 4, 4]
+    assert args["Process Group Name"][:3] == ["NCCL 00000000000000ab"] * 3
+    assert args["dtype"][0] == "uint8"
+    assert trace.stated_rank == 0
