@@ -173,9 +173,9 @@ class DiffAnswers:
 
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
         frame = _with_short_names(diff.waterfall(self.both, level, step=step))
-        column, tested = "kind", changed_kinds(self.both) if step is None else set()
-        if "name" in frame:
-            column, tested = "name", changed_names(self.both)
+        column, changed = ("name", changed_names) if "name" in frame else ("kind", changed_kinds)
+        # Times of kinds are tested over all steps.
+        tested = changed(self.both) if step is None or column == "name" else frozenset()
         return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:

@@ -209,7 +209,9 @@ def lies_rank_by_rank(seen):
     upper, lower = boxes()
     assert upper == lower
     # Stripes of the lower one are cut out of its place: rows of 2 ranks, none at the top.
-    stripes = re.findall(r"M0,? ?([\d.]+)", stages.nth(1).evaluate("stage => stage.style.clipPath"))
+    stripes = re.findall(
+        r"M ?0,? ?([\d.]+)", stages.nth(1).evaluate("stage => stage.style.clipPath")
+    )
     assert len(stripes) == 2
     assert float(stripes[0]) > 100
     link = seen.root.locator(".hta-diff-link")
