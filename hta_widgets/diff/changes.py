@@ -589,13 +589,13 @@ def changed_names(diff: Comparison) -> frozenset[str]:
     return frozenset(changed)
 
 
-def changed_kinds(diff: Comparison) -> set[str]:
+def changed_kinds(diff: Comparison) -> frozenset[str]:
     """Return the kinds of time that changed: by the tests of `changes`, at 1 % divided by kinds."""
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     is_present = times[0].any(axis=0) | times[1].any(axis=0)
     p_value = combined_p_value(*times, by_step=diff.same_steps)
     is_changed = is_present & (p_value * is_present.sum() < _ALPHA)
-    return {STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist()}
+    return frozenset(STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist())
 
 
 def kinds_with_changed_share(diff: Comparison) -> set[str]:

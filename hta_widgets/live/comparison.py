@@ -173,11 +173,10 @@ class DiffAnswers:
 
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
         frame = _with_short_names(diff.waterfall(self.both, level, step=step))
-        if "name" in frame:
-            is_change = frame["name"].isin(changed_names(self.both))
-        else:
-            is_change = frame["kind"].isin(changed_kinds(self.both)) & (step is None)
-        return frame.assign(is_change=is_change).head(_MAX_NAMES)
+        column, changed = ("name", changed_names) if "name" in frame else ("kind", changed_kinds)
+        # Times of kinds are tested over all steps.
+        tested = changed(self.both) if step is None or column == "name" else frozenset()
+        return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""
