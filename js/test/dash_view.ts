@@ -128,6 +128,8 @@ export async function opened(...given: Parameters<typeof mountDash>): Promise<Da
 }
 
 export async function ready(view: DashView): Promise<void> {
-  await expect.poll(() => view.all("[data-panel=kernels] .hta-name-button")).toHaveLength(12);
+  const kernels = (): HTMLElement[] => view.all("[data-panel=kernels] .hta-name-button");
+  // The first view of a file unpacks its page.
+  await expect.poll(kernels, { timeout: 10_000 }).toHaveLength(12);
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }

@@ -5,7 +5,7 @@ import { wholeRunName } from "../ui/formats";
 import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
 
-/** The first findings of the headline are offered. */
+/** Max number of findings that are offered in one place. */
 const MAX_FINDINGS = 4;
 
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
@@ -79,11 +79,12 @@ export function Headline({ ctx }: { ctx: DashContext }) {
 
 /** The first findings: those that bring a window into view, or the others. */
 export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: boolean }) {
-  const findings = ctx.headline.value?.findings?.slice(0, MAX_FINDINGS) ?? [];
+  const findings = ctx.headline.value?.findings ?? [];
   return (
     <>
       {findings
         .filter(({ selection }) => (selection.start_ns !== null) === isWindow)
+        .slice(0, MAX_FINDINGS)
         .map((finding) => (
           // The accessible name is the visible text; the hint is its description.
           <Button

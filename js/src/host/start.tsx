@@ -176,11 +176,11 @@ export class StartPage {
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />
           {isNew && <span class="hta-host-badge hta-host-new">new</span>}
-          {verdict != null && <div class="hta-host-verdict">{verdict.text}</div>}
+          {verdict && <div class="hta-host-verdict">{verdict.text}</div>}
         </td>
         <td class="hta-host-number">{verdict?.ranks}</td>
         <td class="hta-host-number">
-          {verdict?.step_ns != null && formatDuration(verdict.step_ns)}
+          {typeof verdict?.step_ns === "number" && formatDuration(verdict.step_ns)}
         </td>
         <td>
           {entry.formats.join(", ")}

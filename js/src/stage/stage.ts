@@ -485,7 +485,7 @@ export class Stage {
     const isCurrent =
       stats === null ||
       this.source.status === "live" ||
-      overlay.figures != null ||
+      (overlay.figures ?? null) !== null ||
       (stats.stats.start === Math.floor(view[0]) && stats.stats.end === Math.ceil(view[1]));
     return {
       geometry,
