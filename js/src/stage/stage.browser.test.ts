@@ -243,7 +243,7 @@ describe("rows", () => {
   });
 });
 
-test("marks are requested for the lanes in sight, and drawn above them", async () => {
+test("hits are requested for the lanes in sight and outlined", async () => {
   await mounted();
   stage.setOverlay({ search: "AllReduce_Sum" });
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "marks")).toBe(true));
@@ -251,10 +251,11 @@ test("marks are requested for the lanes in sight, and drawn above them", async (
   expect(request.text).toBe("AllReduce_Sum");
   expect(request.lanes).toContain(nccl.lane);
   const x = stage.xOf(nccl.events[3]!.start);
+  const { r, g, b } = rgb(THEMES.light.ink);
   const near = () =>
     [-2, -1, 0, 1, 2].some((dx) => {
-      const [r, g, b] = pixel(1, x + dx, laneTop(LATE, "comm") - 1);
-      return r === 255 && g === 214 && b === 10;
+      const at = pixel(1, x + dx, laneTop(LATE, "comm") - 1);
+      return at[0] === r && at[1] === g && at[2] === b;
     });
   await vi.waitFor(() => expect(near()).toBe(true));
 });
