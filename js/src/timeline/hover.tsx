@@ -46,6 +46,15 @@ function noteLine(text: string): TooltipLine {
   return [<span class="hta-note">{text}</span>];
 }
 
+/** Describe the time before a late kernel. */
+function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
+  return [
+    [<b>{`${formatDuration(dur)} late`}</b>],
+    [`rank ${rank} · ${name}`],
+    noteLine("starts this long after the median of the other ranks"),
+  ];
+}
+
 /** Describe the ranks that a row represents, or why it has one of its own. */
 function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | null): TooltipLine[] {
   if (groups === null) return [];
@@ -190,9 +199,10 @@ export class HoverController {
   private cellLines(hit: StageHit): TooltipLine[] {
     const counter = this.counterOf(hit);
     if (counter !== null) return this.counterLines(counter);
-    const { cell, lane } = hit;
+    const { cell, lane, late } = hit;
     if (lane === null) return [];
     if (cell === null || cell.count === 0) {
+      if (late) return lateLines(late, this.app.ctx.lanes.locate(lane)!.rank.rank);
       const gap = this.gapUnderPointer(hit);
       return gap === null ? [] : gapLines(gap).map((line, at) => [at === 0 ? <b>{line}</b> : line]);
     }
@@ -293,6 +303,7 @@ export class HoverController {
     const { slice, cell, lane } = hit;
     if (slice !== null || lane === null) this.reset();
     else if (cell !== null && cell.count > 0) this.requestCell(lane, cell.start, cell.end);
+    else if (hit.late) this.reset();
     else if (this.counterOf(hit) !== null) {
       const { stage } = this.app.ctx;
       const start = Math.floor(stage.timeAt(Math.floor(x)));

@@ -29,7 +29,9 @@ const WAIT_STATES = [
     name: "late",
     long: "late",
     short: "late",
-    words: "the time in which the others were there and this rank was not",
+    words:
+      "the time before a late kernel starts, from when the other ranks had arrived; red for a rank " +
+      "that the others wait for",
     hasShare: false,
   },
 ] as const;
