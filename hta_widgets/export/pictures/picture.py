@@ -259,14 +259,11 @@ class _Picture(Painter):
 
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
-        lengths = sorted(step["dur"] for step in self.scene["steps"])
-        start, end = self.scene["range"]
         lanes = LanePainter(
             drawing,
             place,
             self.colours,
             by_name=self.state.get("color") == "name",
-            step_ns=lengths[len(lengths) // 2] if lengths else end - start,
             classed=self.classed,
             waits=self.figures.lateness is not None,
         )

@@ -362,16 +362,11 @@ class LanePainter(Painter):
     """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
 
     by_name: bool
-    step_ns: int
     classed: EventClassing | None
     waits: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # In windows shorter than a step, host calls are coloured by name.
-        self.hosts_by_name = self.classed is None and (
-            self.by_name or self.place.span < self.step_ns
-        )
         self.by_name = self.by_name and self.classed is None
         self.edges = self.place.edges
         self.x = self.place.xs(self.edges)
@@ -430,8 +425,10 @@ class LanePainter(Painter):
                 return np.full(len(rows), (len(self.classed.styles) - 1) * 16, np.int64)
             return classes[rows].astype(np.int64) * 16
         kinds = table.kind[rows].astype(np.int64)
-        shades = self._shades(table, rows) if self.by_name else np.zeros(len(rows), np.int64)
-        if self.hosts_by_name and form == "pale":
+        if not self.by_name:
+            return kinds * 16
+        shades = self._shades(table, rows)
+        if form == "pale":
             shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
         return kinds * 16 + shades
 

@@ -260,6 +260,35 @@ test("hits are requested for the lanes in sight and outlined", async () => {
   await vi.waitFor(() => expect(near()).toBe(true));
 });
 
+test("calls of the host have one grey at every zoom, and hues only by name", async () => {
+  await mounted();
+  const track = scene.ranks[0]!.tracks.find(({ role }) => role === "thread")!;
+  const calls = Array.from({ length: track.lanes }, (_, depth) => eventsOf(track.lane0 + depth));
+  const call = calls.flat().find(({ kind, dur }) => kind === "cpu" && dur > 1e5)!;
+  stage.setRows({ open: new Set([0]), pinned: [], filter: "" });
+  const edges = THEMES.light.hostHues.map((hex) => colour(hex).join());
+  const hasHue = () => {
+    stage.reveal(call.lane);
+    const row = stage.rows().find((row) => row.rank === 0 && row.track?.key === track.key)!;
+    const x = Math.round(stage.xOf(call.start));
+    const heights = Array.from({ length: row.height }, (_, y) => row.top + y);
+    return [-1, 0, 1].some((dx) =>
+      heights.some((y) => edges.includes(pixel(0, x + dx, y).join())),
+    );
+  };
+  stage.setColor("name");
+  for (const length of [2, 40]) {
+    stage.setView([call.start - call.dur / 2, call.start + call.dur * length]);
+    await expect.poll(hasHue).toBe(true);
+  }
+  stage.setColor("kind");
+  for (const length of [2, 40]) {
+    stage.setView([call.start - call.dur / 2, call.start + call.dur * length]);
+    await drawn(frames.length);
+    expect(hasHue()).toBe(false);
+  }
+});
+
 test("another scene replaces the first", async () => {
   await mounted();
   const other = { ...sceneOf(2), range: [0, 4e7] as [number, number] };

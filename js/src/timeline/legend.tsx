@@ -193,6 +193,12 @@ function LegendMenu({ legend }: { legend: Legend }) {
       {waits !== null && (
         <WaitKeys scene={legend.ctx.scene} waits={waits} shares={legend.shares.value} isLong />
       )}
+      <span class="hta-chip hta-key-only">
+        <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
+        <span>no data</span>
+        <span class="hta-share" />
+        <span class="hta-note">a rank's file has none here, or the page holds less detail</span>
+      </span>
     </div>
   );
 }
