@@ -272,9 +272,7 @@ test("calls of the host have one grey at every zoom, and hues only by name", asy
     const row = stage.rows().find((row) => row.rank === 0 && row.track?.key === track.key)!;
     const x = Math.round(stage.xOf(call.start));
     const heights = Array.from({ length: row.height }, (_, y) => row.top + y);
-    return [-1, 0, 1].some((dx) =>
-      heights.some((y) => edges.includes(pixel(0, x + dx, y).join())),
-    );
+    return [-1, 0, 1].some((dx) => heights.some((y) => edges.includes(pixel(0, x + dx, y).join())));
   };
   stage.setColor("name");
   for (const length of [2, 40]) {

@@ -234,3 +234,23 @@ describe("the pointer", () => {
       .toMatch(/memory \(bytes\) allocated.*1\.\d+ GB/);
   });
 });
+
+test("the first plain turn of the wheel hints at the zoom, buttons zoom at the middle", async () => {
+  const view = await opened();
+  const hint = view.find(".hta-wheel-hint");
+  const turn = (init: WheelEventInit) =>
+    view.stage.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, ...init }));
+  expect(hint.hidden).toBe(true);
+  turn({ deltaY: 40 });
+  await expect.poll(() => hint.hidden).toBe(false);
+  expect(hint.textContent).toContain("wheel zooms");
+  turn({ deltaY: -40, ctrlKey: true });
+  await expect.poll(() => hint.hidden).toBe(true);
+  turn({ deltaY: 40 });
+  expect(hint.hidden).toBe(true);
+  view.state.set("view", [1e7, 5e7]);
+  view.by("button", "Zoom in").click();
+  await expect.poll(() => viewOf(view)).toEqual([2e7, 4e7]);
+  view.by("button", "Zoom out").click();
+  await expect.poll(() => viewOf(view)).toEqual([1e7, 5e7]);
+});

@@ -21,7 +21,7 @@ import { HeightControl, HeightEdge } from "./height";
 import { HoverController } from "./hover";
 import { listenToKeys, PANEL_HELP } from "./keys";
 import { Legend } from "./legend";
-import { Card, ErrorStrip } from "./messages";
+import { Card, ErrorStrip, WheelHint } from "./messages";
 import { listenToWheel } from "./motion";
 import { Navigation } from "./navigation";
 import { Help } from "./panels/help";
@@ -88,6 +88,8 @@ export class TimelineApp {
   readonly fullWindow: FullWindow | null;
   private readonly facts: ViewFacts;
   private readonly heightEdge: HeightControl;
+  /** Whether the hint that Ctrl + wheel zooms is shown. */
+  readonly wheelHint = signal(false);
   private readonly isNarrow = signal(false);
   private readonly accessGrid = signal<AccessGridContent>({ rows: [], selected: null, pinned: [] });
 
@@ -114,7 +116,11 @@ export class TimelineApp {
     this.heightEdge = new HeightControl(stage, (height) => options.saveHeight?.(height));
     this.fullWindow = isPart ? null : new FullWindow(root);
     const help = (): VNode => (
-      <Help more={isPart ? [PANEL_HELP] : []} close={() => void this.help.close()} />
+      <Help
+        more={isPart ? [PANEL_HELP] : []}
+        followsPointer={root.closest("[data-hta-page]") !== null}
+        close={() => void this.help.close()}
+      />
     );
     this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, abortSignal);
     this.nav = new Navigation(ctx);
@@ -155,6 +161,7 @@ export class TimelineApp {
           <HeightEdge height={heightEdge} />
           <PinButton pin={pin} />
           <Card messageSignal={facts.card} />
+          <WheelHint shown={this.wheelHint} />
           <TooltipView tooltip={hover.tooltip} />
         </div>
         <panels.Dock />

@@ -15,13 +15,21 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["selected", "selected or found; everything else is dimmed"],
 ];
 
-export function Help({ more, close }: { more: readonly HelpGroup[]; close(): void }) {
+export function Help(props: {
+  more: readonly HelpGroup[];
+  /** Whether keys need no focus, as in a page of ours. */
+  followsPointer: boolean;
+  close(): void;
+}) {
+  const { more, followsPointer, close } = props;
   return (
     <div class="hta-help">
       <div class="hta-head">
         <h3>Keys and gestures</h3>
         <span class="hta-note hta-grow">
-          They work while the timeline has the focus: click it, or Tab to it.
+          {followsPointer
+            ? "They work for the timeline under the pointer."
+            : "They work while the timeline has the focus: click it, or Tab to it."}
         </span>
         <CloseButton close={close} />
       </div>
