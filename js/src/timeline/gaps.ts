@@ -1,19 +1,17 @@
 /** The selected gap of a device: found at a click, or because a selected window is one. */
 
 import { signal } from "@preact/signals";
-import { FULL_SELECTION, padSpan } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { Gap, SelectionJson } from "../protocol/source";
 import { onSignal } from "../ui/react";
 import { LatestRequest } from "./context";
 import type { TimelineApp } from "./view";
 
-const MARGIN = 0.1;
-
 export class GapSelection {
   readonly gap = signal<Gap | null>(null);
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking">) {
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
     const { ctx, picking } = app;
     this.newest = new LatestRequest(ctx.signal);
     onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);
@@ -32,15 +30,14 @@ export class GapSelection {
     return reply.gap;
   }
 
-  /** Select the gap at an instant and zoom to it; false if the device works then. */
+  /** Select the gap at an instant; false if the device works then. */
   async select(rank: number, time: number): Promise<boolean> {
-    const { ctx, nav, picking } = this.app;
+    const { ctx, picking } = this.app;
     const gap = await this.gapAt(rank, time, ctx.signal);
     if (gap === null) return false;
     const { start, end } = gap;
     picking.clearEvent();
     picking.setSelection({ ...FULL_SELECTION, start_ns: start, end_ns: end, ranks: [rank] });
-    nav.zoomTo(padSpan(start, end - start, MARGIN));
     return true;
   }
 

@@ -14,7 +14,7 @@ import {
   viewOf,
 } from "../../test/app_view";
 import { fill } from "../../test/fill";
-import { named } from "../../test/recorded";
+import { eventsOf, named } from "../../test/recorded";
 import type { Brief, SelectionJson } from "../protocol/source";
 
 const shown = (view: View): boolean => !view.find(".hta-tooltip").hidden;
@@ -249,8 +249,36 @@ test("the first plain turn of the wheel hints at the zoom, buttons zoom at the m
   turn({ deltaY: 40 });
   expect(hint.hidden).toBe(true);
   view.state.set("view", [1e7, 5e7]);
+  await expect.poll(() => view.app.ctx.stage.view()).toEqual([1e7, 5e7]);
   view.by("button", "Zoom in").click();
   await expect.poll(() => viewOf(view)).toEqual([2e7, 4e7]);
   view.by("button", "Zoom out").click();
   await expect.poll(() => viewOf(view)).toEqual([1e7, 5e7]);
+});
+
+test("a click on idle time selects it and moves neither the view nor its row", async () => {
+  const view = await opened();
+  const { stage } = view.app.ctx;
+  const before = stage.view();
+  const device = view.scene.ranks[0]!.summary.filter(({ role }) => role !== "cpu");
+  const events = device.flatMap(({ lane }) => eventsOf(lane)).sort((a, b) => a.start - b.start);
+  let idleFrom = events[0]!.start;
+  const next = events.find(({ start, dur }) => {
+    if (start - idleFrom > 5e5) return true;
+    idleFrom = Math.max(idleFrom, start + dur);
+    return false;
+  })!;
+  const row = () => stage.rows()[0]!;
+  const { top } = row();
+  tap(view, stage.xOf((idleFrom + next.start) / 2), top + 8);
+  await expect.poll(() => view.text(".hta-gap h3")).toContain("GPU idle");
+  expect(stage.view()).toEqual(before);
+  expect(row().top).toBe(top);
+  const panel = view.find(".hta-dock").getBoundingClientRect();
+  const stageTop = view.stage.getBoundingClientRect().top;
+  const [rowTop, rowBottom] = [stageTop + top, stageTop + top + row().height];
+  expect(panel.top >= rowBottom || panel.bottom <= rowTop).toBe(true);
+  view.root.focus();
+  view.press("f");
+  await expect.poll(() => length(viewOf(view))).toBeLessThan(length(before) / 2);
 });
