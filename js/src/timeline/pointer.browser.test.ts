@@ -282,3 +282,25 @@ test("a click on idle time selects it and moves neither the view nor its row", a
   view.press("f");
   await expect.poll(() => length(viewOf(view))).toBeLessThan(length(before) / 2);
 });
+
+test("a lane that is empty while other streams run names their work; a click selects the time", async () => {
+  const view = await opened();
+  const { stage } = view.app.ctx;
+  const [compute, communication] = view.scene.ranks[0]!.summary.map(({ lane }) => eventsOf(lane));
+  const isBusy = (time: number) =>
+    compute!.some(({ start, dur }) => start <= time && time < start + dur);
+  const middle = ({ start, dur }: Brief) => Math.floor(start + dur / 2);
+  const call = communication!.find((event) => event.dur > 5e5 && !isBusy(middle(event)))!;
+  const time = middle(call);
+  const at = (): [number, number] => [stage.xOf(time), stage.rows()[0]!.top + 8];
+  await expect
+    .poll(() => {
+      pointer(view, "pointermove", ...at());
+      return view.text(".hta-tooltip");
+    })
+    .toMatch(/^No compute for [\d.]+\s[mµ]s\s*AllReduce.* runs.* on stream \d+, [>\d]+\s%/);
+  tap(view, ...at());
+  await expect.poll(() => view.state.get("selection")).not.toBeNull();
+  const { start_ns: start, end_ns: end, ranks } = view.state.get("selection") as SelectionJson;
+  expect([start! <= time && time < end!, ranks]).toEqual([true, [0]]);
+});

@@ -293,12 +293,12 @@ export class PointerInput {
   private onEmptyClick({ lane, time }: StageHit): void {
     const { picking, gapSelection, ctx } = this.app;
     const rank = lane === null ? undefined : ctx.lanes.locate(lane)?.rank.rank;
-    if (rank === undefined || !gapSelection.isDevice(lane)) {
+    if (lane === null || rank === undefined || !gapSelection.isDevice(lane)) {
       picking.clearOwnSelection();
       return;
     }
     gapSelection
-      .select(rank, time)
+      .select(rank, lane, time)
       .then((isFound) => isFound || picking.clearOwnSelection())
       .catch(this.reportFailure);
   }

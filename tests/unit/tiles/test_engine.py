@@ -541,4 +541,32 @@ def test_a_gap_has_its_causes_what_the_host_did_and_what_ended_it(tmp_path):
     assert gap["host"][1]["longest"]["start"] == 200
     assert gap["host_time"] == 560
     for time in (99, 1000, 5000, -5):
-        assert engine.answer({"op": "gap", "rank": 0, "time": time})[0] == {"gap": None}
+        assert engine.answer({"op": "gap", "rank": 0, "time": time})[0] == {
+            "gap": None,
+            "lane_gap": None,
+        }
+
+
+def test_a_gap_of_one_stream_names_what_other_streams_do(tmp_path):
+    combine = [small.kernel(at, at + 80, name="combine", stream=27) for at in range(100, 500, 100)]
+    first, last = small.kernel(0, 150), small.kernel(450, 600)
+    engine = TileEngine(small.load(tmp_path, [first, last, *combine, small.nccl(0, 600)]))
+    rank = engine.scene()["ranks"][0]
+    streams = {track["label"]: track["lane0"] for track in rank["tracks"]}
+    summary = {row["role"]: row["lane"] for row in rank["summary"]}
+
+    def ask(lane, time):
+        reply = engine.answer({"op": "gap", "rank": 0, "lane": lane, "time": time})[0]
+        assert reply["gap"] is None
+        return reply["lane_gap"]
+
+    gap = ask(streams["stream 7"], 300)
+    assert (gap["start"], gap["end"]) == (150, 450)
+    # Inside the gap: 30, 80, 80 and 50 of the four.
+    running = [(one["longest"]["name"], one["count"], one["time"]) for one in gap["running"]]
+    assert running == [(small.NCCL, 1, 300), ("combine", 4, 240)]
+    # Compute of all streams: between two kernels of stream 27.
+    gap = ask(summary["gpu"], 190)
+    assert (gap["start"], gap["end"], len(gap["running"])) == (180, 200, 1)
+    for lane, time in ((streams["stream 7"], 100), (streams["stream 7"], 599)):
+        assert ask(lane, time) is None
