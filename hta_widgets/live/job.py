@@ -22,6 +22,7 @@ from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS
 from hta_widgets.analysis.totals import totals
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
@@ -50,7 +51,7 @@ from hta_widgets.tiles.details import (
 from hta_widgets.tiles.lateness import LatenessIndex, Ribbon, clusters_reply
 from hta_widgets.tiles.layout import JobLayout, lay_out
 from hta_widgets.tiles.rank_index import Classes, LaneBudget, RankIndex
-from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
+from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime, LaneGap
 from hta_widgets.tiles.scene import (
     DeviceTimes,
     compute_with_shift,
@@ -319,7 +320,9 @@ class TileEngine:
 
     def _on_gap(self, request: operations.GapRequest) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
-        return {"gap": gap_of(index, request.time)}, None
+        lane = request.lane
+        lane_gap = None if lane is None else lane_gap_of(index, lane, request.time)
+        return {"gap": gap_of(index, request.time), "lane_gap": lane_gap}, None
 
     def _on_launches(self, request: operations.LaunchesRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
@@ -456,6 +459,7 @@ class TileEngine:
 
 
 MAX_NAMES: int = facts("limits")["gap_names"]
+_WORK_KINDS = [KINDS.index(kind) for kind in DEVICE_WORK_KINDS]
 _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
 
 
@@ -491,6 +495,47 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
         "launch": None if idle_gap.call < 0 else event_summary(index, events, idle_gap.call),
         "host": host[:MAX_NAMES],
         "host_time": int(spent.sum()),
+    }
+
+
+def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
+    """Return the gap of a lane of device work at an instant; None if there is none."""
+    rank, table = index.rank, index.rank.table
+    ref = rank.ref(lane)
+    is_work = np.isin(index.events.kind, _WORK_KINDS) & (table.stream >= 0)
+    rows = np.flatnonzero(is_work)
+    if ref.role == "events":
+        is_in_lane = table.track[rows] == ref.sources[0]
+    elif ref.role in {"gpu", "comm"}:
+        is_communication = index.events.kind[rows] == KINDS.index("communication")
+        is_in_lane = is_communication == (ref.role == "comm")
+    else:
+        return None
+    start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
+    has_begun = start <= time - rank.shift_ns
+    before, after = end[is_in_lane & has_begun], start[is_in_lane & ~has_begun]
+    if not (len(before) and len(after)) or before.max() > time - rank.shift_ns:
+        return None
+    low, high = int(before.max()), int(after.min())
+    inside = np.minimum(end, high) - np.maximum(start, low)
+    others = np.flatnonzero(~is_in_lane & (inside > 0))
+    groups = np.stack((table.track[rows[others]], table.name[rows[others]]))
+    running: list[HostTime] = []
+    for group in np.unique(groups, axis=1).T:
+        of_group = others[(group == groups.T).all(axis=1)]
+        longest = int(rows[of_group[np.argmax(inside[of_group])]])
+        running.append(
+            {
+                "longest": event_summary(index, index.events, longest),
+                "count": len(of_group),
+                "time": int(inside[of_group].sum()),
+            }
+        )
+    running.sort(key=lambda entry: (-entry["time"], entry["longest"]["id"]))
+    return {
+        "start": low + rank.shift_ns,
+        "end": high + rank.shift_ns,
+        "running": running[:MAX_NAMES],
     }
 
 

@@ -121,10 +121,11 @@ class CellRequest(_Window, tag="cell", kw_only=True):
 
 
 class GapRequest(Request, tag="gap", kw_only=True):
-    """Why a rank's device is idle at an instant."""
+    """Why a rank's device, or one of its lanes, is idle at an instant."""
 
     rank: Count
     time: Time
+    lane: Count | None = None
 
 
 class LaunchesRequest(Request, tag="launches", kw_only=True):

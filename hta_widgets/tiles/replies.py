@@ -180,10 +180,22 @@ class CauseTime(TypedDict):
     time: int
 
 
+class LaneGap(TypedDict):
+    """A time in which a lane has no device work; `running`: that of other lanes, by name."""
+
+    start: int
+    end: int
+    running: list[HostTime]
+
+
 class GapReply(TypedDict):
-    """The reply to ``gap``; None while the device works, and before and after all of its work."""
+    """The reply to ``gap``; None while the device works, and before and after all of its work.
+
+    `lane_gap` is the same for a lane alone, if the request names one.
+    """
 
     gap: Gap | None
+    lane_gap: LaneGap | None
 
 
 class MatchCount(TypedDict):

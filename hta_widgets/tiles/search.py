@@ -79,8 +79,9 @@ class MarksView:
 
 
 def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
-    """Answer ``marks`` without its ``error``."""
-    grid = np.zeros((len(view.lanes), view.bins), np.bool_)
+    """Answer ``marks`` without its ``error``: the bins that matches cover, as runs of bins."""
+    # Each match adds 1 at its first bin and takes it away behind its last.
+    changes = np.zeros((len(view.lanes), view.bins + 1), np.int32)
     total = in_view = 0
     for marked in members:
         total += len(marked.rows)
@@ -89,14 +90,22 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
         position = view.position_of(marked.index)
         if position is not None:
             rows = np.concatenate((earlier, begun))
-            bins = _bins_of_rows(marked, view, len(earlier), begun)
+            first, end = _bins_of_rows(marked, view, rows, len(earlier))
             for lanes in _lanes_of(marked, rows):
                 at = position[lanes]
                 seen = at >= 0
-                grid[at[seen], bins[seen]] = True
+                np.add.at(changes, (at[seen], first[seen]), 1)
+                np.add.at(changes, (at[seen], end[seen]), -1)
         raise_if_cancelled()
-    lane, bin_ = np.nonzero(grid)
-    header, buffer = pack({"lane": ("u32", view.lanes[lane]), "bin": ("u32", bin_)})
+    edges = np.diff((changes.cumsum(axis=1) > 0).astype(np.int8), axis=1, prepend=np.int8(0))
+    lane, bin_ = np.nonzero(edges > 0)
+    header, buffer = pack(
+        {
+            "lane": ("u32", view.lanes[lane]),
+            "bin": ("u32", bin_),
+            "end": ("u32", np.nonzero(edges < 0)[1]),
+        }
+    )
     return {"columns": header, "in_view": in_view, "total": total}, buffer
 
 
@@ -116,14 +125,19 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     return earlier, marked.rows[first:last]
 
 
-def _bins_of_rows(marked: MarkedRows, view: MarksView, earlier: int, begun: RowIds) -> Positions:
-    """Return the bin of each row; rows that began before the window come first."""
-    # Rows are in order of their start, so one search per bin is enough.
-    starts = marked.table.start_ns[begun]
-    first = starts.searchsorted(view.edges - marked.index.rank.shift_ns)
-    counts = np.diff(np.append(first, len(begun)))
+def _bins_of_rows(
+    marked: MarkedRows, view: MarksView, rows: RowIds, earlier: int
+) -> tuple[Positions, Positions]:
+    """Return the first bin of each row and the bin behind its last; `earlier` rows come first."""
+    edges = view.edges - marked.index.rank.shift_ns
+    starts = marked.table.start_ns[rows]
+    ends = starts + marked.table.dur_ns[rows]
+    # Rows that begin in the window are in order of their start, so one search per bin is enough.
+    counts = np.diff(np.append(starts[earlier:].searchsorted(edges), len(rows) - earlier))
     counts[0] += earlier
-    return np.repeat(np.arange(view.bins), counts)
+    first = np.repeat(np.arange(view.bins), counts)
+    # The bin of an end is not covered if the event ends with its first instant.
+    return first, np.maximum(edges.searchsorted(ends), first + 1)
 
 
 def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:

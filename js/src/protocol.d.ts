@@ -47,10 +47,11 @@ export interface Requests {
     lane: number;
     within_ms?: number;
   };
-  /** Why a rank's device is idle at an instant. */
+  /** Why a rank's device, or one of its lanes, is idle at an instant. */
   gap: {
     rank: number;
     time: number;
+    lane?: number | null;
     within_ms?: number;
   };
   /** The call that launched an event, and what was launched during it. */
@@ -389,9 +390,21 @@ export type CauseTime = {
   time: number;
 };
 
-/** The reply to `gap`; null while the device works, and before and after all of its work. */
+/** A time in which a lane has no device work; `running`: that of other lanes, by name. */
+export type LaneGap = {
+  start: number;
+  end: number;
+  running: readonly HostTime[];
+};
+
+/**
+ * The reply to `gap`; null while the device works, and before and after all of its work.
+ *
+ * `lane_gap` is the same for a lane alone, if the request names one.
+ */
 export type GapReply = {
   gap: Gap | null;
+  lane_gap: LaneGap | null;
 };
 
 /**

@@ -129,7 +129,10 @@ def test_both_engines_agree(paired, seed):
         gap = pair.same("gap", rank=int(rank), time=time)["gap"]
         assert (gap["start"], gap["end"]) == (start, start + dur)
     for _ in range(15):
-        pair.same("gap", rank=rng.choice(scene["ranks"])["rank"], time=instant())
+        rank = rng.choice(scene["ranks"])
+        device = [row["lane"] for row in rank["summary"]]
+        device += [track["lane0"] for track in rank["tracks"]]
+        pair.same("gap", rank=rank["rank"], time=instant(), lane=rng.choice(device))
     for lane in lanes:
         start = instant()
         pair.same("cell", lane=lane, start=start, end=start + rng.choice((1, 300, 10**5, high)))

@@ -187,6 +187,17 @@ class Drawing:
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
         self._parts.append(f'<path d="{data}" stroke="{colour}" stroke-dasharray="2 3"/>')
 
+    def dotted_lines(self, left: Floats, right: Floats, y: float, colour: str) -> None:
+        """Draw horizontal dotted lines with their middle at `y`: dots of 2 px, 2 px apart."""
+        if not len(left):
+            return
+        self._flush()
+        at = number(y)
+        ends = zip(numbers(left), numbers(right), strict=True)
+        data = "".join(f"M{x0} {at}H{x1}" for x0, x1 in ends)
+        dots = 'stroke-width="2" stroke-dasharray="2 2"'
+        self._parts.append(f'<path d="{data}" fill="none" stroke="{colour}" {dots}/>')
+
     # --- text -------------------------------------------------------------------------------------
 
     def text(

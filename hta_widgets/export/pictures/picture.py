@@ -33,6 +33,8 @@ from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 _MIN_WIDTH = 320
+#: Opacity of the veil over what is not selected.
+_VEIL = 0.66
 _LANE_BYTES = 256 << 20
 #: Heights above the rows on a screen: minimap and axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
@@ -202,7 +204,10 @@ class _Picture(Painter):
             label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
             if not label:
                 return
-            drawing.rect(x, y - 9, 10, 10, fill)
+            if kind == "late":
+                drawing.dotted_lines(np.array([x]), np.array([x + 10.0]), y - 4, fill)
+            else:
+                drawing.rect(x, y - 9, 10, 10, fill)
             if line:
                 drawing.frame(x, y - 9, 10, 10, line)
             drawing.text(x + 14, y, label, theme.ink2)
@@ -246,22 +251,19 @@ class _Picture(Painter):
             keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
             at = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
-            late = (theme.late_fill, theme.late) if self.figures.late else (theme.bg, theme.ink3)
-            keys[at:at] = [("wait", self.colours.wait_pattern, theme.wait_line), ("late", *late)]
+            late = theme.late if self.figures.late else theme.ink3
+            keys[at:at] = [("wait", self.colours.wait_pattern, theme.wait_line), ("late", late, "")]
         return keys
 
     # --- rows -------------------------------------------------------------------------------------
 
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
-        lengths = sorted(step["dur"] for step in self.scene["steps"])
-        start, end = self.scene["range"]
         lanes = LanePainter(
             drawing,
             place,
             self.colours,
             by_name=self.state.get("color") == "name",
-            step_ns=lengths[len(lengths) // 2] if lengths else end - start,
             classed=self.classed,
             waits=self.figures.lateness is not None,
         )
@@ -335,17 +337,22 @@ class _Picture(Painter):
         place, line = self.place, self.theme.brush_line
         x0 = place.left if window[0] is None else place.x(window[0])
         x1 = place.right if window[1] is None else place.x(window[1])
-        if x1 <= x0:
-            return
         stretches: list[list[float]] = []
         for row in self.rows:
-            if ranks is not None and row.rank["rank"] not in ranks:
+            if x1 <= x0 or (ranks is not None and row.rank["rank"] not in ranks):
                 continue
             top, low = first + row.top, first + row.top + row.height
             if stretches and stretches[-1][1] == top:
                 stretches[-1][1] = low
             else:
                 stretches.append([top, low])
+        drawing, veil = self.drawing, f'{self.theme.bg}" fill-opacity="{_VEIL}'
+        bottom = first + max((row.top + row.height for row in self.rows), default=0)
+        dimmed_from = first
+        for top, low in [*stretches, [bottom, bottom]]:
+            drawing.rect(place.left, dimmed_from, place.across, top - dimmed_from, veil)
+            drawing.rect(place.left, top, x0 - place.left, low - top, veil)
+            drawing.rect(x1, top, place.right - x1, low - top, veil)
+            dimmed_from = low
         for top, low in stretches:
-            self.drawing.rect(x0, top, x1 - x0, low - top, f'{line}" fill-opacity="0.12')
-            self.drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)
+            drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)

@@ -15,7 +15,6 @@ from hta_widgets.export.pictures.drawing import (
     EventClassing,
     Form,
     Painter,
-    blend,
     fit_text,
     number,
 )
@@ -52,8 +51,6 @@ _CPU = KINDS.index("cpu")
 #: Minimum width of a rectangle; narrower events are drawn as columns of cells.
 _RECT_PX = 2
 _GAP_FROM_PX = 3
-_LATE_FILLED_FROM_PX = 4
-_LAST_TINT = 0.12
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
 #: Resolution of the heights of columns, per px; neighbours of equal height are drawn as one.
@@ -365,16 +362,11 @@ class LanePainter(Painter):
     """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
 
     by_name: bool
-    step_ns: int
     classed: EventClassing | None
     waits: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # In windows shorter than a step, host calls are coloured by name.
-        self.hosts_by_name = self.classed is None and (
-            self.by_name or self.place.span < self.step_ns
-        )
         self.by_name = self.by_name and self.classed is None
         self.edges = self.place.edges
         self.x = self.place.xs(self.edges)
@@ -433,8 +425,10 @@ class LanePainter(Painter):
                 return np.full(len(rows), (len(self.classed.styles) - 1) * 16, np.int64)
             return classes[rows].astype(np.int64) * 16
         kinds = table.kind[rows].astype(np.int64)
-        shades = self._shades(table, rows) if self.by_name else np.zeros(len(rows), np.int64)
-        if self.hosts_by_name and form == "pale":
+        if not self.by_name:
+            return kinds * 16
+        shades = self._shades(table, rows)
+        if form == "pale":
             shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
         return kinds * 16 + shades
 
@@ -524,34 +518,31 @@ class LanePainter(Painter):
 
     # --- waits and late arrivals ------------------------------------------------------------------
 
-    def _draw_short_waits(
-        self, index: RankIndex, number_: int, y: float, height: float, fill: str
-    ) -> tuple[_Slices, Floats, Floats]:
-        """Draw the short waits of a lane; return the others, with the x of both ends."""
-        lane = cast("EventLane", index.lane(number_)[1])
+    def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
+        """Return the long waits or late arrivals of a lane, and the share of the others by cell."""
+        lane = cast("EventLane", index.lane(lane_number)[1])
         slices = self._slices(lane, index.rank.shift_ns)
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
-        size = (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
-        columns = np.round(np.minimum(size, 1) * height)
-        self.drawing.path(self._column_outline(columns, y + height), fill)
-        return slices, self.place.xs(slices.start), self.place.xs(slices.end)
+        return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
     def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
-        slices, left, right = self._draw_short_waits(
-            index, lane, y, height, self.colours.wait_pattern
-        )
-        self.drawing.rects(left, right, y, height, self.colours.wait_pattern)
+        pattern = self.colours.wait_pattern
+        slices, short = self._overlay_slices(index, lane)
+        columns = np.round(np.minimum(short, 1) * height)
+        self.drawing.path(self._column_outline(columns, y + height), pattern)
+        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        self.drawing.rects(left, right, y, height, pattern)
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
 
     def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
-        theme, height = self.theme, band.height
-        line = theme.late if named else theme.ink3
-        fill = theme.late_fill if named else blend(theme.ink3, theme.bg, _LAST_TINT)
-        _, left, right = self._draw_short_waits(index, band.late, y, height, line)
-        filled = right - left >= _LATE_FILLED_FROM_PX
-        self.drawing.rects(left[filled], right[filled], y, height, fill)
-        self.drawing.frames(left, right, y, height, line)
+        """Draw the time before late kernels: dotted from when the others had arrived."""
+        slices, short = self._overlay_slices(index, band.late)
+        cells = np.flatnonzero(short > 0)
+        left = np.r_[self.x[cells], self.place.xs(slices.start)]
+        right = np.r_[self.x[cells + 1], self.place.xs(slices.end)]
+        line = self.theme.late if named else self.theme.ink3
+        self.drawing.dotted_lines(left, right, y + band.height / 2, line)
 
     # --- counters ---------------------------------------------------------------------------------
 

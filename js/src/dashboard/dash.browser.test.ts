@@ -145,6 +145,19 @@ test("tables sort, filter, and show the rest of their names when asked", async (
   expect(view.find("[data-panel=kernels] [aria-sort]").getAttribute("aria-sort")).toBe("ascending");
 });
 
+test("operators that communicate have the colour of communication", async () => {
+  const view = await opened({ panels: ["timeline", "kernels", "operators"] });
+  view.find("[data-panel=operators]").scrollIntoView();
+  const kindOf = (name: string) => {
+    const row = view
+      .all("[data-panel=operators] [role=row], [data-panel=operators] tr")
+      .find((row) => row.textContent.startsWith(name));
+    return row?.querySelector("[data-kind]")?.getAttribute("data-kind");
+  };
+  await expect.poll(() => kindOf("aten::mm")).toBe("compute");
+  expect(kindOf("record_param_comms")).toBe("communication");
+});
+
 test("hidden panels are not requested, and are remembered", async () => {
   const view = await opened({ panels: ["timeline", "breakdown", "kernels"] });
   expect(new Set(askedPanels(view, () => true))).toEqual(

@@ -289,6 +289,9 @@ const KERNELS: TableSpec = {
   },
 };
 
+/** Operators of c10d and ranges of its backends, whose kernels communicate. */
+const COMMUNICATION_OPERATOR = /^(record_param_comms$|c10d::|(nccl|rccl|hccl|xccl|ucc):)/;
+
 const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
@@ -303,7 +306,8 @@ const OPERATORS: TableSpec = {
             "Kernels launched by it or by what it calls",
             durationText,
             {
-              kind: () => "compute",
+              kind: (row) =>
+                COMMUNICATION_OPERATOR.test(String(row("name"))) ? "communication" : "compute",
             },
           ),
         ]

@@ -2,9 +2,11 @@
 
 import { LIMITS } from "../facts/limits";
 import { CAUSES } from "../facts/panels";
-import type { Gap, HostTime } from "../protocol/source";
+import { getOrMake } from "../protocol/maps";
+import type { Gap, HostTime, LaneGap } from "../protocol/source";
 import { gapIndexOf, idleByCause } from "./idle";
-import type { RankAnalysis } from "./panel_rank";
+import { DEVICE_KIND_COUNT, type RankAnalysis } from "./panel_rank";
+import { COMMUNICATION, type RankTrace } from "./rank";
 
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
@@ -51,6 +53,57 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     host,
     host_time: total,
   };
+}
+
+/** The gap of a lane of device work at an instant; null if there is none. */
+export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap | null {
+  const { start, dur, lane: lanes } = trace.events;
+  const streams = trace.streams();
+  const track = trace.trackAt(lane);
+  const summary = trace.header.summary.find((row) => row.lane === lane);
+  if (track === null ? summary === undefined || summary.role === "cpu" : track.role !== "stream")
+    return null;
+  const isInLane = (row: number, kind: number): boolean =>
+    track !== null
+      ? trace.trackAt(lanes[row]!) === track
+      : (kind === COMMUNICATION) === (summary!.role === "comm");
+  const others: number[] = [];
+  let [low, high] = [-Infinity, Infinity];
+  for (let row = 0; row < start.length; row += 1) {
+    const kind = trace.kindOf(trace.events, row);
+    if (streams[row]! < 0 || kind >= DEVICE_KIND_COUNT) continue;
+    if (!isInLane(row, kind)) others.push(row);
+    else if (start[row]! <= time) low = Math.max(low, start[row]! + dur[row]!);
+    else high = Math.min(high, start[row]!);
+  }
+  if (low > time || low === -Infinity || high === Infinity) return null;
+  const groups = new Map<
+    string,
+    { longest: number; maxTime: number; count: number; time: number }
+  >();
+  for (const row of others) {
+    const inside = Math.min(start[row]! + dur[row]!, high) - Math.max(start[row]!, low);
+    if (inside <= 0) continue;
+    const [name] = trace.typeOf(trace.events, row);
+    const group = getOrMake(groups, `${trace.trackAt(lanes[row]!)?.lane0} ${name}`, () => ({
+      longest: row,
+      maxTime: 0,
+      count: 0,
+      time: 0,
+    }));
+    if (inside > group.maxTime) [group.longest, group.maxTime] = [row, inside];
+    group.count += 1;
+    group.time += inside;
+  }
+  const running = [...groups.values()]
+    .sort((a, b) => b.time - a.time || a.longest - b.longest)
+    .slice(0, LIMITS.gap_names)
+    .map(({ longest, count, time: sum }): HostTime => ({
+      longest: trace.brief(trace.events, longest),
+      count,
+      time: sum,
+    }));
+  return { start: low, end: high, running };
 }
 
 /**

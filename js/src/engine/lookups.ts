@@ -3,7 +3,7 @@
 import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
 import { CounterSeries, type IndexedLane } from "./cells";
-import { countBelow, countUpTo, type NameTable, packReply, indicesWhere } from "./columns";
+import { countBelow, countUpTo, type NameTable, packReply } from "./columns";
 import { type RankData, RankOverview } from "./overview";
 import type { RankTrace, EventTable } from "./rank";
 import { neighbours } from "./spans";
@@ -146,7 +146,7 @@ export function snapTime(
   return best;
 }
 
-// Positions of matches in the view: at most one mark per lane and bin.
+// Positions of matches in the view, as runs of bins.
 
 /** Rows of one of a rank's tables, ascending, that are to be marked. */
 export interface MarkedRows {
@@ -166,7 +166,9 @@ export function marksReply(
   checkWindow(view);
   checkBins(view.bins);
   const shownLanes = [...new Set(view.lanes)].sort((a, b) => a - b);
-  const grid = new Uint8Array(shownLanes.length * view.bins);
+  // Each match adds 1 at its first bin and takes it away behind its last.
+  const width = view.bins + 1;
+  const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);
   const rowOf = new Map(shownLanes.map((lane, at) => [lane, at]));
   let total = 0;
@@ -181,20 +183,35 @@ export function marksReply(
       .map((summary) => ({ at: rowOf.get(summary.lane)!, holds: rank.summaryTest(summary) }));
     for (const member of membersInWindow(group, view)) {
       inView += 1;
-      const bin = binOf(rows.start[member]!);
+      const start = rows.start[member]!;
+      const first = binOf(start);
+      const end = binOf(Math.max(start, start + rows.dur[member]! - 1)) + 1;
+      const mark = (row: number): void => {
+        changes[row * width + first]! += 1;
+        changes[row * width + end]! -= 1;
+      };
       const laneRow = rowOf.get(rows.lane[member]!);
-      if (laneRow !== undefined) grid[laneRow * view.bins + bin] = 1;
-      for (const { at, holds } of shownSummaries) if (holds(member)) grid[at * view.bins + bin] = 1;
+      if (laneRow !== undefined) mark(laneRow);
+      for (const { at, holds } of shownSummaries) if (holds(member)) mark(at);
     }
   }
-  const filledCells = indicesWhere(grid.length, (at) => grid[at] === 1);
-  return packReply(
-    { in_view: inView, total, error },
-    {
-      lane: Uint32Array.from(filledCells, (at) => shownLanes[Math.floor(at / view.bins)]!),
-      bin: Uint32Array.from(filledCells, (at) => at % view.bins),
-    },
-  );
+  return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));
+}
+
+/** The runs of bins in which the sum of `changes` is above 0; a row is `width` entries of a lane. */
+function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]) {
+  const runs: { lane: number[]; bin: number[]; end: number[] } = { lane: [], bin: [], end: [] };
+  let open = 0;
+  changes.forEach((change, at) => {
+    const before = open;
+    open += change;
+    if (before === 0 && open > 0) {
+      runs.lane.push(lanes[Math.floor(at / width)]!);
+      runs.bin.push(at % width);
+    } else if (before > 0 && open === 0) runs.end.push(at % width);
+  });
+  const { lane, bin, end } = runs;
+  return { lane: Uint32Array.from(lane), bin: Uint32Array.from(bin), end: Uint32Array.from(end) };
 }
 
 /** The bin of a time; times before the window fall into the first bin. */

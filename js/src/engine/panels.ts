@@ -18,7 +18,7 @@ import {
 } from "./device";
 import type { PhasesHeader } from "./document";
 import { countByKind, heatmapNote, matchedKinds } from "./frames";
-import { gapAt } from "./gaps";
+import { gapAt, laneGapAt } from "./gaps";
 import { gapIndexOf, unrecordedWork } from "./idle";
 import type { PageJob } from "./job";
 import { checkBins, checkWindow } from "./lookups";
@@ -144,10 +144,12 @@ export class PanelEngine {
   }
 
   /** Causes of a device's idle time at an instant; null also for a rank without single events. */
-  async gap({ rank, time }: Requests["gap"]): Promise<GapReply> {
+  async gap({ rank, time, lane = null }: Requests["gap"]): Promise<GapReply> {
     await this.job.loadRank(rank);
     const analysis = await this.analysisOf(rank, new Pacer());
-    return { gap: analysis === null ? null : gapAt(analysis, time) };
+    if (analysis === null) return { gap: null, lane_gap: null };
+    const laneGap = lane === null ? null : laneGapAt(analysis.trace, lane, time);
+    return { gap: gapAt(analysis, time), lane_gap: laneGap };
   }
 
   private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {

@@ -117,6 +117,7 @@ export class WidgetHost {
   async show(ref: string, el: HTMLElement, signal = this.aborter.signal): Promise<void> {
     const { model, widget } = await this.loadModule(ref);
     await this.addStyles(model.get("_css"));
+    el.dataset.htaPage = "";
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 

@@ -91,9 +91,14 @@ test("a minimap without device events has the CPU's time", () => {
 });
 
 test("marks and stats", () => {
-  const buffer = Uint32Array.from([3, 4, 7, 9]).buffer;
-  const columns = { lane: ["u32", 0, 2], bin: ["u32", 8, 2] };
+  const buffer = Uint32Array.from([3, 4, 7, 9, 8, 11]).buffer;
+  const columns = { lane: ["u32", 0, 2], bin: ["u32", 8, 2], end: ["u32", 16, 2] };
   const reply = { in_view: 2, total: 5, error: null, columns };
   const marks = decodeMarks({ reply, buffer });
-  expect([...marks.lane, ...marks.bin, marks.inView, marks.total]).toEqual([3, 4, 7, 9, 2, 5]);
+  expect([marks.lane, marks.bin, marks.end].map((column) => [...column])).toEqual([
+    [3, 4],
+    [7, 9],
+    [8, 11],
+  ]);
+  expect([marks.inView, marks.total]).toEqual([2, 5]);
 });

@@ -189,9 +189,11 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
   };
 }
 
+/** Runs of bins that matches overlap, by lane; `end` is the bin behind a run. */
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;
+  end: Uint32Array;
   inView: number;
   total: number;
   error: string | null;
@@ -201,6 +203,7 @@ export function decodeMarks({ reply, buffer }: Reply): Marks {
   return {
     lane: readColumn(reply, buffer, "lane", "u32"),
     bin: readColumn(reply, buffer, "bin", "u32"),
+    end: readColumn(reply, buffer, "end", "u32"),
     inView: Number(reply.in_view),
     total: Number(reply.total),
     error: (reply.error ?? null) as string | null,

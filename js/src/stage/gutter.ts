@@ -199,7 +199,6 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
           .bands()
           .filter(({ label }) => label !== "")
           .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
-    const mark = fact.tone === "hit" ? drawHitMark(pen, theme, 16, y + 25) : 0;
     // In folded rows facts take priority over lane names, which are the same in every row.
     const isGroup = row.badge !== null || row.reason !== "";
     const availableWidth = (
@@ -228,8 +227,8 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
     if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), y + 10, row.badge === "fold");
     const nameWidth = availableWidth(names, left, 14, FONT.bodyStrong);
     fitRankName(pen, names, left, y + 14, nameWidth, FONT.bodyStrong, theme.ink);
-    const factWidth = availableWidth(fact.texts, 12 + mark, 28, factFont);
-    pen.drawFirstFit(fact.texts, 12 + mark, y + 28, factWidth, factFont, color);
+    const factWidth = availableWidth(fact.texts, 12, 28, factFont);
+    pen.drawFirstFit(fact.texts, 12, y + 28, factWidth, factFont, color);
     for (const { label, at } of lanes) {
       pen.drawText(label, right, y + at, FONT.label, theme.ink3, "right");
     }
@@ -242,18 +241,7 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
   const x = (arrow ? 24 : 12) + badge;
   if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), baseline - 4, row.badge === "fold");
   const used = fitRankName(pen, names, x, baseline, right - x, font, theme.ink);
-  const mark = fact.tone === "hit" ? 12 : 0;
-  const availableWidth = right - x - used - 8 - mark;
-  const width = pen.drawFirstFit(
-    fact.texts,
-    right,
-    baseline,
-    availableWidth,
-    factFont,
-    color,
-    "right",
-  );
-  if (mark > 0 && width > 0) drawHitMark(pen, theme, right - width - 8, baseline - 3);
+  pen.drawFirstFit(fact.texts, right, baseline, right - x - used - 8, factFont, color, "right");
 }
 
 /** Draw the longest name that fits, or truncate a single one. Returns the width used. */
@@ -287,22 +275,6 @@ function drawBadge(
   for (const line of [3, 6, 9]) {
     pen.fillRect(x + 3, top + line - 0.5, BADGE_WIDTH - 6, 1, pressed ? theme.bg : theme.ink2);
   }
-}
-
-/** Draw the marker for search hits in folded ranks; returns the width used. */
-function drawHitMark(pen: CanvasPen, theme: Theme, x: number, middle: number): number {
-  const { ctx } = pen;
-  ctx.beginPath();
-  ctx.moveTo(x - 3.5, middle - 3);
-  ctx.lineTo(x + 3.5, middle - 3);
-  ctx.lineTo(x, middle + 3);
-  ctx.closePath();
-  ctx.lineWidth = 2;
-  ctx.strokeStyle = theme.hitLine;
-  ctx.stroke();
-  pen.setFill(theme.hit);
-  ctx.fill();
-  return 12;
 }
 
 /**

@@ -77,9 +77,15 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
   if (spot === null) return hit;
   hit.lane = spot.band.lane;
   const lane = frame.windows.get(spot.band.lane);
-  if (lane === null || lane.empty) return hit;
-  hit.slice = withLongerWait(frame, spot, sliceAt(frame, lane, x));
-  if (hit.slice === null) hit.cell = cellAt(frame, lane, spot, time);
+  if (lane !== null && !lane.empty) {
+    hit.slice = withLongerWait(frame, spot, sliceAt(frame, lane, x));
+    if (hit.slice === null) hit.cell = cellAt(frame, lane, spot, time);
+  }
+  const { over } = spot.band;
+  if (hit.slice === null && over !== undefined && frame.lateness !== null) {
+    const lates = frame.windows.get(over.late);
+    if (lates !== null && !lates.empty) hit.late = sliceAt(frame, lates, x);
+  }
   return hit;
 }
 

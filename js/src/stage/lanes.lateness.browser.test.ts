@@ -90,20 +90,21 @@ describe("coming late", () => {
   };
 
   test.each([
-    ["of the rank that the others wait for", true, paints.lateLine, paints.lateFill],
-    ["of another rank, in grey", false, paints.lastLine, paints.lastFill],
-  ])("outlines the time in which the others had arrived: %s", async (_, named, line, fill) => {
-    const { at, used } = await draw([piece(100_000, 250_000)], named);
-    expect(used()).toEqual(between(20, 70));
-    for (const x of [20, 69]) expect(at(x, 10)).toBe(line);
-    for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(line);
-    expect(at(45, 10)).toBe(fill);
+    ["of the rank that the others wait for", true, paints.lateLine],
+    ["of another rank, in grey", false, paints.lastLine],
+  ])("dots the time in which the others had arrived: %s", async (_, named, line) => {
+    const { column, used } = await draw([piece(100_000, 250_000)], named);
+    // Dots of 2 px, 2 px apart, in the middle of the lane.
+    expect(used()).toEqual(between(20, 70).filter((x) => x % 4 < 2));
+    expect(column(20).flatMap((pixel, y) => (pixel === line ? [y] : []))).toEqual([9, 10]);
   });
 
-  test("is an outline alone where it is narrow", async () => {
-    const { at, used } = await draw([piece(100_000, 15_000)]);
-    expect(used()).toEqual([20, 21, 22]);
-    expect(at(20, 10)).toBe(paints.lateLine);
+  test("is one dot where it is narrow, and never as high as the share of its time", async () => {
+    expect((await draw([piece(100_000, 15_000)])).used()).toEqual([20, 21]);
+    const { column, used } = await draw([piece(100_000, 4_000)]);
+    // Cells do not end where pixels do: one more is touched at each side.
+    expect(used().length).toBeLessThanOrEqual(3);
+    expect(column(20).filter((pixel) => pixel !== BACK)).toHaveLength(2);
   });
 });
 
@@ -130,7 +131,9 @@ describe("a lane of communication", () => {
 
   test("late arrivals are drawn under its events", async () => {
     const { at } = await draw("late", 200_000, 200_000);
-    expect(at(50, 10)).toBe(paints.lateFill);
+    expect(between(40, 60).map((x) => at(x, 10) === paints.lateLine)).toEqual(
+      between(40, 60).map((x) => x % 4 < 2),
+    );
     expect(between(61, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
   });
 });

@@ -259,10 +259,10 @@ function drawCounter(
   }
 }
 
-// Draw the waits of collectives: hatched over their rectangles, and outlined before the last one.
+// Draw the waits of collectives: hatched over their rectangles, dotted before the last one.
 
-/** Narrower waits are only outlined. */
-const FILLED_FROM_PX = 4;
+/** Length and thickness of the dots of a line, and the space between them, CSS px. */
+const DOT_PX = 2;
 
 /** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
 export function drawWaits(
@@ -285,7 +285,10 @@ export function drawWaits(
   });
 }
 
-/** Draw the time in which the others had arrived and this rank had not; red if it is `isNamed`. */
+/**
+ * Draw the time before a late kernel as a dotted line, from when the others had arrived to its
+ * start; red if the rank `isNamed`. A rectangle would look like a kernel.
+ */
 export function drawLate(
   raster: LaneRaster,
   place: LanePlacement,
@@ -294,15 +297,13 @@ export function drawLate(
   isNamed: boolean,
 ): void {
   if (lane.empty) return;
-  const { y0, y1, dpr } = place;
-  const line = isNamed ? paints.lateLine : paints.lastLine;
-  const fill = isNamed ? paints.lateFill : paints.lastFill;
-  forEachColumn(raster, place, lane, (x, share) => {
-    raster.fillRect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, line);
-  });
+  const colour = isNamed ? paints.lateLine : paints.lastLine;
+  const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
+  const top = Math.round((place.y0 + place.y1 - dot) / 2);
+  forEachColumn(raster, place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, colour));
   forEachSlice(raster, place, lane, (x0, x1) => {
-    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.fillRect(x0, y0, x1, y1, fill);
-    strokeBox(raster, x0, x1, place, line);
+    for (let x = x0; x < x1; x += 2 * dot)
+      raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, colour);
   });
 }
 

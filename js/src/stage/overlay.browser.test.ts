@@ -74,25 +74,28 @@ test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);
 });
 
-test("a selection of all ranks: light fill, 2 px edges, over the rows only", () => {
+/** The veil over what is not selected: `bg` in part. */
+const VEIL = [...solid(theme.bg).slice(0, 3), 0xa8];
+
+test("a selected window has 2 px edges over the rows and dims the rest, not itself", () => {
   const selection = { ...FULL_SELECTION, start_ns: 5e7, end_ns: 1e8 };
   const { at, x, geometry } = draw({ selection });
   const edge = Math.round(x(5e7));
   expect(at(edge - 1, 200)).toEqual(solid(theme.brushLine));
   expect(at(edge, 200)).toEqual(solid(theme.brushLine));
-  expect(at(edge + 30, 200)[3]).toBe(0x1f);
-  expect(at(edge - 10, 200)[3]).toBe(0);
+  expect(at(edge + 30, 200)[3]).toBe(0);
+  for (const left of [edge - 10, x(1e8) + 10]) expect(at(left, 200)).toEqual(VEIL);
   expect(at(edge, geometry.rowsTop - 3)[3]).toBe(0);
 });
 
-test("a brush over two ranks covers their rows and no other", () => {
+test("a brush over two ranks dims all rows but theirs", () => {
   const { at, x, sight } = draw({ brush: { start: 5e7, end: 1e8, ranks: [1, 2], tracks: null } });
   const middle = x(7.5e7);
-  const covered = [0, 1, 2, 3].filter((rank) => {
+  const dimmed = [0, 1, 2, 3].filter((rank) => {
     const { y, row } = sight.findHead(rank)!;
     return at(middle, y + row.height / 2)[3]! > 0;
   });
-  expect(covered).toEqual([1, 2]);
+  expect(dimmed).toEqual([0, 3]);
 });
 
 test("a selected event is outlined 2 px outside its mark, in its opened lane", () => {
@@ -149,17 +152,51 @@ test("an arrow to a folded rank ends at its lane, to one out of sight there is n
   expect(filtered.box().right).toBe(-1);
 });
 
-test("marks are above their lane at any distance, in the colour of hits", () => {
-  const lane = scene.ranks[2]!.summary[0]!.lane;
-  const at = [100, 101, 102, 400];
-  const bin = Uint32Array.from(at);
-  const marks = { lane: bin.map(() => lane), bin, inView: 4, total: 4, error: null };
-  const drawn = draw({ search: "x" }, {}, { marks, start: VIEW[0], end: VIEW[1], bins: 808 });
-  const { y } = drawn.sight.findLane(lane)!;
-  for (const x of at) {
-    expect(drawn.at(drawn.geometry.lanesX + x, y - 1)).toEqual(solid(theme.hit));
+describe("hits of a search", () => {
+  const { lane } = scene.ranks[2]!.summary[0]!;
+  const { lane: other } = scene.ranks[3]!.summary[0]!;
+  /** Runs of bins of 1 px in the first lane of rank 2; ranks 2 and 3 were searched. */
+  function hits(runs: readonly [from: number, to: number][], error: string | null = null) {
+    const column = (value: (run: [number, number]) => number) =>
+      Uint32Array.from(runs.map((run) => value([...run])));
+    const columns = { lane: column(() => lane), bin: column(([from]) => from) };
+    const marks = { ...columns, end: column(([, to]) => to), inView: 4, total: 4, error };
+    const placed = { marks, start: VIEW[0], end: VIEW[1], bins: 808, lanes: [lane, other] };
+    const drawn = draw({ search: "x" }, {}, placed);
+    const { y, band } = drawn.sight.findLane(lane)!;
+    const middle = Math.round(y + band.height / 2);
+    const px = (bin: number, row = middle) => drawn.at(drawn.geometry.lanesX + bin, row);
+    return { ...drawn, px, top: Math.round(y), otherY: drawn.sight.findLane(other)!.y + 3 };
   }
-  expect(drawn.at(drawn.geometry.lanesX + 250, y - 1)[3]).toBe(0);
+
+  test("keep their colours over their whole length, and all else is dimmed", () => {
+    const { px, otherY } = hits([
+      [100, 140],
+      [400, 401],
+    ]);
+    for (const bin of [100, 120, 139, 400]) expect(px(bin)[3]).toBe(0);
+    for (const bin of [90, 250, 500]) expect(px(bin)).toEqual(VEIL);
+    expect(px(120, otherY)).toEqual(VEIL);
+  });
+
+  test("have outlines of 1 px, which near hits share", () => {
+    const { px, top } = hits([
+      [100, 101],
+      [103, 104],
+      [400, 440],
+    ]);
+    const line = solid(theme.ink);
+    for (const bin of [99, 104, 399, 440]) expect(px(bin)).toEqual(line);
+    expect(px(102)).toEqual(VEIL);
+    for (const bin of [100, 102, 420]) expect(px(bin, top - 1)).toEqual(line);
+    expect(px(250, top - 1)[3]).toBe(0);
+  });
+
+  test("lanes that were not searched, and all lanes if the text is invalid, are as ever", () => {
+    const { px, sight } = hits([[100, 140]]);
+    expect(px(300, sight.findLane(scene.ranks[1]!.summary[0]!.lane)!.y + 3)[3]).toBe(0);
+    expect(hits([], "not a regular expression").box().right).toBe(-1);
+  });
 });
 
 test("a ruler shows its length, a note stays within the lanes", () => {

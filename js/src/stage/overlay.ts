@@ -1,5 +1,10 @@
-/** Draw the overlays of the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
+/**
+ * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
+ *
+ * What is selected or found keeps its colours and has an outline; a veil dims everything else.
+ */
 
+import { countBelow, countUpTo } from "../engine/columns";
 import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { FONT, interpolateStops } from "../ui/theme";
@@ -33,21 +38,16 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
   if (lanesWidth <= 0) return;
   const lanesTop = rowsTop;
   pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
-    if (overlay.selection !== null) drawSelection(pen, frame, overlay.selection);
-    if (overlay.brush !== null) {
-      const { start, end, ranks, tracks } = overlay.brush;
-      drawArea(pen, frame, start, end, ranks, tracks);
-    }
+    const { searchMarks, selectionMarks } = frame;
+    if (selectionMarks !== null) drawMarks(pen, frame, selectionMarks, frame.theme.brushLine);
+    if (searchMarks !== null) drawMarks(pen, frame, searchMarks, frame.theme.ink);
+    const area = overlay.brush ?? areaOf(overlay.selection);
+    if (area !== null) drawArea(pen, frame, area, selectionMarks === null);
   });
   pen.withClip(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
     for (const mark of overlay.timeMarks) drawTimeMark(pen, frame, mark);
   });
   if (overlay.collective !== null) drawArrival(pen, frame, overlay.collective);
-  pen.withClip(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
-    if (frame.selectionMarks !== null)
-      drawMarks(pen, frame, frame.selectionMarks, frame.theme.brushLine);
-    if (frame.searchMarks !== null) drawMarks(pen, frame, frame.searchMarks, frame.theme.hit);
-  });
   pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
     if (overlay.hover !== null) drawHover(pen, frame, overlay.hover);
     if (overlay.selected !== null) drawSelected(pen, frame, overlay.selected);
@@ -56,37 +56,68 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
   });
 }
 
-function drawSelection(pen: CanvasPen, frame: OverlayFrame, selection: SelectionJson): void {
-  const { start_ns, end_ns, ranks, tracks } = selection;
-  if (start_ns === null && end_ns === null && ranks === null && tracks === null) return;
-  const start = start_ns ?? Number.NEGATIVE_INFINITY;
-  const end = end_ns ?? Number.POSITIVE_INFINITY;
-  drawArea(pen, frame, start, end, ranks, tracks);
+interface SelectedArea {
+  start: number;
+  end: number;
+  ranks: readonly number[] | null;
+  tracks: readonly string[] | null;
 }
 
-/** Draw a window over the rows that it holds for: a light fill between two edges. */
+/** Window and rows of a selection; null if it is restricted to neither. */
+function areaOf(selection: SelectionJson | null): SelectedArea | null {
+  if (selection === null) return null;
+  const { start_ns, end_ns, ranks, tracks } = selection;
+  if (start_ns === null && end_ns === null && ranks === null && tracks === null) return null;
+  const start = start_ns ?? Number.NEGATIVE_INFINITY;
+  return { start, end: end_ns ?? Number.POSITIVE_INFINITY, ranks, tracks };
+}
+
+/** Opacity of the veil, as the last two digits of a colour. */
+const VEIL = "a8";
+
+/** Dim a part of the lanes. */
+function drawVeil(
+  pen: CanvasPen,
+  { theme }: OverlayFrame,
+  x0: number,
+  top: number,
+  x1: number,
+  bottom: number,
+): void {
+  if (x1 > x0 && bottom > top) pen.fillRect(x0, top, x1 - x0, bottom - top, theme.bg + VEIL);
+}
+
+/** Draw the edges of an area; the rest is dimmed if it `dims`. */
 function drawArea(
   pen: CanvasPen,
   frame: OverlayFrame,
-  start: number,
-  end: number,
-  ranks: readonly number[] | null,
-  tracks: readonly string[] | null,
+  { start, end, ranks, tracks }: SelectedArea,
+  dims: boolean,
 ): void {
   const { geometry, theme, view } = frame;
   const left = geometry.lanesX - 4;
   const right = geometry.lanesX + geometry.lanesWidth + 4;
   const x0 = Math.max(left, Number.isFinite(start) ? xAtTime(geometry, view, start) : left);
   const x1 = Math.min(right, Number.isFinite(end) ? xAtTime(geometry, view, end) : right);
-  if (x1 < left || x0 > right) return;
-  for (const [top, bottom] of selectedBands(frame, ranks, tracks)) {
-    pen.fillRect(x0, top, Math.max(x1 - x0, 1), bottom - top, theme.brush);
+  const rowsBottom = geometry.rowsTop + geometry.rowsHeight;
+  let dimmedFrom = geometry.rowsTop;
+  const dimUpTo = (bottom: number, next: number): void => {
+    if (dims) drawVeil(pen, frame, left, dimmedFrom, right, bottom);
+    dimmedFrom = next;
+  };
+  for (const [top, bottom] of x1 < left || x0 > right ? [] : selectedBands(frame, ranks, tracks)) {
+    dimUpTo(top, bottom);
+    if (dims) {
+      drawVeil(pen, frame, left, top, x0, bottom);
+      drawVeil(pen, frame, x1, top, right, bottom);
+    }
     pen.fillRect(x0 - 1, top, 2, bottom - top, theme.brushLine);
     pen.fillRect(x1 - 1, top, 2, bottom - top, theme.brushLine);
     if (ranks === null && tracks === null) continue;
     pen.fillRect(x0, top, x1 - x0, 1, theme.brushLine);
     pen.fillRect(x0, bottom - 1, x1 - x0, 1, theme.brushLine);
   }
+  dimUpTo(rowsBottom, rowsBottom);
 }
 
 /** Vertical ranges of the selected rows, neighbours joined. */
@@ -240,51 +271,43 @@ function drawArrival(
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-const MARK_WIDTH = 7;
-const MARK_HEIGHT = 6;
-/** Marks closer than this are merged into one that spans them all. */
-const MARK_STEP = 4;
+/** Marked parts closer than this share one outline, px. */
+const OUTLINE_GAP_PX = 4;
 
-/** Triangles above the lanes. They are visible at every zoom. */
+/** Outline the marked parts of the lanes, cells of many events included, and dim the others. */
 function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, colour: string): void {
-  const { visible: lanes, theme, geometry, view } = frame;
-  const { marks, start, end, bins } = placed;
-  const { ctx } = pen;
-  const half = MARK_WIDTH / 2;
-  const path = (x0: number, x1: number, y: number) => {
-    ctx.moveTo(x0 - half, y - MARK_HEIGHT);
-    ctx.lineTo(x1 + half, y - MARK_HEIGHT);
-    ctx.lineTo(x1, y);
-    ctx.lineTo(x0, y);
-    ctx.closePath();
-  };
-  ctx.beginPath();
-  let i = 0;
-  while (i < marks.lane.length) {
-    const lane = marks.lane[i]!;
-    const spot = lanes.findLane(lane);
-    let x0 = Number.NaN;
-    let x1 = Number.NaN;
-    for (; i < marks.lane.length && marks.lane[i] === lane; i += 1) {
-      if (spot === null || spot.top > spot.y + 1) continue;
-      const time = start + ((marks.bin[i]! + 0.5) / bins) * (end - start);
-      const x = pen.snap(xAtTime(geometry, view, time)) + 0.5;
-      if (x - x1 <= MARK_STEP) {
-        x1 = x;
-        continue;
-      }
-      if (!Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
-      x0 = x;
-      x1 = x;
-    }
-    if (spot !== null && !Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
+  const { marks, start, end, bins, lanes } = placed;
+  if (marks.error !== null) return;
+  const { geometry, view, visible } = frame;
+  const xOf = (bin: number) =>
+    pen.snap(xAtTime(geometry, view, start + (bin / bins) * (end - start)));
+  const right = xOf(bins);
+  for (const { row, y, clipTop, clipBottom } of visible.placed) {
+    const ribbon = row.ribbon();
+    if (ribbon === null) continue;
+    const bottom = Math.min(y + ribbon.top + ribbon.height, clipBottom);
+    drawVeil(pen, frame, xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
   }
-  ctx.lineJoin = "round";
-  ctx.lineWidth = 2;
-  ctx.strokeStyle = theme.hitLine;
-  ctx.stroke();
-  pen.setFill(colour);
-  ctx.fill();
+  for (const spot of visible.lanes) {
+    const { lane, height } = spot.band;
+    // Lanes that have come into view since the request.
+    if (!lanes.includes(lane)) continue;
+    const outlines: [left: number, right: number][] = [];
+    let dimmedFrom = xOf(0);
+    const last = countUpTo(marks.lane, lane);
+    for (let at = countBelow(marks.lane, lane); at < last; at += 1) {
+      const [x0, x1] = [xOf(marks.bin[at]!), xOf(marks.end[at]!)];
+      drawVeil(pen, frame, dimmedFrom, spot.top, x0, spot.bottom);
+      dimmedFrom = x1;
+      const before = outlines.at(-1);
+      if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX) before[1] = x1;
+      else outlines.push([x0, x1]);
+    }
+    drawVeil(pen, frame, dimmedFrom, spot.top, right, spot.bottom);
+    if (spot.top > spot.y + 1) continue;
+    for (const [x0, x1] of outlines)
+      pen.strokeFrame(x0 - 1, spot.y - 1, x1 - x0 + 2, height + 2, colour, 1);
+  }
 }
 
 // Arrows between the selected event and the events that it launched or that launched it.

@@ -54,7 +54,6 @@ export interface StageFrame {
   minimap: HTMLCanvasElement | null;
   /** Whether events have shades by name, and host calls hues. */
   byName: boolean;
-  hasHues: boolean;
   overlay: Overlay;
   searchMarks: PlacedMarks | null;
   selectionMarks: PlacedMarks | null;
@@ -182,7 +181,7 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
     jobStart: job[0],
     jobEnd: job[1],
     valueRange: null,
-    hue: frame.hasHues ? (name) => hueIndex(hashes[name]!) : null,
+    hue: frame.byName ? (name) => hueIndex(hashes[name]!) : null,
   };
   const line = Math.max(1, Math.round(dpr));
   raster.fillRect(0, px(visible.bottom), raster.width, px(visible.bottom) + line, paints.rule);

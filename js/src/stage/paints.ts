@@ -181,10 +181,8 @@ function buildPaints(
     waitLine: pack(rgb(theme.waitLine)),
     /** Ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
-    lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
     /** Colours of late arrivals of a rank that the others do not wait for. */
-    lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
     lastLine: pack(rgb(theme.ink3)),
     /** Background of the row of a rank that holds up the others. */
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),

@@ -243,7 +243,7 @@ describe("rows", () => {
   });
 });
 
-test("marks are requested for the lanes in sight, and drawn above them", async () => {
+test("hits are requested for the lanes in sight and outlined", async () => {
   await mounted();
   stage.setOverlay({ search: "AllReduce_Sum" });
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "marks")).toBe(true));
@@ -251,12 +251,40 @@ test("marks are requested for the lanes in sight, and drawn above them", async (
   expect(request.text).toBe("AllReduce_Sum");
   expect(request.lanes).toContain(nccl.lane);
   const x = stage.xOf(nccl.events[3]!.start);
+  const { r, g, b } = rgb(THEMES.light.ink);
   const near = () =>
     [-2, -1, 0, 1, 2].some((dx) => {
-      const [r, g, b] = pixel(1, x + dx, laneTop(LATE, "comm") - 1);
-      return r === 255 && g === 214 && b === 10;
+      const at = pixel(1, x + dx, laneTop(LATE, "comm") - 1);
+      return at[0] === r && at[1] === g && at[2] === b;
     });
   await vi.waitFor(() => expect(near()).toBe(true));
+});
+
+test("calls of the host have one grey at every zoom, and hues only by name", async () => {
+  await mounted();
+  const track = scene.ranks[0]!.tracks.find(({ role }) => role === "thread")!;
+  const calls = Array.from({ length: track.lanes }, (_, depth) => eventsOf(track.lane0 + depth));
+  const call = calls.flat().find(({ kind, dur }) => kind === "cpu" && dur > 1e5)!;
+  stage.setRows({ open: new Set([0]), pinned: [], filter: "" });
+  const edges = THEMES.light.hostHues.map((hex) => colour(hex).join());
+  const hasHue = () => {
+    stage.reveal(call.lane);
+    const row = stage.rows().find((row) => row.rank === 0 && row.track?.key === track.key)!;
+    const x = Math.round(stage.xOf(call.start));
+    const heights = Array.from({ length: row.height }, (_, y) => row.top + y);
+    return [-1, 0, 1].some((dx) => heights.some((y) => edges.includes(pixel(0, x + dx, y).join())));
+  };
+  stage.setColor("name");
+  for (const length of [2, 40]) {
+    stage.setView([call.start - call.dur / 2, call.start + call.dur * length]);
+    await expect.poll(hasHue).toBe(true);
+  }
+  stage.setColor("kind");
+  for (const length of [2, 40]) {
+    stage.setView([call.start - call.dur / 2, call.start + call.dur * length]);
+    await drawn(frames.length);
+    expect(hasHue()).toBe(false);
+  }
 });
 
 test("another scene replaces the first", async () => {

@@ -88,7 +88,7 @@ describe("waits", () => {
   });
 });
 
-test("the row of the rank that comes last is tinted, and its late time outlined", async () => {
+test("the row of the rank that comes last is tinted, and a dotted line leads to its kernel", async () => {
   mount();
   const ground = colour(mix(rgb(THEMES.light.late), rgb(THEMES.light.bg), 0.07));
   const line = colour(rgb(THEMES.light.late));
@@ -97,8 +97,14 @@ test("the row of the rank that comes last is tinted, and its late time outlined"
   await expect.poll(() => seen(LATE, 2e5, ground)).toBe(true);
   expect(seen(1, 2e5, ground)).toBe(false);
   stage.setView([start - 2 * late, start + dur + 5e5]);
-  await expect.poll(() => seen(LATE, start - late / 2, line)).toBe(true);
+  const x = stage.xOf(start - late / 2);
+  const dots = (y: number) => [0, 1, 2, 3, 4, 5, 6, 7].filter((dx) => pixel(x + dx, y) === line);
+  const { top, height } = rowOf(LATE);
+  const dotted = () => Array.from({ length: height }, (_, y) => dots(top + y).length);
+  await expect.poll(dotted).toContain(4);
   expect(seen(1, start - late / 2, line)).toBe(false);
+  const hit = stage.hitTest(x, rowOf(LATE).top + 34);
+  expect(hit).toMatchObject({ slice: null, late: { dur: late, start: start - late } });
 });
 
 describe("the ribbon", () => {

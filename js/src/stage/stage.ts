@@ -63,7 +63,6 @@ export class Stage {
       classes === null ? kindPaints(theme, kinds, dimmed) : classPaints(theme, classes),
   );
   private readonly minimap = memoizeLast(renderMinimap);
-  private readonly typicalStep = memoizeLast(medianStep);
   private geometry: StageGeometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
@@ -505,8 +504,6 @@ export class Stage {
       ribbon: data.ribbon.value,
       minimap: this.minimap(data.minimap.value, theme, geometry, classes, this.classShares),
       byName,
-      // In views shorter than a step, host calls are coloured by name.
-      hasHues: byName || view[1] - view[0] < this.typicalStep(scene),
       overlay,
       searchMarks: data.searchMarks.value,
       selectionMarks: data.selectionMarks.value,
@@ -547,10 +544,4 @@ function renderMinimap(
     classes && classShares && classSharesAt(classShares, classes.styles(theme.name), theme);
   const [pixelWidth, pixelHeight] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
   return drawMinimapImage(minimap, theme, pixelWidth, pixelHeight, byClass);
-}
-
-/** The median step; without steps the whole job. */
-function medianStep({ steps, range }: Scene): number {
-  const lengths = steps.map(({ dur }) => dur).sort((a, b) => a - b);
-  return lengths[lengths.length >> 1] ?? range[1] - range[0];
 }

@@ -283,9 +283,8 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
       pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.waitFill, theme.waitLine),
     );
     key("late", (left) => {
-      const named = lateness !== null && lateness.late.size > 0;
-      pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, named ? theme.lateFill : theme.bg);
-      pen.strokeFrame(left, top, LEGEND_PX, LEGEND_PX, named ? theme.late : theme.ink3, 1);
+      const colour = lateness !== null && lateness.late.size > 0 ? theme.late : theme.ink3;
+      for (let x = 0; x < LEGEND_PX; x += 4) pen.fillRect(left + x, top + 4, 2, 2, colour);
     });
   }
 }

@@ -152,12 +152,13 @@ const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
 
-/** Marks and the request they belong to: bins of a window. */
+/** Marks and the request they belong to: bins of a window, in these lanes. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;
   end: number;
   bins: number;
+  lanes: readonly number[];
 }
 
 export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
@@ -198,9 +199,9 @@ export class StageData {
     this.ribbon = makeQuery("ribbon", STATS_WAIT_MS, decodeRibbon);
     this.minimap = makeQuery("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
-      makeQuery("marks", MARKS_WAIT_MS, (reply, { start, end, bins }) => ({
+      makeQuery("marks", MARKS_WAIT_MS, (reply, { start, end, bins, lanes }) => ({
         marks: decodeMarks(reply),
-        ...{ start, end, bins },
+        ...{ start, end, bins, lanes },
       }));
     this.searchMarks = marks();
     this.selectionMarks = marks();

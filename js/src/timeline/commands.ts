@@ -3,6 +3,7 @@
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
 import type { RichText } from "../ui/text";
+import { MOTION } from "../ui/theme";
 import { addTimeMark, type TimeMark, removeNearestTimeMark } from "./context";
 import type { Command, KeyMatch } from "./keys";
 import { KeyMotion, type KeyPush } from "./motion";
@@ -17,6 +18,9 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "rows-up": { axis: "rows", direction: -1 },
   "rows-down": { axis: "rows", direction: 1 },
 };
+
+/** Zoom factor of a press on a button. */
+const BUTTON_ZOOM = 2;
 
 type CommandActions = Partial<Record<Command, () => unknown>>;
 
@@ -62,9 +66,12 @@ export class Commands {
 
   /** What each command does; false if there was nothing to do. */
   private actsOf(app: TimelineApp): CommandActions {
-    const { nav, rows, picking, search, status, fullWindow, ctx } = app;
+    const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
+    const zoom = (factor: number): void => nav.zoomBy(factor, pointer.focusTime(), MOTION.zoomKey);
     return {
+      "zoom-in": () => zoom(BUTTON_ZOOM),
+      "zoom-out": () => zoom(1 / BUTTON_ZOOM),
       previous: () => this.step(-1),
       "previous-event": () => this.step(-1),
       next: () => this.step(1),

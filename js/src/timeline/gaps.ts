@@ -1,19 +1,17 @@
 /** The selected gap of a device: found at a click, or because a selected window is one. */
 
 import { signal } from "@preact/signals";
-import { FULL_SELECTION, padSpan } from "../protocol/selection";
-import type { Gap, SelectionJson } from "../protocol/source";
+import { FULL_SELECTION } from "../protocol/selection";
+import type { Gap, GapReply, SelectionJson } from "../protocol/source";
 import { onSignal } from "../ui/react";
 import { LatestRequest } from "./context";
 import type { TimelineApp } from "./view";
-
-const MARGIN = 0.1;
 
 export class GapSelection {
   readonly gap = signal<Gap | null>(null);
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking">) {
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
     const { ctx, picking } = app;
     this.newest = new LatestRequest(ctx.signal);
     onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);
@@ -26,21 +24,32 @@ export class GapSelection {
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  async gapAt(rank: number, time: number, signal: AbortSignal): Promise<Gap | null> {
+  /** The gaps of a rank's device and of one of its lanes at an instant; null if there is none. */
+  async gapsAt(
+    rank: number,
+    lane: number | null,
+    time: number,
+    signal: AbortSignal,
+  ): Promise<GapReply> {
     const { source } = this.app.ctx;
-    const { reply } = await source.ask("gap", { rank, time: Math.floor(time) }, signal);
-    return reply.gap;
+    return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /** Select the gap at an instant and zoom to it; false if the device works then. */
-  async select(rank: number, time: number): Promise<boolean> {
-    const { ctx, nav, picking } = this.app;
-    const gap = await this.gapAt(rank, time, ctx.signal);
-    if (gap === null) return false;
-    const { start, end } = gap;
+  /** Select the gap of the device at an instant, else that of the lane; false if there is none. */
+  async select(rank: number, lane: number, time: number): Promise<boolean> {
+    const { ctx, picking } = this.app;
+    const { gap, lane_gap: laneGap } = await this.gapsAt(rank, lane, time, ctx.signal);
+    const { start, end } = gap ?? laneGap ?? {};
+    if (start === undefined || end === undefined) return false;
+    const track = gap === null ? ctx.lanes.locate(lane)?.track : null;
     picking.clearEvent();
-    picking.setSelection({ ...FULL_SELECTION, start_ns: start, end_ns: end, ranks: [rank] });
-    nav.zoomTo(padSpan(start, end - start, MARGIN));
+    picking.setSelection({
+      ...FULL_SELECTION,
+      start_ns: start,
+      end_ns: end,
+      ranks: [rank],
+      tracks: track ? [track.key] : null,
+    });
     return true;
   }
 
@@ -54,8 +63,8 @@ export class GapSelection {
     }
     const { rank, start, end } = edges;
     this.newest.ask(
-      (signal) => this.gapAt(rank, start, signal),
-      (gap) => (this.gap.value = gap?.start === start && gap.end === end ? gap : null),
+      (signal) => this.gapsAt(rank, null, start, signal),
+      ({ gap }) => (this.gap.value = gap?.start === start && gap.end === end ? gap : null),
       // The selection itself is still shown.
       () => (this.gap.value = null),
     );

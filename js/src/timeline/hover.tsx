@@ -4,7 +4,8 @@ import { signal } from "@preact/signals";
 import type {
   RankGroups,
   Cell,
-  Gap,
+  GapReply,
+  LaneGap,
   StageHit,
   RowInfo,
   SceneTrack,
@@ -14,6 +15,7 @@ import { kindName } from "../ui/controls";
 import {
   formatCount,
   formatDuration,
+  formatShare,
   formatTime,
   formatValue,
   plural,
@@ -44,6 +46,15 @@ export function busyText(share: number): string {
 
 function noteLine(text: string): TooltipLine {
   return [<span class="hta-note">{text}</span>];
+}
+
+/** Describe the time before a late kernel. */
+function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
+  return [
+    [<b>{`${formatDuration(dur)} late`}</b>],
+    [`rank ${rank} · ${name}`],
+    noteLine("starts this long after the median of the other ranks"),
+  ];
 }
 
 /** Describe the ranks that a row represents, or why it has one of its own. */
@@ -79,7 +90,7 @@ export class HoverController {
   /** Key of the cell or gap whose exact figures were requested. */
   private watchedKey = "";
   private exactCell: Cell | null = null;
-  private hoveredGap: Gap | null = null;
+  private hoveredGaps: (GapReply & { lane: number }) | null = null;
   private cellError: string | null = null;
   private dwell = 0;
   private readonly arrows: LaunchArrows;
@@ -190,11 +201,14 @@ export class HoverController {
   private cellLines(hit: StageHit): TooltipLine[] {
     const counter = this.counterOf(hit);
     if (counter !== null) return this.counterLines(counter);
-    const { cell, lane } = hit;
+    const { cell, lane, late } = hit;
     if (lane === null) return [];
     if (cell === null || cell.count === 0) {
-      const gap = this.gapUnderPointer(hit);
-      return gap === null ? [] : gapLines(gap).map((line, at) => [at === 0 ? <b>{line}</b> : line]);
+      if (late) return lateLines(late, this.app.ctx.lanes.locate(lane)!.rank.rank);
+      const { gap = null, lane_gap: laneGap = null } = this.gapsUnderPointer(hit) ?? {};
+      const lines =
+        gap !== null ? gapLines(gap) : laneGap !== null ? this.laneGapLines(laneGap, lane) : [];
+      return lines.map((line, at) => [at === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;
     const count = exactCell?.count ?? cell.count;
@@ -276,12 +290,29 @@ export class HoverController {
     return track?.role === "counter" ? track : null;
   }
 
-  /** The gap under the pointer, once it is known. */
-  private gapUnderPointer({ lane, time }: StageHit): Gap | null {
-    const { hoveredGap, app } = this;
-    if (hoveredGap === null || lane === null || !app.gapSelection.isDevice(lane)) return null;
-    const isHere = app.ctx.lanes.locate(lane)?.rank.rank === hoveredGap.rank;
-    return isHere && hoveredGap.start <= time && time < hoveredGap.end ? hoveredGap : null;
+  /** Describe what other streams do while a lane of the device has no work. */
+  private laneGapLines({ start, end, running }: LaneGap, lane: number): string[] {
+    const { lanes } = this.app.ctx;
+    const place = lanes.locate(lane);
+    const role = place?.summary?.role === "comm" ? "communication" : "compute";
+    const what = place?.track ? `work on ${place.track.label}` : role;
+    const [first, ...others] = running;
+    const head = `No ${what} for ${formatDuration(end - start)}`;
+    if (first === undefined) return [head];
+    const { longest, count, time } = first;
+    const runs = count === 1 ? "runs" : `runs ${formatCount(count)} times`;
+    const stream = lanes.locate(longest.lane)?.track?.label ?? "";
+    const more = others.length === 0 ? "" : `; ${plural(others.length, "other name")}`;
+    const share = formatShare(time / (end - start));
+    return [head, `${longest.short} ${runs} on ${stream}, ${share} of it${more}`];
+  }
+
+  /** The gaps under the pointer, once they are known. */
+  private gapsUnderPointer({ lane, time }: StageHit): GapReply | null {
+    const { hoveredGaps } = this;
+    if (hoveredGaps?.lane !== lane) return null;
+    const gap = hoveredGaps.gap ?? hoveredGaps.lane_gap;
+    return gap !== null && gap.start <= time && time < gap.end ? hoveredGaps : null;
   }
 
   /**
@@ -291,6 +322,7 @@ export class HoverController {
     const { slice, cell, lane } = hit;
     if (slice !== null || lane === null) this.reset();
     else if (cell !== null && cell.count > 0) this.requestCell(lane, cell.start, cell.end);
+    else if (hit.late) this.reset();
     else if (this.counterOf(hit) !== null) {
       const { stage } = this.app.ctx;
       const start = Math.floor(stage.timeAt(Math.floor(x)));
@@ -319,13 +351,13 @@ export class HoverController {
   private requestGap(lane: number, hit: StageHit): void {
     const { ctx, gapSelection } = this.app;
     const rank = ctx.lanes.locate(lane)?.rank.rank;
-    if (rank === undefined || this.gapUnderPointer(hit) !== null) return;
-    this.requestLater(`gap ${rank}/${Math.floor(hit.time)}`, () =>
+    if (rank === undefined || this.gapsUnderPointer(hit) !== null) return;
+    this.requestLater(`gap ${lane}/${Math.floor(hit.time)}`, () =>
       this.newest.ask(
-        (signal) => gapSelection.gapAt(rank, hit.time, signal),
+        (signal) => gapSelection.gapsAt(rank, lane, hit.time, signal),
         // A click shows a failure.
-        (gap) => {
-          this.hoveredGap = gap;
+        (gaps) => {
+          this.hoveredGaps = { ...gaps, lane };
           this.refreshNow();
         },
       ),

@@ -21,6 +21,29 @@ describe("keys", () => {
     expect(view.root.dataset.lmSuppressShortcuts).toBe("true");
   });
 
+  test("in a page of ours keys work without a click, in a notebook they do not", async () => {
+    const press = (key: string, code: string, type = "keydown") =>
+      document.body.dispatchEvent(
+        new KeyboardEvent(type, { key, code, bubbles: true, cancelable: true }),
+      );
+    const notebook = mount();
+    press("w", "KeyW");
+    press("/", "Slash");
+    expect(notebook.state.get("view")).toBeNull();
+    expect(document.activeElement).toBe(document.body);
+    notebook.end.abort();
+    const page = document.body.appendChild(document.createElement("div"));
+    page.dataset.htaPage = "";
+    const [first, second] = [mount(undefined, page), mount(undefined, page)];
+    press("w", "KeyW");
+    press("w", "KeyW", "keyup");
+    await expect.poll(() => first.state.get("view")).not.toBeNull();
+    expect(second.state.get("view")).toBeNull();
+    press("/", "Slash");
+    expect(document.activeElement).toBe(first.find(".hta-search input"));
+    page.remove();
+  });
+
   test("letters in the search field are text, Escape leaves it", async () => {
     const view = mount();
     view.root.focus();

@@ -1,6 +1,9 @@
 /**
  * Keys while the widget has the focus. Keys that it uses do not propagate: hosts would add cells or
  * delete them. Keys of the host or of the browser do.
+ *
+ * In a page of ours (`data-hta-page` of the host) no notebook needs the keys. There they go to the
+ * timeline under the pointer, or to the first one, without a click.
  */
 
 import { isTextEntry } from "../ui/dom";
@@ -10,7 +13,7 @@ type KeyboardParts = Pick<TimelineApp, "ctx" | "commands" | "pointer" | "status"
 
 export function listenToKeys(parts: KeyboardParts): void {
   const { ctx, commands, pointer, status } = parts;
-  const { root, signal } = ctx;
+  const { root, stage, signal } = ctx;
   root.addEventListener("keydown", (event) => onDown(parts, event), { signal });
   root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
   const stop = (): void => {
@@ -31,6 +34,29 @@ export function listenToKeys(parts: KeyboardParts): void {
   root.addEventListener("focusout", leave, { signal });
   // No keyup event arrives if the key is released in another window.
   window.addEventListener("blur", stop, { signal });
+  const isForThis = (event: KeyboardEvent): boolean => {
+    const { target } = event;
+    const ownPage = root.closest("[data-hta-page]");
+    if (ownPage === null || !(target instanceof Element)) return false;
+    if (root.contains(target) || isTextEntry(target)) return false;
+    if (target === document.body) {
+      const hovered = document.querySelector(".hta-stage:hover");
+      return (hovered ?? document.querySelector(".hta-stage")) === stage.el;
+    }
+    // Another part of the page has the focus: it keeps all keys but characters.
+    const isCharacter = event.key.length === 1 && event.key !== " ";
+    const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    const isHovered = stage.el.matches(":hover") && ownPage.contains(target);
+    return isHovered && isCharacter && isPlain;
+  };
+  // In the capture phase: a dashboard keeps characters from its host.
+  const options = { signal, capture: true };
+  document.addEventListener(
+    "keydown",
+    (event) => isForThis(event) && onDown(parts, event),
+    options,
+  );
+  document.addEventListener("keyup", (event) => isForThis(event) && onUp(parts, event), options);
 }
 
 /** Keys that notebooks act on in command mode, in addition to letters and digits. */

@@ -1,7 +1,8 @@
 /** Waits of ranks in the whole view: status line, legend and event details. */
 
 import { expect, test } from "vitest";
-import { opened, pick } from "../../test/app_view";
+import { opened, pick, pointer, tap } from "../../test/app_view";
+import { eventsOf, LATE } from "../../test/recorded";
 
 test("the line names the rank that others wait for, the legend explains the hatch", async () => {
   const view = await opened();
@@ -16,6 +17,27 @@ test("the line names the rank that others wait for, the legend explains the hatc
   expect(keys[0]!.querySelector(".hta-share")!.textContent).toMatch(/^\d.*%$/);
   // Waiting is a look of communication, not a kind that could be dimmed.
   expect(keys.every((key) => !(key instanceof HTMLButtonElement))).toBe(true);
+});
+
+test("the line before a late kernel says how late it is; a click selects the kernel", async () => {
+  const view = await opened();
+  const { lane, late } = view.scene.ranks[LATE]!.summary[1]!;
+  const kernel = eventsOf(lane)[5]!;
+  view.state.set("view", [kernel.start - 3e6, kernel.start + 1e6]);
+  const { stage } = view.app.ctx;
+  const at = (): [number, number] => [
+    stage.xOf(kernel.start - 3e5),
+    stage.rows().find(({ rank }) => rank === LATE)!.top + 34,
+  ];
+  expect(late).toBeGreaterThan(0);
+  await expect
+    .poll(() => {
+      pointer(view, "pointermove", ...at());
+      return view.text(".hta-tooltip");
+    })
+    .toMatch(/^1\.39\sms late\s*rank 2 · AllReduce/);
+  tap(view, ...at());
+  await expect.poll(() => view.state.get("selected_event")).toEqual([LATE, kernel.id]);
 });
 
 test("without lanes of waits nothing is said of them", async () => {

@@ -25,7 +25,9 @@ const WAIT_STATES = [
   },
   {
     name: "late",
-    words: "late: the time by which a rank arrives after the others",
+    words:
+      "late: the time before a late kernel starts, from when the other ranks had arrived; red for " +
+      "a rank that the others wait for",
     hasShare: false,
   },
 ] as const;
@@ -173,6 +175,12 @@ function LegendMenu({ legend }: { legend: Legend }) {
         <LegendChip key={kind} legend={legend} kind={kind} shares={legend.shares.value} isLong />
       ))}
       {waits !== null && <WaitKeys waits={waits} shares={legend.shares.value} isLong />}
+      <span class="hta-chip hta-key-only">
+        <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
+        <span>no data</span>
+        <span class="hta-share" />
+        <span class="hta-note">a rank's file has none here, or the page holds less detail</span>
+      </span>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 /** Messages over the lanes: nothing in this window, nothing matches, a failed request. */
 
 import type { ReadonlySignal, Signal } from "@preact/signals";
-import { Button, type ButtonProps, Icon } from "../ui/controls";
+import { Button, type ButtonProps, Icon, Kbd } from "../ui/controls";
 
 export interface CardMessage {
   title: string;
@@ -21,6 +21,15 @@ export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMess
           <Button key={props.text} {...props} showKey />
         ))}
       </div>
+    </div>
+  );
+}
+
+/** A plate over the lanes after a plain turn of the wheel, which does not zoom. */
+export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
+  return (
+    <div class="hta-wheel-hint" role="status" hidden={!shown.value}>
+      <Kbd name="Ctrl" /> + wheel zooms
     </div>
   );
 }

@@ -88,6 +88,15 @@ test("an edge is taken hold of from near, and a narrow window by its nearer side
 });
 
 describe("the tooltip", () => {
+  test("flips above the pointer over a panel below, and stays below one above", () => {
+    const size = { width: 100, height: 40 };
+    const mark = { top: 90, bottom: 110 };
+    const place = (frame: { height: number; top?: number }) =>
+      placeTooltip({ x: 50, y: 100 }, size, { width: 400, ...frame }, mark).top;
+    expect(place({ height: 140 })).toBe(90 - 4 - 40);
+    expect(place({ height: 140, top: 80 })).toBe(110 + 4);
+  });
+
   const tip = { width: 100, height: 40 };
   const frame = { width: 400, height: 300 };
 

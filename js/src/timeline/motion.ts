@@ -92,14 +92,21 @@ export function sortPair(a: number, b: number): Span {
 // The wheel: zoom and pan here; plain turns belong to the notebook unless the rows can scroll.
 
 const END_MS = 140;
-const HINTS = 3;
+const HINT_MS = 2500;
 
-type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "status">;
+type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "wheelHint">;
 
-export function listenToWheel({ ctx, nav, status }: WheelParts): void {
+export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   const { root, stage, signal } = ctx;
   let wheelTimer = 0;
-  let hints = HINTS;
+  let hintTimer = 0;
+  /** Plain turns that hint at the zoom: only the first, and none after the user has zoomed. */
+  let isHintDue = true;
+  const showHint = (): void => {
+    isHintDue = false;
+    wheelHint.value = true;
+    hintTimer = window.setTimeout(() => (wheelHint.value = false), HINT_MS);
+  };
   const keepTurning = (): void => {
     if (wheelTimer) clearTimeout(wheelTimer);
     else nav.begin();
@@ -108,19 +115,17 @@ export function listenToWheel({ ctx, nav, status }: WheelParts): void {
       nav.end();
     }, END_MS);
   };
-  signal.addEventListener("abort", () => clearTimeout(wheelTimer), { once: true });
+  const clearTimers = (): void => [wheelTimer, hintTimer].forEach(clearTimeout);
+  signal.addEventListener("abort", clearTimers, { once: true });
 
   const turn = (event: WheelEvent): boolean => {
     const action: WheelAction = wheelAction(event);
     if (action.type === "rows") {
+      if (action.pixels !== 0 && isHintDue) showHint();
       // At the end of the rows the page scrolls.
-      if (root.contains(activeElement(root)) && stage.scrollBy(action.pixels)) return true;
-      if (action.pixels !== 0 && hints > 0) {
-        hints -= 1;
-        status.flashMessage([{ key: "Ctrl" }, " + scroll to zoom"]);
-      }
-      return false;
+      return root.contains(activeElement(root)) && stage.scrollBy(action.pixels);
     }
+    isHintDue = wheelHint.value = false;
     keepTurning();
     if (action.type === "zoom") {
       const x = event.clientX - stage.el.getBoundingClientRect().left;
@@ -129,7 +134,6 @@ export function listenToWheel({ ctx, nav, status }: WheelParts): void {
     } else {
       nav.panBy(action.pixels / ctx.axisWidth);
     }
-    hints = 0;
     return true;
   };
 

@@ -14,7 +14,7 @@ import {
   viewOf,
 } from "../../test/app_view";
 import { fill } from "../../test/fill";
-import { named } from "../../test/recorded";
+import { eventsOf, named } from "../../test/recorded";
 import type { Brief, SelectionJson } from "../protocol/source";
 
 const shown = (view: View): boolean => !view.find(".hta-tooltip").hidden;
@@ -233,4 +233,74 @@ describe("the pointer", () => {
       })
       .toMatch(/memory \(bytes\) allocated.*1\.\d+ GB/);
   });
+});
+
+test("the first plain turn of the wheel hints at the zoom, buttons zoom at the middle", async () => {
+  const view = await opened();
+  const hint = view.find(".hta-wheel-hint");
+  const turn = (init: WheelEventInit) =>
+    view.stage.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, ...init }));
+  expect(hint.hidden).toBe(true);
+  turn({ deltaY: 40 });
+  await expect.poll(() => hint.hidden).toBe(false);
+  expect(hint.textContent).toContain("wheel zooms");
+  turn({ deltaY: -40, ctrlKey: true });
+  await expect.poll(() => hint.hidden).toBe(true);
+  turn({ deltaY: 40 });
+  expect(hint.hidden).toBe(true);
+  view.state.set("view", [1e7, 5e7]);
+  await expect.poll(() => view.app.ctx.stage.view()).toEqual([1e7, 5e7]);
+  view.by("button", "Zoom in").click();
+  await expect.poll(() => viewOf(view)).toEqual([2e7, 4e7]);
+  view.by("button", "Zoom out").click();
+  await expect.poll(() => viewOf(view)).toEqual([1e7, 5e7]);
+});
+
+test("a click on idle time selects it and moves neither the view nor its row", async () => {
+  const view = await opened();
+  const { stage } = view.app.ctx;
+  const before = stage.view();
+  const device = view.scene.ranks[0]!.summary.filter(({ role }) => role !== "cpu");
+  const events = device.flatMap(({ lane }) => eventsOf(lane)).sort((a, b) => a.start - b.start);
+  let idleFrom = events[0]!.start;
+  const next = events.find(({ start, dur }) => {
+    if (start - idleFrom > 5e5) return true;
+    idleFrom = Math.max(idleFrom, start + dur);
+    return false;
+  })!;
+  const row = () => stage.rows()[0]!;
+  const { top } = row();
+  tap(view, stage.xOf((idleFrom + next.start) / 2), top + 8);
+  await expect.poll(() => view.text(".hta-gap h3")).toContain("GPU idle");
+  expect(stage.view()).toEqual(before);
+  expect(row().top).toBe(top);
+  const panel = view.find(".hta-dock").getBoundingClientRect();
+  const stageTop = view.stage.getBoundingClientRect().top;
+  const [rowTop, rowBottom] = [stageTop + top, stageTop + top + row().height];
+  expect(panel.top >= rowBottom || panel.bottom <= rowTop).toBe(true);
+  view.root.focus();
+  view.press("f");
+  await expect.poll(() => length(viewOf(view))).toBeLessThan(length(before) / 2);
+});
+
+test("a lane that is empty while other streams run names their work; a click selects the time", async () => {
+  const view = await opened();
+  const { stage } = view.app.ctx;
+  const [compute, communication] = view.scene.ranks[0]!.summary.map(({ lane }) => eventsOf(lane));
+  const isBusy = (time: number) =>
+    compute!.some(({ start, dur }) => start <= time && time < start + dur);
+  const middle = ({ start, dur }: Brief) => Math.floor(start + dur / 2);
+  const call = communication!.find((event) => event.dur > 5e5 && !isBusy(middle(event)))!;
+  const time = middle(call);
+  const at = (): [number, number] => [stage.xOf(time), stage.rows()[0]!.top + 8];
+  await expect
+    .poll(() => {
+      pointer(view, "pointermove", ...at());
+      return view.text(".hta-tooltip");
+    })
+    .toMatch(/^No compute for [\d.]+\s[mµ]s\s*AllReduce.* runs.* on stream \d+, [>\d]+\s%/);
+  tap(view, ...at());
+  await expect.poll(() => view.state.get("selection")).not.toBeNull();
+  const { start_ns: start, end_ns: end, ranks } = view.state.get("selection") as SelectionJson;
+  expect([start! <= time && time < end!, ranks]).toEqual([true, [0]]);
 });

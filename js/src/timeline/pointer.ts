@@ -279,7 +279,11 @@ export class PointerInput {
       if (add) picking.toggleEvent(brief);
       else picking.pick(brief, brief);
     } else if (hit.cell !== null && hit.cell.count > 0) {
-      this.onCellClick(hit, add);
+      this.onCellClick(hit.lane, hit.cell, add);
+    } else if (hit.late) {
+      // The line ends where its kernel starts.
+      const start = hit.late.start + hit.late.dur;
+      this.onCellClick(hit.lane, { start, end: start + 1, count: 1 }, add);
     } else if (!add) {
       this.onEmptyClick(hit);
     }
@@ -289,19 +293,23 @@ export class PointerInput {
   private onEmptyClick({ lane, time }: StageHit): void {
     const { picking, gapSelection, ctx } = this.app;
     const rank = lane === null ? undefined : ctx.lanes.locate(lane)?.rank.rank;
-    if (rank === undefined || !gapSelection.isDevice(lane)) {
+    if (lane === null || rank === undefined || !gapSelection.isDevice(lane)) {
       picking.clearOwnSelection();
       return;
     }
     gapSelection
-      .select(rank, time)
+      .select(rank, lane, time)
       .then((isFound) => isFound || picking.clearOwnSelection())
       .catch(this.reportFailure);
   }
 
-  /** Select the longest event at a click if marks are finer than pixels. */
-  private onCellClick({ cell, lane }: StageHit, add: boolean): void {
-    if (cell === null || lane === null) return;
+  /** Select the longest event in a cell. */
+  private onCellClick(
+    lane: number | null,
+    cell: Pick<NonNullable<StageHit["cell"]>, "start" | "end" | "count">,
+    add: boolean,
+  ): void {
+    if (lane === null) return;
     const { picking, status } = this.app;
     picking
       .longestEventIn({ lane, start: cell.start, end: cell.end })
@@ -354,7 +362,8 @@ export class PointerInput {
     if (hit.region !== "lanes") return "";
     if (this.isSpaceDown || shift) return "grab";
     if (this.edgeAt(point, hit) !== null) return "ew-resize";
-    return hit.slice !== null || (hit.cell !== null && hit.cell.count > 0) ? "pointer" : "";
+    const isOnMark = hit.slice !== null || hit.late || (hit.cell !== null && hit.cell.count > 0);
+    return isOnMark ? "pointer" : "";
   }
 }
 

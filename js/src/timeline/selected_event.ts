@@ -92,20 +92,25 @@ export class EventSelection {
     return this.stateSignal.value.key !== null;
   }
 
-  /** Top and bottom of the selected event's row in the browser's window; null if it has no row. */
+  /**
+   * Top and bottom in the browser's window of the row of the selected event, or of the first
+   * selected rank; null if there is no such row.
+   */
   get rowExtent(): { top: number; bottom: number } | null {
-    const { brief, ctx } = this;
-    if (brief === null) return null;
-    const track = ctx.lanes.locate(brief.lane)?.track?.key;
+    const { brief, window: selection, ctx } = this;
+    const selectedRank = brief?.rank ?? selection?.ranks?.[0];
+    if (selectedRank === undefined) return null;
+    const track =
+      brief === null ? selection?.tracks?.[0] : ctx.lanes.locate(brief.lane)?.track?.key;
     const rows = ctx.stage
       .rows()
       .filter(
         ({ rank, memberRanks }) =>
-          rank === brief.rank || memberRanks?.includes(brief.rank) === true,
+          rank === selectedRank || memberRanks?.includes(selectedRank) === true,
       );
     const row =
       rows.find((candidate) => candidate.track !== null && candidate.track.key === track) ??
-      rows.find((candidate) => candidate.track === null && !candidate.open);
+      rows.find((candidate) => candidate.track === null && (brief === null || !candidate.open));
     if (row === undefined) return null;
     const top = ctx.stage.el.getBoundingClientRect().top + row.top;
     return { top, bottom: top + row.height };

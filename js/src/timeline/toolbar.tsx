@@ -28,6 +28,10 @@ export function TimelineToolbar({ app, title, narrow }: TimelineToolbarProps) {
       <LegendChips legend={legend} narrow={narrow} />
       <SearchBox search={search} isNarrow={narrow} />
       <UndoRedoButtons app={app} />
+      <span class="hta-pair hta-zoom-pair">
+        <Button text="−" name="Zoom out" keys="S" press={() => commands.run("zoom-out")} />
+        <Button text="+" name="Zoom in" keys="W" press={() => commands.run("zoom-in")} />
+      </span>
       <Button
         text="Fit"
         name="Zoom to the selection, or to everything"

@@ -21,7 +21,7 @@ import { HeightControl, HeightEdge } from "./height";
 import { HoverController } from "./hover";
 import { type HelpGroup, listenToKeys, PANEL_HELP } from "./keys";
 import { Legend } from "./legend";
-import { Card, ErrorStrip } from "./messages";
+import { Card, ErrorStrip, WheelHint } from "./messages";
 import { listenToWheel } from "./motion";
 import { Navigation } from "./navigation";
 import { Help } from "./panels/help";
@@ -90,6 +90,8 @@ export class TimelineApp {
   readonly fullWindow: FullWindow | null;
   private readonly facts: ViewFacts;
   private readonly heightEdge: HeightControl;
+  /** Whether the hint that Ctrl + wheel zooms is shown. */
+  readonly wheelHint = signal(false);
   private readonly isNarrow = signal(false);
   private readonly accessGrid = signal<AccessGridContent>({ rows: [], selected: null, pinned: [] });
 
@@ -118,6 +120,7 @@ export class TimelineApp {
     const help = (): VNode => (
       <Help
         more={isPart ? [linkedPanel.help ?? PANEL_HELP] : []}
+        followsPointer={root.closest("[data-hta-page]") !== null}
         close={() => void this.help.close()}
       />
     );
@@ -160,6 +163,7 @@ export class TimelineApp {
           <HeightEdge height={heightEdge} />
           <PinButton pin={pin} />
           <Card messageSignal={facts.card} />
+          <WheelHint shown={this.wheelHint} />
           <TooltipView tooltip={hover.tooltip} />
         </div>
         <panels.Dock />

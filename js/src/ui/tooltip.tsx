@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { visibleRect } from "./placing";
 
 export type TooltipLine = readonly ComponentChild[];
 
@@ -40,7 +41,7 @@ export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
     const { left, top } = placeTooltip(
       shown.pointer,
       { width: el!.offsetWidth, height: el!.offsetHeight },
-      { width: frame.clientWidth, height: frame.clientHeight },
+      { width: frame.clientWidth, ...visibleHeights(frame, shown.pointer.y) },
       shown.mark,
     );
     el!.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
@@ -54,16 +55,27 @@ export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   );
 }
 
+/** Top and bottom of what neither the window nor a panel over a frame hides around a height. */
+function visibleHeights(frame: HTMLElement, y: number): { top: number; height: number } {
+  const from = frame.getBoundingClientRect().top;
+  const height = visibleRect(frame).bottom - from;
+  const panel = frame.parentElement?.querySelector(":scope > .hta-over")?.getBoundingClientRect();
+  if (panel === undefined) return { top: 0, height };
+  return panel.top - from > y
+    ? { top: 0, height: Math.min(height, panel.top - from) }
+    : { top: panel.bottom - from, height };
+}
+
 const GAP_PX = 12;
 
 /**
  * Return the place of a tooltip: right of and below the pointer and its mark, flipped at the edges
- * of the frame. The tooltip never covers the mark at the height of the pointer.
+ * of the frame, whose visible part begins at `top`. The tooltip never covers the mark at the height of the pointer.
  */
 export function placeTooltip(
   pointer: { x: number; y: number },
   size: { width: number; height: number },
-  frame: { width: number; height: number },
+  frame: { width: number; height: number; top?: number },
   mark: { top: number; bottom: number } | null,
 ): { left: number; top: number } {
   let left = pointer.x + GAP_PX;
@@ -72,5 +84,5 @@ export function placeTooltip(
   const below = Math.max(pointer.y + GAP_PX, mark === null ? 0 : mark.bottom + 4);
   const above = Math.min(pointer.y - GAP_PX, mark === null ? Infinity : mark.top - 4) - size.height;
   const fitsBelow = below + size.height <= frame.height - 4;
-  return { left, top: fitsBelow || above < 4 ? below : above };
+  return { left, top: fitsBelow || above < (frame.top ?? 0) + 4 ? below : above };
 }

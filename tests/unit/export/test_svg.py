@@ -65,7 +65,7 @@ def test_columns_are_as_high_as_the_share_of_time_that_is_covered(tmp_path):
     assert len(text) < 60_000
 
 
-def test_waits_are_hatched_and_the_last_rank_is_outlined(tmp_path):
+def test_waits_are_hatched_and_a_dotted_line_leads_to_late_kernels(tmp_path):
     pairs = [(at * 100 * US, at * 100 * US + (60 * US)) for at in range(6)]
     early = [collective(low, high + 20 * US, seq=at) for at, (low, high) in enumerate(pairs)]
     late = [collective(high, high + 20 * US, seq=at) for at, (_, high) in enumerate(pairs)]
@@ -74,6 +74,14 @@ def test_waits_are_hatched_and_the_last_rank_is_outlined(tmp_path):
     per_us = ACROSS / 580
     assert [width for _, width, _ in hatched[:6]] == pytest.approx([60 * per_us] * 6, rel=0.02)
     assert 'id="hta-wait-light"' in text
+    dotted = [path for path in root.iter(f"{SVG}path") if path.get("stroke-dasharray") == "2 2"]
+    ends = [
+        [float(x) for x in pair]
+        for path in dotted
+        for pair in re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", path.get("d"))
+    ]
+    lengths = [right - left for left, right in ends if right - left > 20]
+    assert lengths == pytest.approx([60 * per_us] * 6, rel=0.02)
     said = words(root)
     assert "last in 6 of 6" in said or "last 6/6" in said
     assert "causes the wait" in said
@@ -87,6 +95,17 @@ def test_the_figure_of_folded_ranks_names_whose_it_is(tmp_path):
     assert "ranks 0\u20133" in said
     [fact] = [text for text in said if text is not None and "busy" in text]
     assert re.fullmatch("rank [0-3] busy 10.0\u202fµs", fact)
+
+
+def test_everything_but_the_selected_area_is_dimmed(tmp_path):
+    traces = load(tmp_path, *[[kernel(0, 1000)]] * 3)
+    chosen = {"selection": {"start_ns": 200, "end_ns": 600, "ranks": [1]}}
+    root, _ = draw(traces, view=[0, 1000], state=chosen)
+    veils = [path for path in root.iter(f"{SVG}path") if path.get("fill-opacity") == "0.66"]
+    dimmed = [box for veil in veils for box in boxes(veil.get("d"))]
+    # Rank 0, both sides of the window on rank 1, rank 2.
+    widths = [ACROSS, 0.2 * ACROSS, 0.4 * ACROSS, ACROSS]
+    assert [width for _, width, _ in dimmed] == pytest.approx(widths, abs=0.01)
 
 
 def test_names_are_escaped_and_never_markup(tmp_path):

@@ -432,14 +432,15 @@ def test_find_from_a_place(ask):
 
 def marks(ask, lanes, start, end, bins, **what):
     reply, columns = ask("marks", start=start, end=end, bins=bins, lanes=lanes, **what)
-    return reply, list(zip(columns["lane"].tolist(), columns["bin"].tolist(), strict=True))
+    runs = (columns[name].tolist() for name in ("lane", "bin", "end"))
+    return reply, list(zip(*runs, strict=True))
 
 
 def test_marks_of_a_text(ask, lane):
     launches, folded = lane("main thread", depth=3), lane("main thread", folded=True)
     reply, places = marks(ask, [launches, folded], 0, 100_000, 10, text="cudaLaunch")
     assert (reply["total"], reply["in_view"], reply["error"]) == (4, 4, None)
-    assert places == [(folded, 1), (folded, 2), (launches, 1), (launches, 2)]
+    assert places == [(folded, 1, 3), (launches, 1, 3)]
 
 
 def test_marks_of_what_began_before_the_view(ask, lane):
@@ -447,7 +448,7 @@ def test_marks_of_what_began_before_the_view(ask, lane):
     reply, places = marks(ask, [stream], 40_000, 65_000, 5, text="elementwise")
     # Both ranks: 30-50 reaches in, 60-70 begins inside.
     assert (reply["total"], reply["in_view"]) == (4, 4)
-    assert places == [(stream, 0), (stream, 4)]
+    assert places == [(stream, 0, 2), (stream, 4, 5)]
     reply, places = marks(ask, [stream], 50_000, 60_000, 5, text="elementwise")
     assert (reply["in_view"], places) == (1, [])  # rank 1's until 53 µs, on another lane
 
@@ -456,16 +457,15 @@ def test_marks_of_a_selection(ask, lane, scene):
     selection = {"query": "kind == 'communication'", "ranks": [1]}
     reply, places = marks(ask, list(range(scene["lanes"])), 0, 103_000, 103, selection=selection)
     assert (reply["total"], reply["in_view"]) == (1, 1)
-    assert places == [
-        (lane("communication", rank=1, folded=True), 43),
-        (lane("stream 40", rank=1), 43),
-    ]
+    runs = [(lane("communication", rank=1, folded=True), 43), (lane("stream 40", rank=1), 43)]
+    assert [place[:2] for place in places] == runs
 
 
 def test_marks_of_instants_and_asyncs(ask, lane):
     lanes = [lane("instants"), lane("io"), lane("io", depth=1)]
     _, places = marks(ask, lanes, 0, 100_000, 10, text="/marker|request/")
-    assert places == [(lanes[1], 2), (lanes[2], 2), (lanes[0], 3)]
+    # Requests at 20-40 and 25-45 µs, a marker at 33 µs.
+    assert places == [(lanes[1], 2, 4), (lanes[2], 2, 5), (lanes[0], 3, 4)]
 
 
 # --- requests that make no sense ----------------------------------------------------------------
@@ -541,4 +541,32 @@ def test_a_gap_has_its_causes_what_the_host_did_and_what_ended_it(tmp_path):
     assert gap["host"][1]["longest"]["start"] == 200
     assert gap["host_time"] == 560
     for time in (99, 1000, 5000, -5):
-        assert engine.answer({"op": "gap", "rank": 0, "time": time})[0] == {"gap": None}
+        assert engine.answer({"op": "gap", "rank": 0, "time": time})[0] == {
+            "gap": None,
+            "lane_gap": None,
+        }
+
+
+def test_a_gap_of_one_stream_names_what_other_streams_do(tmp_path):
+    combine = [small.kernel(at, at + 80, name="combine", stream=27) for at in range(100, 500, 100)]
+    first, last = small.kernel(0, 150), small.kernel(450, 600)
+    engine = TileEngine(small.load(tmp_path, [first, last, *combine, small.nccl(0, 600)]))
+    rank = engine.scene()["ranks"][0]
+    streams = {track["label"]: track["lane0"] for track in rank["tracks"]}
+    summary = {row["role"]: row["lane"] for row in rank["summary"]}
+
+    def ask(lane, time):
+        reply = engine.answer({"op": "gap", "rank": 0, "lane": lane, "time": time})[0]
+        assert reply["gap"] is None
+        return reply["lane_gap"]
+
+    gap = ask(streams["stream 7"], 300)
+    assert (gap["start"], gap["end"]) == (150, 450)
+    # Inside the gap: 30, 80, 80 and 50 of the four.
+    running = [(one["longest"]["name"], one["count"], one["time"]) for one in gap["running"]]
+    assert running == [(small.NCCL, 1, 300), ("combine", 4, 240)]
+    # Compute of all streams: between two kernels of stream 27.
+    gap = ask(summary["gpu"], 190)
+    assert (gap["start"], gap["end"], len(gap["running"])) == (180, 200, 1)
+    for lane, time in ((streams["stream 7"], 100), (streams["stream 7"], 599)):
+        assert ask(lane, time) is None

@@ -1,15 +1,35 @@
-/** All keys and gestures on one sheet. */
+/** All keys, gestures and marks on one sheet. */
 
 import { CloseButton, Kbd } from "../../ui/controls";
 import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
-export function Help({ more, close }: { more: readonly HelpGroup[]; close(): void }) {
+/** Marks of the lanes, apart from the kinds in the legend, by the class of their swatch. */
+const LANE_MARKS: readonly [swatch: string, text: string][] = [
+  ["cell", "many events in a pixel: the height is the share of its time"],
+  ["host", "a call of the host: pale with a dark edge"],
+  ["wait", "waiting in a collective for the last rank"],
+  ["late", "before a late kernel: from when the other ranks had arrived; red if they wait for it"],
+  ["none", "no data of this rank, or less detail in the page than the view needs"],
+  ["arrival", "below communication: an arrival after the median rank; the later, the darker"],
+  ["step", "start of a step"],
+  ["selected", "selected or found; everything else is dimmed"],
+];
+
+export function Help(props: {
+  more: readonly HelpGroup[];
+  /** Whether keys need no focus, as in a page of ours. */
+  followsPointer: boolean;
+  close(): void;
+}) {
+  const { more, followsPointer, close } = props;
   return (
     <div class="hta-help">
       <div class="hta-head">
         <h3>Keys and gestures</h3>
         <span class="hta-note hta-grow">
-          They work while the timeline has the focus: click it, or Tab to it.
+          {followsPointer
+            ? "They work for the timeline under the pointer."
+            : "They work while the timeline has the focus: click it, or Tab to it."}
         </span>
         <CloseButton close={close} />
       </div>
@@ -29,6 +49,19 @@ export function Help({ more, close }: { more: readonly HelpGroup[]; close(): voi
             </dl>
           </section>
         ))}
+        <section>
+          <h4>In the lanes</h4>
+          <dl>
+            {LANE_MARKS.map(([swatch, text]) => (
+              <div class="hta-help-line hta-help-mark hta-named">
+                <dt>
+                  <i class={`hta-swatch hta-swatch-${swatch}`} aria-hidden="true" />
+                </dt>
+                <dd>{text}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
       </div>
     </div>
   );

@@ -233,11 +233,16 @@ export class PanelControl {
 
 const EVENT_GAP_PX = 6;
 
-/** Move a panel into the visible part of the timeline, without covering the event's row. */
+/**
+ * Move a panel into the visible part of the timeline, without covering the row that it is about:
+ * above the row if there is room, else as far as the row allows.
+ */
 function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
   const root = el.parentElement;
   if (root === null) return;
   const visibleBox = visibleRect(root);
+  const availablePx = row === null ? Infinity : visibleBox.bottom - row.bottom - EVENT_GAP_PX;
+  el.style.setProperty("--hta-panel-available", `${Math.min(availablePx, window.innerHeight)}px`);
   const box = el.getBoundingClientRect();
   const before = Number(el.dataset.shift ?? 0);
   const [top, bottom] = [box.top + before, box.bottom + before];
@@ -245,7 +250,8 @@ function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | nu
   let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
   if (shift > 0 && row !== null && row.bottom > top - shift) {
     const above = bottom - (row.top - EVENT_GAP_PX);
-    if (above > shift && top - above >= visibleBox.top) shift = above;
+    if (top - above >= visibleBox.top) shift = Math.max(above, shift);
+    else shift = Math.max(top - row.bottom - EVENT_GAP_PX, 0);
   }
   el.classList.toggle("hta-over", shift > 0);
   if (shift === before) return;
