@@ -38,7 +38,8 @@ const lateness = (changes: Partial<Lateness>) =>
     clock: null,
     ...changes,
   });
-const host: SceneRank = { ...rank, summary: rank.summary.filter(({ role }) => role === "cpu") };
+const cpuTracks = rank.summary.filter(({ role }) => role === "cpu");
+const host: SceneRank = { ...rank, host: null, summary: cpuTracks };
 
 /** Look and texts of the one fact of a rank. */
 function fact(

@@ -100,7 +100,7 @@ describe("the pointer", () => {
     pointer(view, "pointermove", 30, 110);
     await expect.poll(() => shown(view)).toBe(true);
     expect(view.text(".hta-tooltip")).toContain("rank 0");
-    expect(view.text(".hta-tooltip")).toContain("rank-0.json.gz");
+    expect(view.text(".hta-tooltip")).toContain("rank-0.trace.json.gz");
     const pin = view.find(".hta-pin");
     expect(pin.hidden).toBe(false);
     pin.click();
