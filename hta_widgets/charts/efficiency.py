@@ -74,10 +74,12 @@ def operator_efficiency(
     )  # fmt: skip
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     is_long = frame["device_ns"] >= _MIN_SHARE * frame["device_ns"].sum()
     drawn = frame[(frame["intensity"] > 0) & (frame["tflop_per_s"] > 0) & is_long]
     if drawn.empty:
-        return empty_figure(frame, style, note="" if frame.empty else "no operator has a rate")
+        return empty_figure(frame, style, note="no operator has a rate")
     roofs = _roofs(drawn)
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",

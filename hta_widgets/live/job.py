@@ -321,7 +321,9 @@ class TileEngine:
     def _on_gap(self, request: operations.GapRequest) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
         lane = request.lane
-        lane_gap = None if lane is None else lane_gap_of(index, lane, request.time)
+        lane_gap = (
+            None if lane is None else lane_gap_of(self._index_of_lane(lane), lane, request.time)
+        )
         return {"gap": gap_of(index, request.time), "lane_gap": lane_gap}, None
 
     def _on_launches(self, request: operations.LaunchesRequest) -> Answer:

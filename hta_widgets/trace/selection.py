@@ -90,7 +90,7 @@ class Selection:
             put("tracks", frozenset(_track(item) for item in tracks))
         if self.ids is not None:
             put("ids", _ids(self.ids))
-        if (self.query, self.ids, self.tracks) == (None, None, None):
+        if self.query is None and self.ids is None and self.tracks is None:
             put("launches", False)  # without them all work is chosen
         if self.traces is not None and not hasattr(self.traces, "span_ns"):
             raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")

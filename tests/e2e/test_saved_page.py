@@ -438,7 +438,7 @@ def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):
     folder.mkdir()
     saved = open_page(TileEngine(collectives(folder)))
     expect(saved.words).to_contain_text("3 ranks wait")
-    expect(saved.words).to_contain_text(f"for rank {SLOW}.")
+    expect(saved.words).to_contain_text(f"for rank {SLOW}: ")
     wait_for_colors(saved.stage, WAIT, LATE, "#e0630f")
     expect(saved.root.locator(".hta-key-only").first).to_contain_text("waiting")
     screenshot(saved.page, "saved_page_waits")
@@ -454,7 +454,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     folder = tmp_path / "late"
     folder.mkdir()
     saved = open_page(TileEngine(collectives(folder)))
-    expect(saved.words).to_contain_text(f"for rank {SLOW}.")
+    expect(saved.words).to_contain_text(f"for rank {SLOW}: ")
     # The second collective, 12 ms after the start; its last rank comes 2 ms later.
     x = saved.x(14_000_000 + SLOW * 1000)
     tip = saved.root.locator(".hta-tooltip")
@@ -501,11 +501,11 @@ def test_a_page_shrinks_lanes_that_are_empty_in_view(open_page):
     expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
     height = saved.stage.bounding_box()["height"]
     click(saved.stage, (60, HEAD + 20))
-    expect(saved.words).to_contain_text("3 empty lanes drawn thin: E")
+    expect(saved.words).to_contain_text("3 empty lanes at reduced height (E)")
     assert saved.stage.bounding_box()["height"] > height
     saved.root.focus()
     saved.page.keyboard.press("e")
-    expect(saved.words).not_to_contain_text("drawn thin")
+    expect(saved.words).not_to_contain_text("reduced height")
 
 
 def test_the_pointer_on_a_kernel_draws_its_launch(open_page):

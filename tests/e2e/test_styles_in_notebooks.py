@@ -35,6 +35,8 @@ def test_outputs_have_the_colors_of_a_saved_page(
     theme(name)
     hw.Dashboard(job).save_html(tmp_path / "saved.html")
     saved = new_context(color_scheme=name).new_page()
+    # As in a notebook, a page of this width has no columns.
+    saved.set_viewport_size({"width": 1090, "height": 900})
     saved.goto((tmp_path / "saved.html").as_uri())
     roots = [opened.locator(".hta-dash").first for opened in (page, saved)]
     for root in roots:
