@@ -53,7 +53,7 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   if (geometry.stripRows > 1 && !has) {
     pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   } else if (geometry.stripRows > 1) {
-    const part = frame.lateness === null ? "comm" : "waiting";
+    const part = hasWaits(frame) ? "waiting" : "comm";
     const keys = mpi ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
     pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   }
@@ -104,7 +104,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   if (!compact && !frame.isStale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (totalNs > 0) {
-      const isMatched = frame.lateness !== null;
+      const isMatched = hasWaits(frame);
       const share =
         (isMatched ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
       const text = share > 0 ? `${isMatched ? "waiting" : "comm"} ${formatShare(share)}` : "";
@@ -129,10 +129,17 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   }
 }
 
+/** Whether waits are known; those of another window than the totals' do not count. */
+function hasWaits({ lateness, stats }: StageFrame): boolean {
+  const waits = lateness?.lateness;
+  const totals = stats?.stats;
+  return waits !== undefined && waits.start === totals?.start && waits.end === totals.end;
+}
+
 /** Time that a rank waits for others without computing; 0 if unknown. */
-function exposedWait({ lateness }: StageFrame, rank: number): number {
-  const index = lateness?.at.get(rank);
-  return index === undefined ? 0 : (lateness?.lateness.exposed_wait[index] ?? 0);
+function exposedWait(frame: StageFrame, rank: number): number {
+  const index = hasWaits(frame) ? frame.lateness?.at.get(rank) : undefined;
+  return index === undefined ? 0 : (frame.lateness?.lateness.exposed_wait[index] ?? 0);
 }
 
 /**

@@ -59,6 +59,24 @@ describe("waits", () => {
     expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
   });
 
+  test("waits of the view are no part of another window's totals", async () => {
+    mount();
+    const { top } = rowOf(0);
+    const hatch = colour(rgb(THEMES.light.waitFill));
+    const isHatched = () =>
+      Array.from({ length: 100 }, (_, dx) => pixel(995 + dx, top + 8)).includes(hatch);
+    await expect.poll(isHatched).toBe(true);
+    const [start, end] = scene.range;
+    stage.setOverlay({ figures: { label: "whole job", span: [start, end] } });
+    const before = ops().filter((op) => op === "lateness").length;
+    stage.setView([start + 0.2 * (end - start), end]);
+    await expect.poll(() => ops().filter((op) => op === "lateness").length).toBe(before + 1);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(isHatched()).toBe(false);
+    stage.setView([start, end]);
+    await expect.poll(isHatched).toBe(true);
+  });
+
   test("a hit on a collective returns its waiting part", async () => {
     mount();
     const { ranks } = await collective();
