@@ -102,8 +102,8 @@ def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
         more = " ".join(text_of(parts) for parts in said.sentences)
         for name in names:
             selected = name in ("dashboard_rank_5", "dashboard_window")
-            scope = " of the whole job" if selected else ""
-            assert texts[name][:2] == [f"{said.text}{scope}", more], name
+            scope = ["of the whole job"] if selected else []
+            assert texts[name][: 2 + len(scope)] == [said.text, more, *scope], name
     assert texts["diff"][0] == hw.TraceDiff(job, slower).findings[0].text
     for name, chart in made.drawn_charts(job).items():
         assert texts[name] == [words_of(chart)], name

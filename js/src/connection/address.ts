@@ -18,10 +18,16 @@ export type PanelIds = readonly (string | readonly string[])[];
 
 /** The address of this page. */
 export function pageAddress(panels: PanelIds, reach: string): ViewAddress {
+  const [base, state] = splitPageAddress();
+  return { base, state, isPage: true, panels, reach };
+}
+
+/** The address of this page, up to the state, and the state. */
+export function splitPageAddress(): [base: string, state: string] {
   const { href } = window.location;
   const at = `${href}#`.indexOf("#");
   const [route, state] = splitFragment(href.slice(at));
-  return { base: `${href.slice(0, at)}${route}`, state, isPage: true, panels, reach };
+  return [`${href.slice(0, at)}${route}`, state];
 }
 
 /** A fragment as route and state: `#/dashboard/job?view=0_9` as `#/dashboard/job`, `view=0_9`. */

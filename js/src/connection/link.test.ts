@@ -1,11 +1,18 @@
 /** The state of a view in an address: what it holds, and what a made-up one is reduced to. */
 
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { freshState, LooseModel } from "../../test/model";
 import { FULL_SELECTION } from "../protocol/selection";
 import type { Scene, SharedState } from "../protocol/source";
-import { addressTrait, applyAddress, decodeState, encodeState, linkOf } from "./link";
-import { splitFragment } from "./address";
+import { pageAddress, splitFragment } from "./address";
+import {
+  addressTrait,
+  applyAddress,
+  decodeState,
+  encodeState,
+  followAddress,
+  linkOf,
+} from "./link";
 import { INITIAL_STATE, STATE_KEYS } from "./store";
 
 const rank = (number: number) => ({
@@ -119,4 +126,27 @@ test("an opened address replaces the state of the models, and says what it could
   expect(restored).toEqual(state({ selection: { ...FULL_SELECTION, ranks: [7] } }));
   expect(model.get("panels")).toEqual(["breakdown"]);
   expect(addressTrait(new LooseModel({}))).toBeNull();
+});
+
+test("a page follows its state, until another address is opened", () => {
+  vi.useFakeTimers();
+  const end = new AbortController();
+  onTestFinished(() => {
+    end.abort();
+    vi.useRealTimers();
+    history.replaceState(null, "", "#");
+  });
+  history.replaceState(null, "", "#/timeline/a");
+  const panels = ["timeline"];
+  const model = new LooseModel({ _address: pageAddress(panels, "here"), panels });
+  const shared = freshState();
+  const scene = () => SCENE;
+  followAddress(model, shared, scene, end.signal, () => undefined);
+  shared.set("view", [-20, 900]);
+  vi.runAllTimers();
+  expect(location.hash).toBe("#/timeline/a?view=-20_900");
+  shared.set("view", [0, 900]);
+  history.replaceState(null, "", "#/dashboard/a");
+  vi.runAllTimers();
+  expect(location.hash).toBe("#/dashboard/a");
 });

@@ -12,7 +12,7 @@ import { PANELS } from "../facts/panels";
 import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
 import type { Scene, SelectionJson, SharedState } from "../protocol/source";
 import { runsOf } from "../ui/formats";
-import type { PanelIds, ViewAddress } from "./address";
+import { type PanelIds, splitPageAddress, type ViewAddress } from "./address";
 import { INITIAL_STATE, isSameJson, isScope, listenTo, type Model, STATE_KEYS } from "./store";
 
 /** Longer links are cut by chats and mail; longer fragments are not read. */
@@ -70,6 +70,8 @@ export function followAddress(
   const write = (): void => {
     const address = addressTrait(model);
     if (address?.isPage !== true || signal.aborted) return;
+    // The user has opened another address; its event is still to come.
+    if (splitPageAddress()[0] !== address.base) return;
     const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
     const shared = Object.fromEntries(entries) as SharedState;
     if (isSameJson(shared.view, scene().range)) shared.view = null;
