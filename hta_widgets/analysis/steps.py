@@ -277,7 +277,7 @@ def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
     return edges.index.to_numpy(np.int64), edges["start"].to_numpy(), edges["end"].to_numpy()
 
 
-def step_length(ahead: Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
+def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
     """Return the time of each step: the host's, or the device's if hosts are ahead of devices."""
     return np.where(np.isin(steps, ahead), on_device, on_host)
 

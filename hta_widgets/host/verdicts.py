@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hta_widgets.errors import TraceError
@@ -51,15 +51,17 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return ranks, median time of a step and first sentence of a job; None for no steps."""
     # These imports take a second or two, which the host's own start should not.
-    from hta_widgets.analysis import step_times  # noqa: PLC0415
+    from hta_widgets.analysis.steps import step_length, step_times  # noqa: PLC0415
     from hta_widgets.panels.headline import headline, text_of  # noqa: PLC0415
     from hta_widgets.readers.load import load  # noqa: PLC0415
 
     traces = load(paths[0] if len(paths) == 1 else list(paths), progress=False)
-    step_ns = step_times(traces)["dur_ns"].median()
+    steps = step_times(traces)
+    columns = (steps[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
+    step_ns = step_length(steps.attrs["ahead"], *columns)
     return {
         "ranks": len(traces),
-        "step_ns": None if math.isnan(step_ns) else int(step_ns),
+        "step_ns": int(median(step_ns)) if len(step_ns) else None,
         "text": text_of(headline(traces).text_parts),
     }
 

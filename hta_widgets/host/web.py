@@ -68,7 +68,7 @@ class FolderEntry:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What a verdict belongs to: the entry as long as its files do not change."""
+        """Return the key of a verdict: the entry and the state of its files."""
         return self.path, self.changed_ns, self.bytes
 
     def to_json(self) -> dict[str, Any]:

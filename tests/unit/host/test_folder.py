@@ -6,6 +6,7 @@ import os
 import shutil
 
 import pytest
+from support import small
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
@@ -87,6 +88,20 @@ def test_a_process_of_its_own_reads_a_verdict(tmp_path, monkeypatch):
     assert verdict["step_ns"] == hw.analysis.step_times(hw.load("job"))["dur_ns"].median() // 1
     assert "rank" in verdict["text"].lower()
     assert asyncio.run(read_verdict([str(tmp_path / "nothing.json")])) is None
+
+
+def test_a_verdicts_step_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
+    """The host leaves three steps of 900 ns each; the device needs 10 µs for each."""
+    events = []
+    for step in range(3):
+        at = 1_000 * step
+        events += [
+            small.event("user_annotation", f"ProfilerStep#{step}", at, at + 900, pid=10),
+            small.call(at + 100, at + 200, step + 1),
+            small.kernel(10_000 * (step + 1), 10_000 * (step + 2), launch=step + 1),
+        ]
+    small.write(tmp_path, events)
+    assert job_verdict([str(tmp_path)])["step_ns"] == 10_000
 
 
 def test_a_job_is_loaded_without_the_jobs_below_it(write, tmp_path):
