@@ -517,7 +517,8 @@ def _time_change(
 ) -> _Change:
     """Return the change of one name, on all of its paths together.
 
-    Times are those on the device, if they changed there: the host's are no part of the same time.
+    Times are those on the device, if they changed there, else those on the host. The two are not
+    added.
     """
     paths = sorted({path for places in paths_by_measure.values() for path in places})
     timed = min(paths_by_measure)

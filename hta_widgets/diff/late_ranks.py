@@ -206,7 +206,7 @@ def _rank_change(
         time_change("wait", *waits_ns[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
         for k in others[moved_ns >= min_moved_ns].tolist()
     ]
-    # What a rank loses in one kind of time it may win back in another: the step has the sum.
+    # A rank may lose time of one kind and gain time of another: the step has the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",

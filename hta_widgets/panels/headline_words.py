@@ -285,7 +285,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a rank of Horovod is the last to be ready; it is no rank of the set."""
+    """State how often a Horovod rank is ready last; it is not a rank of the set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     waits = (
         f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"

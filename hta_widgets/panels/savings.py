@@ -33,7 +33,7 @@ _MAX_CALLS = 200  # operators whose args are read to find out whether a trace ha
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What one operator of a rank would gain; `steps` is 0 without steps."""
+    """The possible gain of one operator of a rank; `steps` is 0 without steps."""
 
     rank: int
     name: str
@@ -135,7 +135,7 @@ def short_operator(name: str) -> str:
 def short_shapes(text: str) -> str:
     """Return the shapes of inputs in short: ``2048×1024 · 1024×4096``.
 
-    Vectors beside matrices, and shapes equal to the one before, are left out.
+    Vectors next to matrices, and shapes equal to the one before, are left out.
     """
     shapes = [dims for dims in decode_arg(text.encode()) if isinstance(dims, list) and dims]
     if any(isinstance(size, list) for dims in shapes for size in dims):

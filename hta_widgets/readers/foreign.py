@@ -95,7 +95,7 @@ FOREIGN_FORMATS = (
     ),
     ForeignFormat(
         "a database of Ascend's profiler (SQLite)",
-        "Load the trace_view.json files beside it.",
+        "Load the trace_view.json files in the same folder.",
         _DATABASE,
         holds=(b"\nSTRING_IDS\n", b"\nTASK\n"),
     ),

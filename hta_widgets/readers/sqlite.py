@@ -61,7 +61,7 @@ class Database:
     skipped : Counter of str
         By table, the number of rows whose values are of another type.
     is_cut_off : bool
-        Whether the file refers to a write-ahead log that is not beside it.
+        Whether the file refers to a write-ahead log that is not in its folder.
     """
 
     def __init__(self, path: str | Path, advance: Callable[[int], object] | None = None) -> None:

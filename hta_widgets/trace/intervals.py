@@ -136,12 +136,6 @@ class IntervalUnion:
         reached = self.prefix[last] + times - self.starts[last]
         return started, np.maximum(np.minimum(self.prefix[started], reached), 0)
 
-    def length_within(self, start: int, end: int) -> int:
-        """Return the covered time of one window."""
-        edges = np.array((start, max(start, end)), np.int64)
-        low, high = self.count_and_length_before(edges)[1]
-        return int(high - low)
-
     @property
     def ends(self) -> Ints:
         """End of each piece."""

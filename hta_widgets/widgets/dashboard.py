@@ -298,7 +298,7 @@ class Dashboard(LinkedView):
 
     @property
     def findings(self) -> list[HeadlineFinding]:
-        """What costs the job time, the most important first."""
+        """The causes of lost time, the most important first."""
         return self.panel_engine.job_headline.findings
 
     def _dashboard_part(self) -> dict[str, Any]:

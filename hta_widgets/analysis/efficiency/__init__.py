@@ -1,4 +1,4 @@
-"""How close operators and steps come to the limits of the device.
+"""Efficiency of operators and steps against the limits of the device.
 
 From the bottom up:
 

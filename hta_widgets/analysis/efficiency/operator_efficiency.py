@@ -1,4 +1,4 @@
-"""How close each operator comes to what its device can do, by signature."""
+"""Efficiency of each operator against the limits of its device, by signature."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def build_server(
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
     trace.async_table = _add_waits(trace, requests)
-    # What was memoized until here is of the tables without waits and counters.
+    # Memoized results up to here belong to the tables without waits and counters.
     trace.memo.clear()
     return trace
 

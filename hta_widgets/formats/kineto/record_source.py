@@ -81,7 +81,7 @@ _MAX_SKIPPED_BYTES = 1 << 22
 
 
 class RecordMove(NamedTuple):
-    """What to add to the times of all records from `first_record` up to the next move."""
+    """A shift of the times of all records from `first_record` up to the next move."""
 
     first_record: int
     ns: int

@@ -53,7 +53,7 @@ _MAX_NESTED = 16
 
 @dataclass(frozen=True, slots=True)
 class Communicators:
-    """What the initialization of communicators states.
+    """Facts that the initialization of communicators states.
 
     Attributes
     ----------

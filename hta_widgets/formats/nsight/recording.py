@@ -1,4 +1,4 @@
-"""What an export states about the recording: clock, host, devices, processes, threads.
+"""Facts of an export about its recording: clock, host, devices, processes, threads.
 
 Exports hold all environment variables, the command line and the output of the program. Only values
 with the names that this module lists are read.

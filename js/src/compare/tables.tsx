@@ -68,7 +68,7 @@ const HATCH_WORDS = [
   ["replaced", "replaced by another name"],
 ] as const;
 
-/** What the hatches of bars mean, as far as there are any. */
+/** The meaning of the hatches of bars, if there are any. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
   const looks = new Set(rows.map(lookOfName));
   return HATCH_WORDS.filter(([look]) => looks.has(look)).map(([look, words]) => (

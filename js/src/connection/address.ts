@@ -10,7 +10,7 @@ export interface ViewAddress {
   isPage: boolean;
   /** Panels of an address that names none. */
   panels: PanelIds;
-  /** Where the address works, for the user. */
+  /** The reach of the address, in words for the user. */
   reach: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Who answers the requests of a view: the kernel, or the page itself.
+ * The choice of who answers the requests of a view: the kernel, or the page itself.
  *
  * A live view starts with the kernel alone. `OfflineData` then fetches the job's data from it and
  * opens them as a `LocalSource`, the engine that also answers in saved pages. From then on
@@ -52,7 +52,7 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** How much of the job the page holds. */
+  /** The part of the job that the page holds. */
   get pageExtent(): "all" | "part" | "nothing" {
     const page = this.page.value;
     return page === null ? "nothing" : page.isComplete ? "all" : "part";

@@ -20,7 +20,7 @@ const MAX_LENGTH = 8000;
 const MAX_TEXT_LENGTH = 1000;
 const FOLLOW_MS = 300;
 
-/** What a link restores. */
+/** The state that a link restores. */
 interface LinkedState {
   state: SharedState;
   panels: PanelIds | null;

@@ -19,7 +19,7 @@ export class PanelGrid {
   readonly el = h("div", { class: "hta-board" });
   private layout: PanelLayout | null = null;
   private hasFitted = false;
-  /** What the drawer below the lanes showed at the last fit. */
+  /** The contents of the drawer below the lanes at the last fit. */
   private drawer: string | null = null;
 
   constructor(

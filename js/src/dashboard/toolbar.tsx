@@ -108,7 +108,7 @@ function groupPanels(ids: readonly string[]): typeof PANELS {
   return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
 }
 
-/** What all figures are of: panels, legend, the timeline's column of totals. */
+/** The scope of all figures: panels, legend, the timeline's column of totals. */
 function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
   const isPart = scene.value.part !== undefined && scene.value.part !== null;
   const choose = (scope: FigureScope): void => {

@@ -267,7 +267,7 @@ export function fromHash(hash: string): OpenViewRequest | null {
   try {
     return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
   } catch {
-    // A `%` that is no escape: not an address of this page.
+    // A `%` that does not begin an escape: not an address of this page.
     return null;
   }
 }

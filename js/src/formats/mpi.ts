@@ -11,7 +11,6 @@ import type { PanelFrame, SelectionJson } from "../protocol/source";
 import { columnsOfRows, groupBy, tableNote, rowsOf, sumBy, type ColumnTables } from "./shared";
 
 export const MEASURES = ["calls", "time", "bytes"] as const;
-export type SizeMeasure = (typeof MEASURES)[number];
 
 const NO_MPI_NOTE = noteFor("no_mpi");
 

@@ -14,7 +14,7 @@ export interface FolderEntry {
   changed_ms: number;
   formats: string[];
   parts: FolderEntry[];
-  /** Of a job, once it is known; null if it is not, or cannot be read. */
+  /** The verdict of a job; null until it is known, or if the job cannot be read. */
   verdict?: { ranks: number; step_ns: number | null; text: string } | null;
 }
 

@@ -134,7 +134,7 @@ export interface SelectionJson {
 }
 
 /** State shared by all views of one job; it is held by the state widget. */
-/** What figures are of: the whole job, the timeline's window, or the selection. */
+/** The scope of figures: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
 export interface SharedState {

@@ -5,7 +5,7 @@ import { SIZE } from "../ui/theme";
 
 export class Camera {
   readonly job: Span;
-  /** What the view may show, apart from the margin. */
+  /** The range that the view may show, apart from the margin. */
   reach: Span;
   view: Span;
   /** Target view of the current animation. */

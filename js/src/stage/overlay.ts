@@ -1,7 +1,7 @@
 /**
  * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
  *
- * What is selected or found keeps its colours and has an outline; a veil dims everything else.
+ * Events that are selected or found keep their colours and have an outline; a veil dims the rest.
  */
 
 import { countBelow, countUpTo } from "../engine/columns";

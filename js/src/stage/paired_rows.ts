@@ -11,7 +11,7 @@
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
 import type { RowsView } from "./rows_view";
 
-/** How the rows of one stage go with those of another. */
+/** The places of the rows of one stage among the rows of another. */
 export interface RowPairing {
   other: RowsView;
   /** Whether this stage is the one behind, whose rows come first. */

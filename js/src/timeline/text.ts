@@ -141,7 +141,7 @@ function deviceLabel(scene: Scene): string {
 }
 
 /**
- * What waiting for late ranks costs: the time in which ranks wait and do not compute, as a share of
+ * The cost of waiting for late ranks: the time in which ranks wait and do not compute, as a share of
  * their devices' spans. Null if unknown.
  */
 export function waitingShare(
