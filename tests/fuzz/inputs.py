@@ -68,6 +68,8 @@ STRUCTURAL_FROM = 1_795_700_000_000
 CASES_FROM = 1_795_897_000_000
 #: A fifth of the inputs of seeds from here on are databases.
 DATABASES_FROM = 1_795_930_000_000
+#: Inputs of seeds from here on also have long names and documents of different base times.
+LONG_NAMES_FROM = 1_795_950_000_000
 DATABASE = "nsight"
 
 
@@ -189,6 +191,8 @@ def damaged(seed: int) -> tuple[str, Sample]:
     changes: tuple[Change, ...] = (_bytes, _fields, _fields, _top)
     if seed >= STRUCTURAL_FROM:
         changes = (*changes, *STRUCTURAL, *STRUCTURAL)
+    if seed >= LONG_NAMES_FROM:
+        changes = (*changes, _append_other_base, _lengthen_name)
     if name == DATABASE:
         changes = (_rows, _rows, _rows, _bytes)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
@@ -284,6 +288,8 @@ def _top(draw: random.Random, text: bytes) -> bytes:
 
 _PAIR = re.compile(rb'"([A-Za-z_][^"\\]*)"\s*:\s*("[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|null)')
 _KEY = re.compile(rb'"([A-Za-z_][^"\\]*)"(?=\s*:)')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(-?[0-9]+)')
+_NAME = re.compile(rb'"name"\s*:\s*"([^"\\]*)"')
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[(.*)\]', re.DOTALL)
 
 
@@ -342,6 +348,21 @@ def _repeat_list(draw: random.Random, text: bytes) -> bytes:
         text = text[:at] + (pair + b", " if at == match.start() else b", " + pair) + text[at:]
         match = draw.choice(list(_LIST.finditer(text)))
     return text
+
+
+def _append_other_base(draw: random.Random, text: bytes) -> bytes:
+    """Append the document with another base time, or with none."""
+    match = draw.choice(list(_BASE.finditer(text)))
+    base = draw.choice((b"0", b"1700000000000000500", b"1800000000000000000", b"-5", b"null"))
+    return text + b"\n" + text[: match.start(1)] + base + text[match.end(1) :]
+
+
+def _lengthen_name(draw: random.Random, text: bytes) -> bytes:
+    """Repeat a name until it has up to 1 MB."""
+    match = draw.choice(list(_NAME.finditer(text)))
+    size = draw.choice((5_000, 40_000, 1_000_000))
+    name = (match[1] + draw.choice((b"", b"<", b"(", b"_", b"::", b" "))) or b"x"
+    return text[: match.start(1)] + name * (size // len(name)) + text[match.end(1) :]
 
 
 STRUCTURAL: tuple[Change, ...] = (_duplicate_key, _escape_key, _nest, _concatenate, _repeat_list)
