@@ -114,6 +114,11 @@ class Database:
             The rows to read, ascending; by default all.
         missing : int
             The value for NULL and for columns that the table lacks.
+
+        Raises
+        ------
+        TraceError
+            If a row of `rowids` is not found; a scan of a damaged table may have listed it.
         """
         present = self.columns_of(table)
         stored = [name for name in columns if name in present]
@@ -122,6 +127,9 @@ class Database:
             for where in self._row_ranges(table, rowids)
         ]
         block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
+        if rowids is not None and not np.array_equal(block[0], rowids):
+            message = f"is damaged: rows that a scan of table {table} lists cannot be looked up"
+            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN)
         result = dict(zip(("rowid", *stored), block, strict=True))
         lacking = np.full(block.shape[1], missing, np.int64)
         return {name: result.get(name, lacking) for name in ("rowid", *columns)}

@@ -16,7 +16,8 @@ SHARE = 0.1
 #: Inputs that once failed: servers' files with long keys before their records, times beyond what
 #: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds,
 #: profiles of servers that are read as Kineto, as their first records are long or damaged; traces
-#: one after another in a file, whose excluded records an export brought back.
+#: one after another in a file, whose excluded records an export brought back; a database with rows
+#: that are not found by their row id.
 FAILED_ONCE = (
     51222,
     1795460442465,
@@ -29,6 +30,7 @@ FAILED_ONCE = (
     1795673958006,
     1795897000070,
     1795897000227,
+    1795960000108,
 )
 
 

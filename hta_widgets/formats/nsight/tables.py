@@ -323,17 +323,17 @@ def args_of_rows(database: Database, number: int, rowids: Ints) -> list[dict[str
     table = EVENT_TABLES[number]
     stored = table.stored_name(database)
     labels = {**table.args, **table.text_args}
-    columns = database.integers(stored, tuple(labels.values()), rowids=rowids)
-    args: list[dict[str, Any]] = [{} for _ in range(len(columns["rowid"]))]
-    for label, name in labels.items():
-        values = columns[name]
-        words = texts_by_id(database, values.tolist()) if label in table.text_args else None
-        for of_row, value in zip(args, values.tolist(), strict=True):
-            if words is None and value != -1:
-                of_row[label] = value
-            elif words is not None and value in words:
-                of_row[label] = words[value]
-    return [_join_launch_args(of_row) for of_row in args]
+    rows = database.rows(stored, ("rowid", *labels.values()), rowids=rowids)
+    args: dict[int, dict[str, Any]] = {rowid: {} for rowid in rowids.tolist()}
+    for place, label in enumerate(labels, 1):
+        values = {row[0]: row[place] for row in rows if type(row[place]) is int}
+        if label in table.text_args:
+            words = texts_by_id(database, values.values())
+            values = {rowid: words[key] for rowid, key in values.items() if key in words}
+        for rowid, value in values.items():
+            if value != -1:
+                args[rowid][label] = value
+    return [_join_launch_args(row_args) for row_args in args.values()]
 
 
 def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:

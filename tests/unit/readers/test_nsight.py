@@ -67,6 +67,16 @@ def test_operators_are_named_without_their_args(export):
     assert (args["stream"], args["correlation"], args["short name"]) == (7, 1, "gemm")
 
 
+def test_an_arg_of_another_type_leaves_other_args_and_rows_alone(export):
+    change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set gridX = 'wide' where rowid = 1")
+    trace = load(export)[0]
+    kernels = trace.events.index[trace.events.category == "kernel"]
+    args = [trace.args(row) for row in kernels]
+    assert "grid" not in args[0]
+    assert args[0]["stream"] == 7
+    assert all("grid" in row_args for row_args in args[1:])
+
+
 def test_payloads_of_nccl_give_groups_and_sizes(tmp_path):
     late_ns = 2 * MS
     write_export(tmp_path / "node0.sqlite", steps=6, late_ns=late_ns)

@@ -71,6 +71,16 @@ def test_rows_of_other_types_are_left_out(tmp_path, value):
     assert columns["b"].tolist() == [2, -1, 6]
 
 
+def test_rows_that_a_lookup_does_not_find_are_damage(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("create table t (a); insert into t values (5), (6)")
+    with Database(path) as opened:
+        assert opened.integers("t", ("a",), rowids=np.array([2]))["a"].tolist() == [6]
+        with pytest.raises(TraceError, match="scan of table t lists cannot be looked up"):
+            opened.integers("t", ("a",), rowids=np.array([2, 9]))
+
+
 def test_views_are_not_read(tmp_path):
     path = database(
         tmp_path / "a.db", "create table StringIds (id integer)",
