@@ -16,6 +16,7 @@ from hta_widgets.taxonomy import HOROVOD_PHASE
 
 _SNIFFED_BYTES = 1 << 14
 _MAX_BYTES_BEFORE_RECORDS = 1 << 20
+_KEYS_OF_A_RANK = ("schemaVersion", "deviceProperties", "distributedInfo")
 
 
 class Sniffed(NamedTuple):
@@ -71,7 +72,8 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 def _begins_horovod_timeline(start: FileStart) -> bool:
     """Whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # written by PyTorch
+    # PyTorch and exports of this package write these; an exported timeline is a rank of its set.
+    if any(f'"{key}"'.encode() in text for key in _KEYS_OF_A_RANK):
         return False
     has_phase = f'"{HOROVOD_PHASE}'.encode() in text
     return has_phase or (b'"process_name"' in text and b"horovod_" in text)

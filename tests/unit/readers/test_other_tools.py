@@ -156,6 +156,13 @@ def test_phases_of_horovod(shared):
     assert set(traces.problems["kind"]) == {"guessed_rank"}
 
 
+def test_an_export_of_a_horovod_timeline_is_a_rank_of_its_set(write, tmp_path):
+    phase = event("NEGOTIATE_ALLGATHER", 0, 5)
+    files = [write([event(), event()], "a.json"), write([phase], "b.json")]
+    copy = hw.export_trace(hw.load(files), tmp_path / "copy").path
+    assert hw.load(copy).summary()["events"].tolist() == [2, 1]
+
+
 def test_a_list_that_ends_in_a_record_is_still_cut_off(shared):
     problems = hw.load(shared / "cases/horovod/timeline-cut.json", cache=False).problems
     assert "truncated" in set(problems["kind"])
