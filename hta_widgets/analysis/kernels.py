@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.columns import decode_json
 from hta_widgets.trace.host_stack import (
     attach_backward_threads,
     category_mask,
@@ -212,7 +212,7 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     if trace.source is not None:
         for record, body in trace.source.records(records):
             try:
-                event = json.loads(body.decode("utf-8", "replace"), strict=False)
+                event = decode_json(body, strict=False)
             except ValueError:
                 continue
             args = event.get("args") if isinstance(event, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -382,7 +383,14 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )
 
 
-_decode_json = json.JSONDecoder().decode
+def decode_json(text: bytes, *, strict: bool = True) -> Any:
+    """Decode JSON; integers of more digits than Python converts become text."""
+    limit = sys.get_int_max_str_digits() or len(text)
+    return json.loads(
+        text.decode("utf-8", "strict" if strict else "replace"),
+        strict=strict,
+        parse_int=lambda digits: int(digits) if len(digits) <= limit else digits,
+    )
 
 
 @dataclass(frozen=True)
@@ -410,7 +418,7 @@ class ArgTable:
     @cached_property
     def values(self) -> list[Any]:
         """The decoded values of `texts`."""
-        return [_decode_json(text.decode()) if text else None for text in self.texts]
+        return [decode_json(text) if text else None for text in self.texts]
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""
@@ -587,7 +595,7 @@ def _selected_args(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The strict decoder refuses control characters, and args that are not an object.
         try:
-            event = json.loads(body.decode("utf-8", "replace"), strict=False)
+            event = decode_json(body, strict=False)
         except (ValueError, RecursionError):
             return [None] * len(keys)
         loose = event.get("args") if isinstance(event, dict) else None

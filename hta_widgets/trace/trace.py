@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from hta_widgets.trace.columns import (
     RecordSource,
     StringPool,
     Track,
+    decode_json,
 )
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.merged_format import ExportPart, stated_export_part, stated_windows
@@ -579,9 +579,8 @@ class Trace:
         return args if end is None else {**args, **self._record_args(self.source, end)}
 
     def _record_args(self, source: RecordSource, record: int) -> dict[str, Any]:
-        text = source.record(record).decode("utf-8", "replace")
         try:
-            event = json.loads(text, strict=False)
+            event = decode_json(source.record(record), strict=False)
         except (ValueError, RecursionError) as cause:
             raise TraceError(
                 f"the record cannot be decoded ({cause})",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +34,7 @@ from hta_widgets.export.traces.members import (
 )
 from hta_widgets.files import Output, Target
 from hta_widgets.trace import selection as selections
-from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
+from hta_widgets.trace.columns import Fields, decode_fields, decode_json, encode_fields
 from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
@@ -409,9 +407,9 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
         values[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = json_text(_decode_json(info))  # HTA looks for "rank": 0
+        values["distributedInfo"] = json_text(decode_json(info))  # HTA looks for "rank": 0
     elif state_rank and (info is None or b'"rank"' not in info):
-        stated = {} if info is None else _decode_json(info)
+        stated = {} if info is None else decode_json(info)
         stated = stated if isinstance(stated, dict) else {}
         values["distributedInfo"] = json_text({**stated, "rank": trace.rank})
     first = {key: values.pop(key) for key in _FIRST if key in values}
@@ -468,7 +466,7 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
                 "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
                 "shift_ns": shift_ns,
                 "format": trace.format,
-                "metadata": {key: _decode_json(raw) for key, raw in texts.items()} | members.stated,
+                "metadata": {key: decode_json(raw) for key, raw in texts.items()} | members.stated,
             }
         )
         scopes.append(_merged_records(members, position, shift_ns))
@@ -560,7 +558,7 @@ class _MergeScope:
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
         if own_pid:
-            identity["pid"] = _decode_json(own_pid)
+            identity["pid"] = decode_json(own_pid)
         records = [_metadata(MARK_KEY, pid, identity)]
         if key not in self._names:
             name = self._title(key, key or "process")
@@ -607,14 +605,8 @@ def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
     return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
 
 
-def _decode_json(raw: bytes) -> Any:
-    """Decode JSON; integers of more digits than Python converts become text."""
-    most = sys.get_int_max_str_digits() or len(raw)
-    return json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) <= most else digits)
-
-
 def _string(raw: bytes) -> str:
-    value = _decode_json(raw)
+    value = decode_json(raw)
     return value if isinstance(value, str) else raw.decode()
 
 

@@ -148,6 +148,16 @@ def test_integers_of_thousands_of_digits(write, tmp_path):
     assert len(traces[0]) == 2
 
 
+def test_args_of_thousands_of_digits_are_text(write, tmp_path):
+    many = "9" * 5000
+    args = {"Collective name": "allreduce", "In msg nelems": 77, "stream": -7}
+    records = json.dumps([event("ncclDevKernel", cat="kernel", args=args)])
+    traces = hw.load(write(records.replace("77", many)), cache=False)
+    assert traces[0].args(0)["In msg nelems"] == many
+    assert traces[0].args(0)["stream"] == -7
+    used(traces, tmp_path)
+
+
 def test_texts_that_are_not_text(write, tmp_path):
     half, odd = r'"\ud800"', r'"\q \ud800"'
     named = f'{{"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {{"name": {odd}}}}}'
