@@ -71,6 +71,8 @@ DATABASES_FROM = 1_795_930_000_000
 #: Inputs of seeds from here on also have long names and documents of different base times.
 LONG_NAMES_FROM = 1_795_950_000_000
 DATABASE = "nsight"
+#: Longer texts are not changed further: each change may repeat them.
+MAX_CHANGED_BYTES = 4 << 20
 
 
 @cache
@@ -196,6 +198,8 @@ def damaged(seed: int) -> tuple[str, Sample]:
     if name == DATABASE:
         changes = (_rows, _rows, _rows, _bytes)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
+        if len(text) > MAX_CHANGED_BYTES:
+            break
         change = draw.choice(changes)
         with contextlib.suppress(ValueError, IndexError):  # nothing there to change
             text = change(draw, text)
