@@ -534,7 +534,8 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+#: A text; one without an end goes on to the end, so that no byte is looked at twice.
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')

@@ -102,3 +102,11 @@ def test_traces_may_repeat_themselves(write, read_bytes):
     records = ",".join(json.dumps(event("gemm", 10 * i)) for i in range(60_000))
     packed = gzip.compress(START + records.encode() + b"]}")
     assert len(hw.load(write(packed, "rank-0.json.gz"), cache=False)[0]) == 60_000
+
+
+def test_a_long_text_without_an_end_costs_no_more_than_its_length(write):
+    odd = json.dumps(event('"' * 100_000)).replace('", "pid', "", 1)
+    records = ", ".join([json.dumps(event()), odd, json.dumps(event())])
+    traces = hw.load(write(f"[{records}]"), cache=False)
+    assert len(traces[0]) == 2
+    assert "skipped" in set(traces.problems["kind"])
