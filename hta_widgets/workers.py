@@ -267,9 +267,9 @@ class _Call:
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
-        if self.version != (own := package_version("hta_widgets")):
+        if self.version != (own_version := package_version("hta_widgets")):
             raise TraceError(
-                f"hta_widgets is {own} on the worker {socket.gethostname()}, and"
+                f"hta_widgets is {own_version} on the worker {socket.gethostname()}, and"
                 f" {self.version} here",
                 remedy=_SAME_THERE,
             )

@@ -169,8 +169,8 @@ def _features_of_rank(
     if count:
         numbers = steps[0] if common is None or not len(common) else common
         dur = step_length(ahead, numbers, dur, spent["device_span_ns"])
-    own = dur - spent["exposed_wait_ns"]
-    times = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
+    own_ns = dur - spent["exposed_wait_ns"]
+    times = np.stack([dur, own_ns, *(spent[name] for name in TIMES[2:])], axis=1)
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
         error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
@@ -191,8 +191,8 @@ def _steps_of_events(
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
         step = part.table.step
-        at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
-        return np.where(numbers[at] == step, at, -1), end - start, len(numbers)
+        positions = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
+        return np.where(numbers[positions] == step, positions, -1), end - start, len(numbers)
     code = np.full(len(part.trace), -1, dtype=np.int64)
     code[part.without_window.rows] = 0
     start, end = part.clip_rows(part.rows)

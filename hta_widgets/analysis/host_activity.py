@@ -146,10 +146,10 @@ def follows_stream_wait(trace: Trace) -> Bools:
     calls = launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
         calls_of_thread = calls[table.track[calls] == thread]
-        at = np.searchsorted(
+        positions = np.searchsorted(
             table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
         )
-        behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
+        behind[calls_of_thread[positions[positions < len(calls_of_thread)]]] = True
     return behind
 
 

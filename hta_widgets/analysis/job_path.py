@@ -114,8 +114,8 @@ def job_critical_path(
     match = matching(traces)
     fit = clock_fit(traces)
     times = arrival_times(traces, match, "fitted")
-    asked = annotation
-    annotation = resolve_annotation(match.traces, asked)
+    requested = annotation
+    annotation = resolve_annotation(match.traces, requested)
     spans = _spans_of_ranks(match.traces, times.shifts_ns, annotation, instance, window)
     span = _span_of_job(spans, window)
     walk = _JobWalker(match, times, spans)
@@ -124,7 +124,7 @@ def job_critical_path(
     return result_frame(
         _path_columns(match, walk.job_segments()),
         matched=count_selected(match, Selection())[1],
-        note=_path_note(traces, match, span, asked if window is None else "", annotation),
+        note=_path_note(traces, match, span, requested if window is None else "", annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),
         span_ns=(0, 0) if span is None else (span.low, span.high),
@@ -157,7 +157,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _path_note(
-    traces: TraceSet, match: Matching, span: _JobSpan | None, asked: str, annotation: str
+    traces: TraceSet, match: Matching, span: _JobSpan | None, requested: str, annotation: str
 ) -> str:
     if not len(traces):
         return "no ranks are loaded"
@@ -165,7 +165,7 @@ def _path_note(
         return f"no event of any rank has {annotation!r} in its name"
     if span is None:
         return "no rank has events before the end of the window"
-    notes = [without_steps_note(asked, annotation)] if asked else []
+    notes = [without_steps_note(requested, annotation)] if requested else []
     if not len(match):
         notes.append(
             "no collective is found on two ranks, so the path is that of the rank that ends last"

@@ -195,13 +195,13 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
     table = trace.table
     up = tree.forest.parent
     names = [table.names[code] for code in table.name[tree.rows].tolist()]
-    at = tree.innermost[calls]
+    nodes = tree.innermost[calls]
     paths: list[list[str]] = [[] for _ in range(len(calls))]
-    while (at >= 0).any():
-        for path, place in zip(paths, at.tolist(), strict=True):
+    while (nodes >= 0).any():
+        for path, place in zip(paths, nodes.tolist(), strict=True):
             if place >= 0:
                 path.append(names[place])
-        at = np.where(at >= 0, up[at], -1)
+        nodes = np.where(nodes >= 0, up[nodes], -1)
     return [path[::-1] for path in paths]
 
 

@@ -315,9 +315,9 @@ def _blocked_times(
     trace_ns = _trace_ns(part)
     almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
     near = [
-        f"of rank {part.rank} stream {steps.streams[at]} for {nearly[at] / 1e6:,.1f} ms, at up to"
-        f" {peak[at]:,}"
-        for at in np.flatnonzero(almost).tolist()
+        f"of rank {part.rank} stream {steps.streams[index]} for {nearly[index] / 1e6:,.1f} ms,"
+        f" at up to {peak[index]:,}"
+        for index in np.flatnonzero(almost).tolist()
     ]
     columns = {
         "rank": part.rank,

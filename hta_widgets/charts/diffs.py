@@ -83,7 +83,7 @@ def _signed_bars(
     span = (high - low or 1.0) * margin
     ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
-    labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
+    labels = [(tick, ("+" if tick > 0 else "") + axis_time(tick, step)) for tick in ticks]
     bars = Bars(*ends, "fill", line="line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
@@ -163,7 +163,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     data["diff_text"] = [words(number) for number in data[column]]
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
     if not is_timed:
-        scale = replace(scale, ticks=[(at, _count_delta(at)) for at, _ in scale.ticks])
+        scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
     # Ranges include the events inside of them: adding both would count these twice.
     total = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
@@ -570,4 +570,4 @@ def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     step = apart[1] if len(apart) > 1 else max(span, 1.0)
     first = np.ceil(start / step) * step
     every = np.arange(first, end + 0.01 * step, step)
-    return [(float(at), axis_time(float(at), step)) for at in every]
+    return [(float(tick), axis_time(float(tick), step)) for tick in every]

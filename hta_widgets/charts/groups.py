@@ -97,8 +97,8 @@ def parallel_groups(
         for kind, number in zip(data["kind"], data["number"], strict=True)
     ]
     data["position_text"] = [
-        "–" if at < 0 else f"{at} of {of}" if of > 0 else str(at)
-        for at, of in zip(data["position"], data["size"], strict=True)
+        "–" if position < 0 else f"{position} of {size}" if size > 0 else str(position)
+        for position, size in zip(data["position"], data["size"], strict=True)
     ]
     data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
     data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
@@ -128,8 +128,8 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     cells["x"] = np.searchsorted(drawn, cells["column"])
     cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
     cells["text"] = [
-        f"{number}{f' · {at}' if at >= 0 else ''}{' ?' if guess else ''}"
-        for number, at, guess in zip(
+        f"{number}{f' · {position}' if position >= 0 else ''}{' ?' if guess else ''}"
+        for number, position, guess in zip(
             cells["number"], cells["position"], cells["guessed"], strict=True
         )
     ]
@@ -149,7 +149,9 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
         marks=[Bars("left", "right", "fill", line="line", text="text", text_color=theme.ink)],
-        scale=Scale(float(len(drawn)), ticks=[(at + 0.5, head) for at, head in enumerate(heads)]),
+        scale=Scale(
+            float(len(drawn)), ticks=[(position + 0.5, head) for position, head in enumerate(heads)]
+        ),
         head=" ",
         columns=columns,
         tooltip=_group_tooltip("rank @{rank} · @{name}"),
@@ -188,7 +190,7 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         ],
         scale=Scale(
             float(len(ranks)),
-            ticks=[(at, f"rank {ranks[int(at)]}") for at in round_ticks(len(ranks) - 1, 4)],
+            ticks=[(tick, f"rank {ranks[int(tick)]}") for tick in round_ticks(len(ranks) - 1, 4)],
         ),
         head=" ",
         background=True,
@@ -322,14 +324,14 @@ def _group_finding(data: pd.DataFrame) -> str:
         if groups_of_kind.empty:
             continue
         sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
-        of = f" of {sizes[0]}" if len(sizes) == 1 else ""
-        of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
+        of_size = f" of {sizes[0]}" if len(sizes) == 1 else ""
+        of_size = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of_size
         if kind == "all":
             phrases.append(
                 f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
             )
         else:
-            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of)
+            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of_size)
     return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
 
 

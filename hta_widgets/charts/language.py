@@ -67,8 +67,10 @@ def is_rows(value: Any) -> bool:
 def column(values: pd.Series) -> np.ndarray:
     """Return a frame's column as numbers, flags or texts; unknown numbers are NaN."""
     if pd.api.types.is_numeric_dtype(values.dtype):
-        whole = values.dtype.kind in "iub"
-        return values.to_numpy(values.dtype.name.lower() if whole and not values.hasnans else float)
+        is_integer = values.dtype.kind in "iub"
+        return values.to_numpy(
+            values.dtype.name.lower() if is_integer and not values.hasnans else float
+        )
     present = values[values.notna()]
     if len(present) and all(isinstance(each, bool | np.bool_) for each in present):
         return values.fillna(value=False).to_numpy(bool)
@@ -258,8 +260,8 @@ def format_value(value: Any, spec: str = "") -> str:
         )
     if isinstance(value, float) and not np.isfinite(value):
         return ""
-    whole = isinstance(value, float) and value == int(value)
-    return text.plural(int(value), spec) if spec else str(int(value) if whole else value)
+    is_integer = isinstance(value, float) and value == int(value)
+    return text.plural(int(value), spec) if spec else str(int(value) if is_integer else value)
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:

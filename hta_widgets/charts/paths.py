@@ -420,9 +420,9 @@ def _share_text(time_ns: float, total_ns: float) -> str:
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
     """Return a line for each change of ranks, from lane to lane."""
-    at = np.flatnonzero(data["is_jump"].to_numpy())
+    jumps = np.flatnonzero(data["is_jump"].to_numpy())
     rows = data["row"].to_numpy(float)
-    moved = at[rows[at] != rows[at - 1]]
+    moved = jumps[rows[jumps] != rows[jumps - 1]]
     if len(moved) > _MAX_SEGMENTS:
         # More lines than that would merge into one area anyway.
         moved = moved[:: -(-len(moved) // _MAX_SEGMENTS)]
@@ -504,7 +504,7 @@ def job_path_summary(
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    whole = float(by_rank.sum()) or 1.0
+    total_ns = float(by_rank.sum()) or 1.0
     row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
     data["row"] = [row_of[int(rank)] for rank in data["rank"]]
     names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
@@ -521,11 +521,11 @@ def job_path_summary(
     data = data.reset_index(drop=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
-    data["share"] = data["dur_ns"] / whole
+    data["share"] = data["dur_ns"] / total_ns
     data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
-    on_most = by_rank.index[by_rank > whole / 2].tolist()
+    on_most = by_rank.index[by_rank > total_ns / 2].tolist()
     return draw_rows(
         RowsContent(
             data=data,
@@ -539,7 +539,7 @@ def job_path_summary(
             scale=time_scale(float(per_row.max())),
             head=" ",
             columns=[
-                Column("of the path", [share(float(each) / whole) for each in per_row]),
+                Column("of the path", [share(float(each) / total_ns) for each in per_row]),
                 Column("time", [duration(float(each)) for each in per_row], 420),
             ],
             tooltip=Tooltip(

@@ -153,9 +153,9 @@ def rank_clusters(
         figure,
         {
             "row": [
-                row + 1 + at
+                row + 1 + index
                 for row, texts in zip(data["row"].tolist(), reasons, strict=True)
-                for at in range(len(texts))
+                for index in range(len(texts))
             ],
             "full": [escape_text(text) for texts in reasons for text in texts],
         },

@@ -248,7 +248,8 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
     low, high = min(float(deviation.min()), 0.0), max(float(deviation.max()), 0.01)
     margin = (high - low) * 0.05
     ticks = [
-        (at, "median" if abs(at) < 1e-9 else share_delta(at)) for at in round_ticks(high, 3, low)
+        (tick, "median" if abs(tick) < 1e-9 else share_delta(tick))
+        for tick in round_ticks(high, 3, low)
     ]
     return Scale(high + margin, low - margin, ticks, zero_line=True)
 

@@ -328,12 +328,12 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
     shown = ranks
     if len(ranks) > NAMED_ROWS:
         order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
-        kept = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
-        shown = np.sort(order[:kept].to_numpy())
+        max_rows = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
+        shown = np.sort(order[:max_rows].to_numpy())
     others = ~np.isin(ranks, shown)
     cells = every.copy()
-    at = np.searchsorted(shown, cells["rank"])
-    cells["row"] = np.where(np.isin(cells["rank"], shown), at, len(shown))
+    positions = np.searchsorted(shown, cells["rank"])
+    cells["row"] = np.where(np.isin(cells["rank"], shown), positions, len(shown))
     names = [f"rank {rank}" for rank in shown]
     by_row = sums.loc[shown].reset_index(drop=True)
     if others.any():
@@ -348,8 +348,8 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
 def _costliest_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the most expensive row of each cell."""
     order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
-    at = cells[["row", "left"]].to_numpy()[order]
-    is_max = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+    corners = cells[["row", "left"]].to_numpy()[order]
+    is_max = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
     costliest: pd.DataFrame = cells.iloc[order[is_max]].reset_index(drop=True)
     return costliest
 
@@ -394,7 +394,7 @@ def _percent(part: float) -> str:
 def _ticks(steps: Any) -> list[tuple[float, str]]:
     """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     every = max(1, -(-len(steps) // 10))
-    return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
+    return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), every)]
 
 
 def _count_text(number: int, kind: str) -> str:

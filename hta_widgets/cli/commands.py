@@ -180,8 +180,8 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """Return the texts of the means of columns, with which the headline agrees."""
     times = [[_in_ns(rank, name) for rank in ranks] for name in columns]
-    known = [[time for time in column if time is not None] for column in times]
-    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known]
+    known_times = [[time for time in column if time is not None] for column in times]
+    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known_times]
 
 
 def _last_at_note(summary_data: Mapping[str, Any]) -> str:
@@ -206,11 +206,11 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
     return value * 1e9 if value is not None and name.endswith("_s") else value
 
 
-def _last_at_text(rank: Mapping[str, Any], of: str) -> str:
+def _last_at_text(rank: Mapping[str, Any], what: str) -> str:
     """Format the number of collectives at which a rank is last, and the number of all."""
     if "score" not in rank:
         return UNKNOWN
-    return f"{count(_last_count(rank))}{of}{count(rank['collectives'])}"
+    return f"{count(_last_count(rank))}{what}{count(rank['collectives'])}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

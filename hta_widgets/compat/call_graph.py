@@ -309,11 +309,11 @@ class CallStackGraph:
         columns = forest.columns(frame, self.root_index)
         nodes.update(_Nodes(forest, columns, [self.root_index]))
         if save and "parent" in self.full_df.columns:
-            there = self.full_df["index"].isin(forest.index)
-            order = index.get_indexer(pd.Index(self.full_df.loc[there, "index"]))
+            is_in_forest = self.full_df["index"].isin(forest.index)
+            order = index.get_indexer(pd.Index(self.full_df.loc[is_in_forest, "index"]))
             for name in STACK_COLUMNS:
                 if name in self.full_df.columns:
-                    self.full_df.loc[there, name] = columns[name][order]
+                    self.full_df.loc[is_in_forest, name] = columns[name][order]
 
     def __repr__(self) -> str:
         return f"CallStackGraph({self.identity}, {len(self.df)} events)"
@@ -433,10 +433,10 @@ class CallGraph:
 
     def __init__(self, trace: Trace, ranks: Sequence[int] | None = None) -> None:
         self.trace_data = trace
-        known = trace.get_ranks()
-        self.ranks = [rank for rank in ranks if rank in known] if ranks else known
+        available = trace.get_ranks()
+        self.ranks = [rank for rank in ranks if rank in available] if ranks else available
         if not self.ranks:
-            raise TraceError("no such rank", remedy=f"The ranks are {known}.")
+            raise TraceError("no such rank", remedy=f"The ranks are {available}.")
         self.call_stacks: list[CallStackGraph] = []
         self.rank_to_nodes: dict[int, Mapping[int, CallStackNode]] = {}
         self.rank_to_stacks: dict[int, dict[CallStackIdentity, CallStackGraph]] = {}

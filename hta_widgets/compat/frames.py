@@ -136,8 +136,8 @@ class TraceSymbolTable:
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
         """Return symbols by number for the numbers that exist."""
-        known = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
-        return {int(number): self.sym_table[number] for number in known}
+        valid_ids = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
+        return {int(number): self.sym_table[number] for number in valid_ids}
 
     get_profiler_step_ids = _prefix_matcher(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
     get_kernel_launch_ids = _prefix_matcher(

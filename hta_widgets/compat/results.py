@@ -407,9 +407,9 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
             ids += _event_ids(events[events["rank"] == rank], trace, rank) or []
         return trace.select(ids=ids)
     for rank in trace.ranks:
-        found = _event_ids(events, trace, rank)
-        if found is not None:
-            return trace.select(ids=found)
+        event_ids = _event_ids(events, trace, rank)
+        if event_ids is not None:
+            return trace.select(ids=event_ids)
     raise TraceError(
         "the events are of several ranks, or not of this trace", remedy="Keep the column 'rank'."
     )
@@ -419,10 +419,10 @@ def _event_ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int,
     """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
     shown = hta_rows(table)
-    at = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
-    if (at < 0).any():
+    index = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
+    if (index < 0).any():
         return None
-    rows = shown[at]
+    rows = shown[index]
     if events["name"].dtype.kind == "i":
         numbers = symbol_numbers(trace.symbol_table, table.names.values)[table.name[rows]]
         if not np.array_equal(numbers, events["name"].to_numpy()):

@@ -202,8 +202,8 @@ class _BytepsJob:
             is_slow = worker == self.slow_worker
             late = 12_000 + rng.randrange(2000) if is_slow else rng.randrange(400)
             for place, tensor in enumerate(tensors):
-                at = begin + late + (place + 1) * _BETWEEN_GRADIENTS_US + rng.randrange(200)
-                ready[worker, tensor] = at
+                time_us = begin + late + (place + 1) * _BETWEEN_GRADIENTS_US + rng.randrange(200)
+                ready[worker, tensor] = time_us
         self._order = [
             part for tensor in tensors for part in self.partitions if part.tensor == tensor
         ]
@@ -216,8 +216,8 @@ class _BytepsJob:
         self._lanes = {}
         for worker, gpu in gpus:
             for part in self._order:
-                at = enqueued[worker, gpu, part.tensor]
-                self._lanes[worker, gpu, part.key] = _Lane(at, at + rng.randrange(3))
+                time_us = enqueued[worker, gpu, part.tensor]
+                self._lanes[worker, gpu, part.key] = _Lane(time_us, time_us + rng.randrange(3))
         for worker in range(self.workers):
             self._copy_to_host(worker)
         if self.servers:

@@ -316,19 +316,19 @@ class Truth:
         """Add the collectives of one step."""
         written = np.isin(np.arange(self.plan.ranks), self.plan.written)
         for position, device in enumerate(times.collectives):
-            what = self.program.collectives[device]
+            call = self.program.collectives[device]
             arrival_ns = times.arrival_ns[position]
             seen = written & (arrival_ns >= self.plan.record_from_ns)
-            for group in self.plan.groups[what.partition]:
+            for group in self.plan.groups[call.partition]:
                 members = np.array(group.ranks)
                 self.collectives.append(
                     {
                         "step": step,
                         "group": group.name,
-                        "name": what.name,
-                        "seq": step * self.program.sequences[what.partition] + what.sequence + 1,
-                        "in_bytes": what.in_elements * what.element_bytes,
-                        "out_bytes": what.out_elements * what.element_bytes,
+                        "name": call.name,
+                        "seq": step * self.program.sequences[call.partition] + call.sequence + 1,
+                        "in_bytes": call.in_elements * call.element_bytes,
+                        "out_bytes": call.out_elements * call.element_bytes,
                         "ranks": list(group.ranks),
                         "in_files": members[seen[members]].tolist(),
                         "arrival_ns": arrival_ns[members].tolist(),

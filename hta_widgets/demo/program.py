@@ -194,10 +194,14 @@ class Program:
         with self.op(name, category="user_annotation", before=600, after=500) as index:
             yield index
         for stream in streams:
-            mine = [k for k in range(seen, len(self.device)) if self.device[k].stream == stream]
-            if mine:
+            positions = [
+                k for k in range(seen, len(self.device)) if self.device[k].stream == stream
+            ]
+            if positions:
                 external = self.host[index].external
-                self.annotations.append(Annotation(name, stream, mine[0], mine[-1], external))
+                self.annotations.append(
+                    Annotation(name, stream, positions[0], positions[-1], external)
+                )
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:

@@ -87,8 +87,8 @@ class TimeMap:
         time = np.asarray(time_ns, dtype=np.int64)
         if not len(start):
             return np.zeros(time.shape, dtype=bool)
-        at = np.searchsorted(start, time, side="right") - 1
-        return (at >= 0) & (time < end[np.maximum(at, 0)])
+        positions = np.searchsorted(start, time, side="right") - 1
+        return (positions >= 0) & (time < end[np.maximum(positions, 0)])
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""

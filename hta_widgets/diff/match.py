@@ -505,16 +505,16 @@ def _mark_changed(matches: Matches) -> None:
     )
     beyond = np.abs(diff) > np.maximum(_RELATIVE * np.maximum(before, after), 2.0 * finest)
     # Most pairs are within these limits; only the paths of the others need spreads.
-    at = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
+    positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
-    spread[at] = _spreads(path[at], diff[at])
+    spread[positions] = _spreads(path[positions], diff[positions])
     # A change on some of the ranks is not noise, so the spread on one rank counts too.
-    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[at]
+    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
     _, group_code, calls = np.unique(
-        path[at] * len(chosen) + rank, return_inverse=True, return_counts=True
+        path[positions] * len(chosen) + rank, return_inverse=True, return_counts=True
     )
-    lower = np.minimum(spread[at], _spreads(group_code, diff[at]))
-    spread[at] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[at])
+    lower = np.minimum(spread[positions], _spreads(group_code, diff[positions]))
+    spread[positions] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[positions])
     changed = beyond & (np.abs(diff) > _SPREADS * spread)
     ends = np.cumsum([len(rows) for rows in chosen])[:-1]
     for matched, rows, flags in zip(matches.ranks, chosen, np.split(changed, ends), strict=True):

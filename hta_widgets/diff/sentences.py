@@ -296,9 +296,9 @@ def _longest_name_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _spread_text(finding: Finding, _diff: Comparison) -> str:
-    moved, of = finding.details["moved_steps"], finding.details["steps"]
+    moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
-    text = f"Every step is {word}" if moved == of else f"{moved} of {of} steps are {word}"
+    text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
     if finding.step is None:
         return f"{text}, by {duration(abs(finding.diff_ns))} at most."
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."

@@ -177,18 +177,18 @@ def _longest_increasing_run(pairs: Ints) -> Ints:
     holders: list[int] = []
     before = [-1] * len(pairs)
     for place, value in enumerate(pairs[:, 1].tolist()):
-        at = bisect.bisect_left(tops, value)
-        before[place] = holders[at - 1] if at else -1
-        if at == len(tops):
+        index = bisect.bisect_left(tops, value)
+        before[place] = holders[index - 1] if index else -1
+        if index == len(tops):
             tops.append(value)
             holders.append(place)
         else:
-            tops[at], holders[at] = value, place
+            tops[index], holders[index] = value, place
     chain = []
-    at = holders[-1] if holders else -1
-    while at >= 0:
-        chain.append(at)
-        at = before[at]
+    index = holders[-1] if holders else -1
+    while index >= 0:
+        chain.append(index)
+        index = before[index]
     return pairs[chain[::-1]]
 
 

@@ -103,15 +103,15 @@ def _regularised_beta(a: Floats, b: float, x: Floats) -> Floats:
     x = np.clip(x, 0.0, 1.0)
     swap = x > (a + 1) / (a + b + 2)
     first, two = np.where(swap, b, a), np.where(swap, a, b)
-    at = np.where(swap, 1 - x, x)
-    inside = (at > 0) & (at < 1)
-    safe = np.where(inside, at, 0.5)
+    point = np.where(swap, 1 - x, x)
+    inside = (point > 0) & (point < 1)
+    safe = np.where(inside, point, 0.5)
     front = np.exp(
         _lgamma(first + two) - _lgamma(first) - _lgamma(two)
         + first * np.log(safe) + two * np.log1p(-safe)
     ) / first  # fmt: skip
     value = front * _beta_fraction(first, two, safe)
-    value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
+    value = np.where(inside, value, np.where(point <= 0, 0.0, 1.0))
     return np.where(swap, 1 - value, value)
 
 

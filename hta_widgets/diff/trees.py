@@ -232,8 +232,10 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     step = table.step[rows]
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
-    at = np.minimum(np.searchsorted(ascending, step), count - 1)
-    positions: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
+    nearest = np.minimum(np.searchsorted(ascending, step), count - 1)
+    positions: Ints = np.where(
+        ascending[nearest] == step, order[nearest], np.where(step < 0, count, -1)
+    )
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost_rows = np.flatnonzero(unknown)
     within = step_at(side, part.rank, table.start_ns[rows[lost_rows]] + part.trace.shift_ns)
@@ -265,7 +267,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(is_node)
-    at = positions_of_rows(rows, len(table))[parent[rows]]
+    positions = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
@@ -287,14 +289,14 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         np.array(name, dtype=np.int64)[at_key],
         pool.full_codes(full)[at_key],
         frame,
-        at,
+        positions,
         slot[rows],
         table.track[rows].astype(np.int64),
         order,
         table.start_ns[when],
         table.start_ns[when] + table.dur_ns[when],
         _node_contents(part, rows, pool),
-        forest_of(at),
+        forest_of(positions),
     )
 
 

@@ -61,13 +61,13 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
         if not 1 <= count <= MAX_PARTS:
             raise WireError(f"a frame has 1 to {MAX_PARTS} parts, not {count}")
         lengths = struct.unpack_from(f"<{count}I", view, 4)
-        at = 4 + 4 * count
+        start = 4 + 4 * count
         for length in lengths:
-            at += -at % 8
-            parts.append(view[at : at + length])
-            at += length
-        if at != len(view):
-            raise WireError(f"a frame of {at} bytes has {len(view)}")
+            start += -start % 8
+            parts.append(view[start : start + length])
+            start += length
+        if start != len(view):
+            raise WireError(f"a frame of {start} bytes has {len(view)}")
         message = json.loads(bytes(parts[0]))
     except (struct.error, ValueError, RecursionError) as error:
         raise WireError(str(error)) from None

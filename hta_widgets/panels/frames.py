@@ -75,8 +75,8 @@ def catalogue_panel(name: str, **more: Any) -> Panel:
     """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
     is_chart = entry["shape"] in {"chart", "heatmap"}
-    own, rows = tuple(entry["own"]), entry.get("rows", "")
-    return Panel(name, entry.get("analysis", ""), own, rows, is_chart=is_chart, **more)
+    own_parts, rows = tuple(entry["own"]), entry.get("rows", "")
+    return Panel(name, entry.get("analysis", ""), own_parts, rows, is_chart=is_chart, **more)
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
@@ -98,8 +98,10 @@ def panels() -> dict[str, Panel]:
 
 def chart_panels() -> list[str]:
     """Return the ids of the panels that are charts, in the order of the list."""
-    known = panels()
-    return [name for name in all_panels() if name in known and known[name].is_chart]
+    panels_by_name = panels()
+    return [
+        name for name in all_panels() if name in panels_by_name and panels_by_name[name].is_chart
+    ]
 
 
 def all_panels() -> list[str]:
@@ -109,20 +111,24 @@ def all_panels() -> list[str]:
 
 def panel_of(name: str) -> Panel:
     """Return the panel with an id, or the first panel of an analysis."""
-    known = panels()
-    of_analysis = (candidate for candidate in known.values() if candidate.analysis == name and name)
-    result = known.get(name) or next(of_analysis, None)
+    panels_by_name = panels()
+    of_analysis = (
+        candidate for candidate in panels_by_name.values() if candidate.analysis == name and name
+    )
+    result = panels_by_name.get(name) or next(of_analysis, None)
     if result is None:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
     return result
 
 
 def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
     """Return the function that makes a panel's frame, and the selection that filters it."""
-    known = panels()
-    if name not in known:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
-    return known[name].frame or MAKERS[name], without_panel_filters(known[name], selection)
+    panels_by_name = panels()
+    if name not in panels_by_name:
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
+    return panels_by_name[name].frame or MAKERS[name], without_panel_filters(
+        panels_by_name[name], selection
+    )
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
@@ -132,19 +138,19 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     """
     if selection is None:
         return Selection()
-    own = set(panel.own)
+    own_parts = set(panel.own)
     if selection.launches and panel.rows == "kernels":
-        own.discard("names")
-    if "ranks" in own:
+        own_parts.discard("names")
+    if "ranks" in own_parts:
         selection = replace(selection, ranks=None)
-    if "tracks" in own:
+    if "tracks" in own_parts:
         selection = replace(selection, tracks=None)
-    if "ids" in own:
+    if "ids" in own_parts:
         selection = replace(selection, ids=None)
-    if "window" in own:
+    if "window" in own_parts:
         selection = replace(selection, start_ns=None, end_ns=None)
     clauses = parse_clauses(selection.query)
-    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own}
+    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own_parts}
     others = replace(clauses, **unfiltered)
     return selection if others == clauses else replace(selection, query=others.query)
 
@@ -155,13 +161,13 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
-    known = {
+    names = {
         format_.name: format_.views.shared_panels
         for format_ in all_formats()
         if format_.name in format_names
     }
-    some = [_OFFERED if shared is None else shared for shared in known.values()]
-    if not format_names or format_names - set(known):
+    some = [_OFFERED if shared is None else shared for shared in names.values()]
+    if not format_names or format_names - set(names):
         some = [_OFFERED]
     shared = [name for name in _OFFERED if any(name in shared_names for shared_names in some)]
     shared += ADDED if _OFFERED in some else ()
@@ -219,12 +225,12 @@ def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequenc
 
 def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     seen: list[str] = []
-    known = all_panels()
-    analyses = {one.analysis: id_ for id_, one in reversed(panels().items()) if one.analysis}
+    names_of_all = all_panels()
+    analyses = {panel.analysis: id_ for id_, panel in reversed(panels().items()) if panel.analysis}
     for given in names:
         name = analyses.get(str(given), given)
-        if name not in known:
-            near = get_close_matches(str(name), known, 1)
+        if name not in names_of_all:
+            near = get_close_matches(str(name), names_of_all, 1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
             remedy = f"The panels of this job are {', '.join(of_job)}.{guess}"
             raise TraceError(f"no panel {name!r}", remedy=remedy)
@@ -391,9 +397,9 @@ def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
     apart = np.abs(mean - median[names.code])
     # In each group, the row with the greatest distance; the first one if there are several.
     far = names.rows[np.lexsort((-apart[names.rows], names.code[names.rows]))][names.first]
-    known = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
+    is_comparable = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
     ratio = mean[far] / np.where(median > 0, median, np.nan)
-    return np.where(known, rank[far], -1), np.where(known, ratio, np.nan)
+    return np.where(is_comparable, rank[far], -1), np.where(is_comparable, ratio, np.nan)
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
@@ -409,8 +415,8 @@ def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
         table = part.table
         for code in np.unique(table.name[rows]).tolist():
             group = groups[table.names[code]]
-            mine = table.name[rows] == code
-            time = int((np.maximum(until, begin) - begin)[mine].sum())
+            is_chosen = table.name[rows] == code
+            time = int((np.maximum(until, begin) - begin)[is_chosen].sum())
             wait_ns[group] = max(wait_ns[group], 0) + time
     return wait_ns
 
@@ -425,20 +431,20 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
         starts.append(int(start.min()) + part.trace.shift_ns)
         ends.append(int(end.max()) + part.trace.shift_ns)
     match = matching(traces)
-    kept, _ = count_selected(match, narrow_selection(traces, selection))
-    found = pd.DataFrame(
+    selected, _ = count_selected(match, narrow_selection(traces, selection))
+    frame = pd.DataFrame(
         {
             "events": [sum(len(part.rows) for part in chosen)],
             "device_events": [sum(len(part.device_work_rows()) for part in chosen)],
-            "collectives": [len(np.unique(match.collective[kept]))],
+            "collectives": [len(np.unique(match.collective[selected]))],
             "ranks": [len(with_events)],
             "start_ns": null_if_negative([min(starts, default=-1)]),
             "end_ns": null_if_negative([max(ends, default=-1)]),
         }
     )
     if not with_events:
-        found.attrs["note"] = note_text("no_events")
-    return found
+        frame.attrs["note"] = note_text("no_events")
+    return frame
 
 
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -524,9 +530,9 @@ def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, in
 
 def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     frame = analysis.device_idle_breakdown(traces, selection=selection)
-    found = take_columns(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
-    found.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
-    return found
+    columns = take_columns(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
+    columns.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
+    return columns
 
 
 def _columns_of(name: str, *columns: str) -> FrameMaker:
@@ -566,8 +572,8 @@ MAKERS: dict[str, FrameMaker] = {
 def _missing_ranks(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> list[int]:
     """Return the selected ranks without a row."""
     chosen = set(traces.ranks if selection.ranks is None else selection.ranks)
-    there = set(frame["rank"].tolist())
-    return [rank for rank in traces.ranks if rank in chosen - there]
+    ranks_of_frame = set(frame["rank"].tolist())
+    return [rank for rank in traces.ranks if rank in chosen - ranks_of_frame]
 
 
 def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -333,9 +333,9 @@ def _operator_text(
     return [f"{next(iter(calls))} takes {part}."]
 
 
-def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, of: str) -> str:
+def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) -> str:
     part = share(time_ns / (times.run_ns * rank_count))
-    return f"{part}{of}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
+    return f"{part}{subject}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
 
 
 #: The function of each kind of finding.

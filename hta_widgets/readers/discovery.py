@@ -345,11 +345,11 @@ def _expand_glob(pattern: str) -> set[str]:
     parts = Path(pattern).parts
     if "**" not in parts:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
-    at = parts.index("**")
+    index = parts.index("**")
     paths: set[str] = set()
-    for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:at])))):
+    for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:index])))):
         for folder, _, _ in _Search().folders(base):
-            paths |= _expand_glob(str(Path(glob.escape(folder), *parts[at + 1 :])))
+            paths |= _expand_glob(str(Path(glob.escape(folder), *parts[index + 1 :])))
     return paths
 
 

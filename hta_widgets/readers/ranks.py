@@ -45,14 +45,14 @@ class NoteCounts:
         """Add all notes to the problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
-            at = (
+            place = (
                 ""
                 if first is None
                 else f" (first at byte {first:,})"
                 if count > 1
                 else f" (at byte {first:,})"
             )
-            problems.add(kind, count, reason + at, file=file)
+            problems.add(kind, count, reason + place, file=file)
 
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ ]?\[?(\d+)\]?")
@@ -92,7 +92,7 @@ def stated_rank(
 
 def assign_ranks(
     paths: Sequence[str],
-    given: Sequence[int | None],
+    requested: Sequence[int | None],
     stated: Sequence[int | None],
     problems: Problems,
     by_order: Sequence[bool] = (),
@@ -118,8 +118,8 @@ def assign_ranks(
         as most other ranks' files; of two of one run, the one that does not end early.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
-    keys: list[int | None] = list(given)
-    taken = {key for key in given if key is not None}
+    keys: list[int | None] = list(requested)
+    taken = {key for key in requested if key is not None}
     duplicates = []
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
@@ -155,8 +155,8 @@ def assign_ranks(
         taken.add(key)
         first = keys.index(stated[place])
         early = ", and ends early" if paths[place] in cut else ""
-        name, own = PurePath(paths[first]).name, PurePath(paths[place]).name
-        name = name if name != own else paths[first]
+        name, own_name = PurePath(paths[first]).name, PurePath(paths[place]).name
+        name = name if name != own_name else paths[first]
         why = _describe_difference(claims[place], claims[first], name) if claims else ""
         detail = f"states rank {stated[place]}, as {name} does{early}{why}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
@@ -226,34 +226,34 @@ def _stated_values(trace: Trace, *keys: str) -> str:
     return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
 
 
-def _describe_difference(of: _RankClaim, holder: _RankClaim, name: str) -> str:
+def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
     """Describe how a file differs from `name`, the file that has the rank that both state."""
-    if of.job != holder.job and of.job and holder.job:
-        return f", and is of job {of.job}, not {holder.job}"
-    if of.trace.format != holder.trace.format or of.trace.is_totals != holder.trace.is_totals:
+    if claim.job != holder.job and claim.job and holder.job:
+        return f", and is of job {claim.job}, not {holder.job}"
+    if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:
         return ""
     differs = [
-        f"its {what} is {own_value}, not {other}"
-        for what, own_value, other in (
-            ("world size", of.world_size, holder.world_size),
-            ("host", of.host, holder.host),
+        f"its {attribute} is {own_value}, not {other}"
+        for attribute, own_value, other in (
+            ("world size", claim.world_size, holder.world_size),
+            ("host", claim.host, holder.host),
         )
         if own_value != other and own_value and other
     ]
-    if of.window != holder.window and -1 not in (of.window, holder.window):
-        apart_ns = of.trace.zero_ns - holder.trace.zero_ns
+    if claim.window != holder.window and -1 not in (claim.window, holder.window):
+        apart_ns = claim.trace.zero_ns - holder.trace.zero_ns
         differs.append(
             f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
         )
-    if not differs and (of.is_cut or _have_same_events(of.trace, holder.trace)):
+    if not differs and (claim.is_cut or _have_same_events(claim.trace, holder.trace)):
         return f": {POSSIBLE_DUPLICATE}"
     if not differs:
-        events = len(of.trace), len(holder.trace)
+        events = len(claim.trace), len(holder.trace)
         same = events[0] == events[1]
         differs = [
             "its events differ" if same else f"it has {events[0]:,} events, not {events[1]:,}"
         ]
-    pairs = zip(of.agree, holder.agree, strict=True)
+    pairs = zip(claim.agree, holder.agree, strict=True)
     less, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
     which = "; it is unknown which of the two belongs with the other ranks"
     if more:

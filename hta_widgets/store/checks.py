@@ -258,10 +258,10 @@ def check_column(rank: CheckedRank, name: str, values: Column) -> None:
         raise DamagedFileError(f"was changed: its column {name} does not fit the others")
 
 
-def _require_same(name: str, found: int, expected: int) -> None:
-    if found != expected:
+def _require_same(name: str, actual: int, expected: int) -> None:
+    if actual != expected:
         raise DamagedFileError(
-            f"was changed: its column {name} has {found:,} rows instead of {expected:,}"
+            f"was changed: its column {name} has {actual:,} rows instead of {expected:,}"
         )
 
 

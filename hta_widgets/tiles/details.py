@@ -235,10 +235,10 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         return None
     tree = operator_tree(trace)
     operators: list[Brief] = []
-    at = int(tree.innermost[call])
-    while at >= 0:
-        operators.append(event_summary(index, table, int(tree.rows[at])))
-        at = int(tree.forest.parent[at])
+    node = int(tree.innermost[call])
+    while node >= 0:
+        operators.append(event_summary(index, table, int(tree.rows[node])))
+        node = int(tree.forest.parent[node])
     modules: list[Brief] = []
     frames: list[Brief] = []
     for above in _parent_summaries(index, table, call):
@@ -303,7 +303,9 @@ def launches(index: RankIndex, row: int) -> Launches:
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,
         "kernels": [
-            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MAX_ARROWS
+            event_summary(index, table, event_row)
+            for event_row in ids.tolist()
+            if len(ids) <= MAX_ARROWS
         ],
         "count": len(ids),
     }
@@ -338,14 +340,14 @@ def _event_flows(index: RankIndex, row: int) -> list[Flow]:
         ("in", flows.target, flows.source),
     )
     for direction, near, far in ways:
-        for at in np.flatnonzero(near == row).tolist():
-            source, target = int(flows.source[at]), int(flows.target[at])
+        for near_row in np.flatnonzero(near == row).tolist():
+            source, target = int(flows.source[near_row]), int(flows.target[near_row])
             end = int(table.start_ns[source] + table.dur_ns[source])
             event_flows.append(
                 {
-                    "kind": flows.kinds[int(flows.kind[at])],
+                    "kind": flows.kinds[int(flows.kind[near_row])],
                     "direction": direction,
-                    "brief": event_summary(index, table, int(far[at])),
+                    "brief": event_summary(index, table, int(far[near_row])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
@@ -396,10 +398,10 @@ def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Br
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
     # Not a binary search: asyncs with the same start are not in the order of their rows.
-    at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
-    if not 0 <= at < len(members):
+    neighbor_index = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
+    if not 0 <= neighbor_index < len(members):
         return None
-    return event_summary(index, table, int(members[at]))
+    return event_summary(index, table, int(members[neighbor_index]))
 
 
 def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
@@ -420,6 +422,6 @@ def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
         sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
     neighbors = []
     for edges in sorts:
-        at = int(edges.searchsorted(time))
-        neighbors += edges[max(at - 1, 0) : at + 1].tolist()
+        index = int(edges.searchsorted(time))
+        neighbors += edges[max(index - 1, 0) : index + 1].tolist()
     return neighbors

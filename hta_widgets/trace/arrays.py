@@ -188,8 +188,8 @@ def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, 
         & sorted_open[:-1]
         & ~sorted_open[1:]
     )
-    at = np.flatnonzero(pair)
-    begins, ends = order[by_level[at]], order[by_level[at + 1]]
+    positions = np.flatnonzero(pair)
+    begins, ends = order[by_level[positions]], order[by_level[positions + 1]]
     alone = np.ones(count, dtype=bool)
     alone[begins] = alone[ends] = False
     return begins, ends, np.flatnonzero(alone)

@@ -105,15 +105,15 @@ class Forest:
     @cached_property
     def preorder(self) -> Ints:
         """Position of each in depth-first order."""
-        at = np.empty(len(self.parent), dtype=np.int64)
-        at[self.children] = (
+        positions = np.empty(len(self.parent), dtype=np.int64)
+        positions[self.children] = (
             np.cumsum(self.subtree_size[self.children]) - self.subtree_size[self.children]
         )
-        place = at.copy()
+        place = positions.copy()
         for members in self.levels[1:]:
             parent = self.parent[members]
             first_child = self.children[self.first[parent]]
-            place[members] += place[parent] + 1 - at[first_child]
+            place[members] += place[parent] + 1 - positions[first_child]
         return place
 
     def subtree_sums(self, values: Ints) -> Ints:
@@ -245,5 +245,5 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
         )
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
-    at = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]
-    return OperatorTree(rows, forest_of(at[parent[rows]]), at)
+    positions = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]
+    return OperatorTree(rows, forest_of(positions[parent[rows]]), positions)

@@ -197,20 +197,20 @@ def _source_names(text: str) -> list[str]:
     """Return the identifiers of a mangled name; the first is the function's own."""
     names: list[str] = []
     head: list[str] = []
-    at = 3 if text.startswith("_ZN") else 2
+    position = 3 if text.startswith("_ZN") else 2
     in_head = True
-    while at < len(text):
-        number = _LENGTH.match(text, at)
+    while position < len(text):
+        number = _LENGTH.match(text, position)
         if number:
             start = number.end()
             end = start + int(number[0][:6])
             name = text[start:end]
             if name and not name.startswith("_GLOBAL_"):
                 (head if in_head else names).append(name)
-            at = end
+            position = end
         else:
-            in_head = in_head and text[at] not in "IE"
-            at += 1
+            in_head = in_head and text[position] not in "IE"
+            position += 1
     return [*head[-1:], *names]
 
 
@@ -264,12 +264,12 @@ def _short_kernel_name(text: str) -> str:
     return " ".join(filter(None, (_tidy(name), tile)))
 
 
-def _template_arguments(text: str, at: int) -> list[str]:
-    """Return the arguments of the template that opens at `at`; the text may be truncated."""
-    if text[at : at + 1] != "<":
+def _template_arguments(text: str, position: int) -> list[str]:
+    """Return the arguments of the template that opens at `position`; the text may be truncated."""
+    if text[position : position + 1] != "<":
         return []
-    arguments, depth, start = [], 0, at + 1
-    for k in range(at, len(text)):
+    arguments, depth, start = [], 0, position + 1
+    for k in range(position, len(text)):
         char = text[k]
         if char in "<({[":
             depth += 1

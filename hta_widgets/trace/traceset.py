@@ -66,8 +66,8 @@ class Event:
         if call < 0 and self.trace.table.stream[self.id] >= 0:
             return None
         tree = operator_tree(self.trace)
-        at = int(tree.innermost[call if call >= 0 else self.id])
-        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
+        node = int(tree.innermost[call if call >= 0 else self.id])
+        return None if node < 0 else Event(self.trace, int(tree.rows[node]))
 
     @property
     def kernels(self) -> pd.DataFrame:
@@ -412,10 +412,12 @@ class TraceSet(Mapping[int, Trace]):
         if start_ns is not None or end_ns is not None:
             window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
-        kept = {trace.rank for trace in chosen}
+        chosen_ranks = {trace.rank for trace in chosen}
         problems = Problems()
         problems.merge(
-            problem for problem in self._problems if problem.rank is None or problem.rank in kept
+            problem
+            for problem in self._problems
+            if problem.rank is None or problem.rank in chosen_ranks
         )
         return TraceSet(chosen, problems=problems, like=self)
 
@@ -607,14 +609,14 @@ def most_frequent_size(sizes: Iterable[int]) -> int:
 def rank_coverage_text(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
+    rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
     loaded = len(
         {
             trace.rank if trace.stated_rank is None else trace.stated_rank
             for trace in traces.values()
         }
     )
-    return f"{loaded} of {of} ranks" if loaded < of else ""
+    return f"{loaded} of {rank_count} ranks" if loaded < rank_count else ""
 
 
 def _part_text(traces: TraceSet) -> str:

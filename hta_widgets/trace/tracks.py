@@ -460,9 +460,11 @@ def find_tracks(
         else:
             # Some rows are of a device as a whole, such as waits for all its streams.
             role = "other" if of_device[number] or pid_text in _SPANS else "thread"
-        of, first_ns = int(track_stream[number]), int(start[first_row[number]])
+        stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
-        new_tracks.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
+        new_tracks.append(
+            _track(pid_text, tid_text, role, stream_number, names, first_ns, device=on_device)
+        )
     order = sorted(range(count), key=lambda number: new_tracks[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
@@ -512,16 +514,16 @@ def _track(
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
     """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
-    for what in ("tid", "pid", "number"):
+    for attribute in ("tid", "pid", "number"):
         seen = Counter(track.key for track in tracks)
         if len(seen) == len(tracks):
             break
         for number, track in enumerate(tracks):
             if seen[track.key] == 1:
                 continue
-            if what == "tid":
+            if attribute == "tid":
                 tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
-            elif what == "pid":
+            elif attribute == "pid":
                 tracks[number] = replace(track, process=f"{track.process} [{track.pid}]")
             else:
                 tracks[number] = replace(track, label=f"{track.label} #{number}")

@@ -439,6 +439,6 @@ class Dashboard(LinkedView):
             self.panel_engine.stop()
 
 
-def _unknown_name_error(what: str, name: str, names: Iterable[str]) -> UnknownNameError:
-    remedy = f"The {what}s of this job are {', '.join(names)}."
-    return UnknownNameError(f"no {what} {name!r}", remedy=remedy)
+def _unknown_name_error(noun: str, name: str, names: Iterable[str]) -> UnknownNameError:
+    remedy = f"The {noun}s of this job are {', '.join(names)}."
+    return UnknownNameError(f"no {noun} {name!r}", remedy=remedy)

@@ -186,14 +186,14 @@ def _has_host_event(trace: Trace, prefix: str) -> bool:
     return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
 
 
-def without_steps_note(asked: str, annotation: str) -> str:
+def without_steps_note(requested: str, annotation: str) -> str:
     """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
-    if asked == annotation:
+    if requested == annotation:
         return ""
     instead = (
         f"the steps are those named {annotation}…" if annotation else "all events are analysed"
     )
-    return f"no event has {asked!r} in its name: {instead}"
+    return f"no event has {requested!r} in its name: {instead}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -53,8 +53,8 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     # No event of a collective ends before another one of it begins, on clocks that drift.
     partners = place[rows]
     apart = sequence.end[rows] - longest.end[partners]
-    middle, at = np.median(apart), np.median(sequence.end[rows])
-    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - at)
+    middle, median_end = np.median(apart), np.median(sequence.end[rows])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - median_end)
     early = np.maximum(
         longest.start[partners] - (sequence.end[rows] - middle),
         sequence.start[rows] - middle - longest.end[partners],

@@ -400,14 +400,14 @@ def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     if not codes:
         return result
     parent = nested_parents(trace)
-    at = rows.copy()
+    ancestors = rows.copy()
     for _ in range(_LEVELS):
-        open_rows = np.flatnonzero((at >= 0) & (result < 0))
+        open_rows = np.flatnonzero((ancestors >= 0) & (result < 0))
         if not len(open_rows):
             break
-        hit = np.isin(table.name[at[open_rows]], codes)
-        result[open_rows[hit]] = at[open_rows[hit]]
-        at[open_rows] = parent[at[open_rows]]
+        hit = np.isin(table.name[ancestors[open_rows]], codes)
+        result[open_rows[hit]] = ancestors[open_rows[hit]]
+        ancestors[open_rows] = parent[ancestors[open_rows]]
     return result
 
 

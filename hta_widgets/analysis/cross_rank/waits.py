@@ -93,9 +93,9 @@ def exposed_waits(
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
-        of = "" if len(unknown) == len(chosen) else of
-        note = f"no communication{of} is matched with other ranks', so waits are not known"
+        of_ranks = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
+        of_ranks = "" if len(unknown) == len(chosen) else of_ranks
+        note = f"no communication{of_ranks} is matched with other ranks', so waits are not known"
     schema = {
         **int64("rank collectives wait_ns exposed_wait_ns exposed_communication_ns"),
         **int64("unmatched_exposed_ns"),

@@ -269,8 +269,8 @@ def _sums(
     sums: dict[str, Any] = {
         name: np.where(is_empty, np.nan, add(values)) for name, values in flops.items()
     }
-    for name, of in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
-        sums[name] = np.where(lost, np.nan, add(flops[of] / peak / 1e3))
+    for name, flops_name in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
+        sums[name] = np.where(lost, np.nan, add(flops[flops_name] / peak / 1e3))
     sums["matrix_device_ns"] = add(times.device_ns.astype(float)).astype(np.int64)
     sums["at_least"] = without_peak & with_peak
     return sums
@@ -318,8 +318,8 @@ def _add_times(
     lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
     frame = frame.merge(lengths, on=["rank", "step"], how="left")
     has_step = frame["step"] >= 0
-    for at, name in enumerate(("start_ns", "step_ns", "busy_ns")):
-        spare = frame["rank"].map({rank: span[at] for rank, span in spans.items()})
+    for column, name in enumerate(("start_ns", "step_ns", "busy_ns")):
+        spare = frame["rank"].map({rank: span[column] for rank, span in spans.items()})
         frame[name] = frame[name].where(has_step, spare).astype("int64")
     return frame
 

@@ -238,10 +238,10 @@ def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePa
         )
     if not full:
         return "Overview only: no single events."
-    what = "all events" if len(args) == len(full) else "all events, no arguments"
+    content = "all events" if len(args) == len(full) else "all events, no arguments"
     if args and len(args) < len(full):
-        what = f"all events, arguments of {_format_ranks(args)}"
-    return f"{_format_ranks(full).capitalize()}: {what}. Others: overview only."
+        content = f"all events, arguments of {_format_ranks(args)}"
+    return f"{_format_ranks(full).capitalize()}: {content}. Others: overview only."
 
 
 def _format_ranks(ranks: list[int]) -> str:

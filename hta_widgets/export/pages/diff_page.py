@@ -126,7 +126,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
     tables = [f"table:{name}" for name in answers.about()["tables"]]
     names = [*tables, "findings", "findings:swapped"]
     if answers.has_events:
-        names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
+        names += [f"{request}:{base}" for base in BASES for request in ("slots", "segments")]
         names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
         names += ["names", "steps", "changes", "icicle", "overview"]
     return names
@@ -196,17 +196,17 @@ class StepBlocks(FrameBlocks):
         self.about = {"held_steps": self.numbers, "held_words": self.words}
 
 
-def _frames_in_page(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the frames of one part, ``:step`` or ``@pair``.
 
     Waterfalls and names are as a page draws them, `more` are the names of whole frames.
     """
     frames = {
-        f"waterfall:{level}{of}": _parts_in_page(answers.frame(f"waterfall:{level}{of}"))
+        f"waterfall:{level}{subject}": _parts_in_page(answers.frame(f"waterfall:{level}{subject}"))
         for level in LEVELS
     }
-    frames[f"names{of}"] = _names_in_page(answers.frame(f"names{of}"))
-    return frames | {f"{name}{of}": answers.frame(f"{name}{of}") for name in more}
+    frames[f"names{subject}"] = _names_in_page(answers.frame(f"names{subject}"))
+    return frames | {f"{name}{subject}": answers.frame(f"{name}{subject}") for name in more}
 
 
 def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:

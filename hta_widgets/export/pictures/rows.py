@@ -291,12 +291,12 @@ def _host_bands(
     return tuple(
         Band(
             row["lane"],
-            fold.pad + at * (height + 1),
+            fold.pad + index * (height + 1),
             height,
             "bar",
-            "CPU" if at == 0 and named else "",
+            "CPU" if index == 0 and named else "",
         )
-        for at, row in enumerate(shown)
+        for index, row in enumerate(shown)
     )
 
 
@@ -307,12 +307,12 @@ def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
     role = track["role"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
     spills = track["lanes"] if role == "counter" else max(1, track["nested"])
-    whole = role == "stream" and track["lanes"] == 1
+    is_disjoint = role == "stream" and track["lanes"] == 1
     bands = tuple(
         Band(
             track["lane0"] + depth,
             depth * pitch + 1,
-            pitch if whole else pitch - 1,
+            pitch if is_disjoint else pitch - 1,
             form,
             name if depth == 0 else f"+{depth - spills + 1}" if depth >= spills else "",
             track.get("wait", -1) if depth == 0 else -1,
@@ -396,11 +396,15 @@ class LanePainter(Painter):
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
-        at = lane.long_events(self.place.start - shift, self.place.end - shift, least)
-        if not len(at):
+        positions = lane.long_events(self.place.start - shift, self.place.end - shift, least)
+        if not len(positions):
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
-        return _Slices(lane.spans.sorted_starts[at] + shift, lane.durations(at), lane.rows_of(at))
+        return _Slices(
+            lane.spans.sorted_starts[positions] + shift,
+            lane.durations(positions),
+            lane.rows_of(positions),
+        )
 
     def _cells(self, index: RankIndex, number_: int, lane: EventLane) -> Cells:
         """Return the cells of each px, with their prevailing kind or class."""
@@ -453,13 +457,13 @@ class LanePainter(Painter):
         foot = number(base)
         heights = [0.0, *size[steps].tolist(), 0.0]
         parts: list[str] = []
-        for at, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
-            if heights[at] <= 0:
+        for index, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
+            if heights[index] <= 0:
                 continue
-            if heights[at - 1] <= 0:
+            if heights[index - 1] <= 0:
                 parts.append(f"M{number(self.x[first])} {foot}")
-            parts.append(f"V{number(base - heights[at])}H{number(self.x[last])}")
-            if heights[at + 1] <= 0:
+            parts.append(f"V{number(base - heights[index])}H{number(self.x[last])}")
+            if heights[index + 1] <= 0:
                 parts.append(f"V{foot}z")
         return "".join(parts)
 
@@ -468,16 +472,18 @@ class LanePainter(Painter):
             return
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
-        for code, at in _runs(codes, whole=disjoint):
+        for code, indices in _runs(codes, is_disjoint=disjoint):
             paint = self.colours.paint(*divmod(code, 16))
             if band.form != "pale" and not paint.pale:
-                self.drawing.rects(left[at], shown[at], y, band.height, paint.fill)
+                self.drawing.rects(left[indices], shown[indices], y, band.height, paint.fill)
                 continue
-            begun = slices.start[at] < self.place.start
-            edge = np.where(right[at] - left[at] <= 8, 1.0, paint.edge_px)
-            inner = left[at] + np.where(begun, 0, np.minimum(edge, shown[at] - left[at]))
-            self.drawing.rects(inner, shown[at], y, band.height, paint.tint)
-            left_edge, right_edge = left[at][~begun], inner[~begun]
+            begun = slices.start[indices] < self.place.start
+            edge = np.where(right[indices] - left[indices] <= 8, 1.0, paint.edge_px)
+            inner = left[indices] + np.where(
+                begun, 0, np.minimum(edge, shown[indices] - left[indices])
+            )
+            self.drawing.rects(inner, shown[indices], y, band.height, paint.tint)
+            left_edge, right_edge = left[indices][~begun], inner[~begun]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
@@ -498,19 +504,19 @@ class LanePainter(Painter):
         place = self.place
         baseline = round(y + band.height / 2 + 4)
         least = _LABEL_FROM_PX * place.ns_per_px
-        for at in np.flatnonzero(slices.dur >= least).tolist():
-            low = max(int(slices.start[at]), place.start)
-            high = min(int(slices.end[at]), place.end)
-            low, high = _longest_uncovered(low, high, slices, at + 1)
+        for index in np.flatnonzero(slices.dur >= least).tolist():
+            low = max(int(slices.start[index]), place.start)
+            high = min(int(slices.end[index]), place.end)
+            low, high = _longest_uncovered(low, high, slices, index + 1)
             if waits is not None:
                 # Letters over the hatch of a wait would be hard to read.
                 low, high = _longest_uncovered(low, high, waits, 0)
             x0, x1 = place.x(low), place.x(high)
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
-            row = int(slices.row[at])
+            row = int(slices.row[index])
             name = short_name(table.names[int(table.name[row])])
-            paint = self.colours.paint(*divmod(int(codes[at]), 16))
+            paint = self.colours.paint(*divmod(int(codes[index]), 16))
             pale = band.form == "pale" or paint.pale
             label = fit_text(name, x1 - x0 - 8)
             colour = self.theme.ink if pale else paint.text
@@ -564,9 +570,9 @@ class LanePainter(Painter):
         )
 
 
-def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their positions: each once if `whole`, else run by run, in order."""
-    if whole:
+def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
+    """Yield codes with their positions: each once if `is_disjoint`, else run by run, in order."""
+    if is_disjoint:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)
         return

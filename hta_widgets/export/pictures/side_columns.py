@@ -42,8 +42,8 @@ def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
         if isinstance(values, list) and name not in {"late", "approximate"}
     }
     return {
-        rank: {name: values[at] for name, values in columns.items()}
-        for at, rank in enumerate(reply["ranks"])
+        rank: {name: values[index] for name, values in columns.items()}
+        for index, rank in enumerate(reply["ranks"])
     }
 
 
@@ -94,8 +94,8 @@ class SideColumnPainter(Painter):
                 if not label and baseline == 14:
                     label = fit_text(row.names[-1], room, bold=True)
                 drawing.text(12, y + baseline, label, colour, bold=bold)
-            for at, name in lanes:
-                drawing.text(right, y + at, name, theme.ink3, anchor="end")
+            for lane_baseline, name in lanes:
+                drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
             return
         middle = y + round(row.height / 2) + _BASELINE
         room = right - 12
@@ -127,8 +127,8 @@ class SideColumnPainter(Painter):
             drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
-                at = y + band.top + band.height / 2 + _BASELINE
-                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+                baseline = y + band.top + band.height / 2 + _BASELINE
+                drawing.text(right, baseline, band.label, theme.ink3, anchor="end")
 
     def _main_fact(self, row: Row) -> _RankFact:
         fact = self._rank_fact(row.rank)
@@ -144,8 +144,8 @@ class SideColumnPainter(Painter):
     def _rank_fact(self, rank: Mapping[str, Any]) -> _RankFact:
         number = rank["rank"]
         if rank["truncated"] is not None:
-            at = f"{rank['range'][1] / 1e6:.3f}\u202fms"
-            return _RankFact((f"ends at {at}", "ends early"), "warn")
+            end_text = f"{rank['range'][1] / 1e6:.3f}\u202fms"
+            return _RankFact((f"ends at {end_text}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
         if self.figures.lateness is not None:
@@ -154,9 +154,13 @@ class SideColumnPainter(Painter):
                 last, total = count(lateness["last"]), count(lateness["collectives"])
                 texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
                 return _RankFact(texts, "late")
-            came, of = lateness["last"], lateness["collectives"]
-            if not self.figures.late and of >= _MIN_COLLECTIVES and 2 * came > of:
-                return _RankFact((f"last {share(came / of)}",))
+            last_count, collectives = lateness["last"], lateness["collectives"]
+            if (
+                not self.figures.late
+                and collectives >= _MIN_COLLECTIVES
+                and 2 * last_count > collectives
+            ):
+                return _RankFact((f"last {share(last_count / collectives)}",))
             if lateness["exposed_wait"] > 0:
                 return _RankFact((f"waits {duration(lateness['exposed_wait'])}",))
         stats = self.figures.stats.get(number)
@@ -213,7 +217,7 @@ class SideColumnPainter(Painter):
         height: float = 11 if tall else 8
         top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
         wait = self.figures.exposed_wait(number)
-        at: float = left
+        x: float = left
         for ns, colour in (
             (stats["compute"], theme.kind["compute"]),
             (stats["exposed"] - wait, theme.kind["communication"]),
@@ -221,11 +225,11 @@ class SideColumnPainter(Painter):
             (stats["memory"], theme.kind["memory"]),
             (stats["unrecorded"], theme.idle),
         ):
-            to = at + (ns / span_ns * width if span_ns > 0 else 0)
-            drawing.rect(at, top, to - at, height, colour)
+            to = x + (ns / span_ns * width if span_ns > 0 else 0)
+            drawing.rect(x, top, to - x, height, colour)
             if colour == self.colours.wait_pattern:
-                drawing.frame(at, top, to - at, height, theme.wait_line)
-            at = to
+                drawing.frame(x, top, to - x, height, theme.wait_line)
+            x = to
         drawing.frame(left, top, width, height, theme.idle_line)
         if compact:
             return
@@ -291,11 +295,12 @@ def _lane_names_next_to(
 
     Facts on groups and outliers have priority over lane names, which every row repeats.
     """
-    is_near = [abs(at - baseline) < _LINE for at, _ in lanes]
+    is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))
     others = [lane for lane, near in pairs if not near]
     short = [
-        (at, _SHORT_LANE_NAMES.get(name, name) if near else name) for (at, name), near in pairs
+        (lane_baseline, _SHORT_LANE_NAMES.get(name, name) if near else name)
+        for (lane_baseline, name), near in pairs
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
     if baseline == 14 and others not in forms:
@@ -307,5 +312,9 @@ def _lane_names_next_to(
 
 def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
     """Return the width of the lane names at a baseline."""
-    widths = [text_width(name) + 8 for at, name in lanes if abs(at - baseline) < _LINE]
+    widths = [
+        text_width(name) + 8
+        for lane_baseline, name in lanes
+        if abs(lane_baseline - baseline) < _LINE
+    ]
     return max(widths, default=0)

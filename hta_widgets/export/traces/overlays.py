@@ -213,10 +213,10 @@ class _Overlay:
         # Without a file, records are made from the columns, names first and then row by row.
         rows = np.arange(len(trace), dtype=np.int64)
         nothing = np.empty(0, dtype=np.uint8)
-        made = records_of(Members(trace, rows, nothing, True))
+        records = records_of(Members(trace, rows, nothing, True))
         names = 2 * len(trace.tracks)
         record = trace.table.record.tolist()
-        for place, text in enumerate(made):
+        for place, text in enumerate(records):
             yield (record[place - names] if place >= names else -1), text
 
     def _mark_record(self, number: int, text: bytes) -> bytes:

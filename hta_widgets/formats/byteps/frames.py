@@ -44,11 +44,13 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     Of a worker's GPUs, only the root counts if it has the tensor, because the queues of the others
     contain the root's work.
     """
-    known = frame[frame["busy_ns"] >= 0]
-    known = known.assign(tensor=known["tensor"].astype(str), job=known["job"].fillna(""))
+    complete = frame[frame["busy_ns"] >= 0]
+    complete = complete.assign(
+        tensor=complete["tensor"].astype(str), job=complete["job"].fillna("")
+    )
     keys = ["tensor", "job", "worker"]
-    known = known[known["root"] | ~known.groupby(keys)["root"].transform("any")]
-    groups = known.astype({"critical": np.int64}).groupby(keys, sort=True)
+    complete = complete[complete["root"] | ~complete.groupby(keys)["root"].transform("any")]
+    groups = complete.astype({"critical": np.int64}).groupby(keys, sort=True)
     sums = groups[["total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"]].sum()
     sums = sums.assign(root=groups["root"].any())
     sums.insert(0, "count", groups.size())
@@ -298,11 +300,11 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
         if trace.format != "byteps-server":
             continue
         requests = requests_of(trace)
-        unique, at = np.unique(requests.key, return_inverse=True)
+        unique, key_index = np.unique(requests.key, return_inverse=True)
         requests_frame = pd.DataFrame(
             {
                 "rank": trace.rank,
-                "key": at.reshape(-1) + len(keys),
+                "key": key_index.reshape(-1) + len(keys),
                 "push": requests.push.astype(np.int64),
                 "node": requests.node,
                 "iteration": requests.iteration,
@@ -317,9 +319,9 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
             has_name = (trace.rank, key) in names.index
             tensor, partition = names.loc[(trace.rank, key)] if has_name else ("", -1)
             keys.append([str(key), str(tensor), int(partition)])
-    whole = pd.concat(frames, ignore_index=True)
-    whole.attrs = {"keys": keys}
-    return whole
+    combined = pd.concat(frames, ignore_index=True)
+    combined.attrs = {"keys": keys}
+    return combined
 
 
 # --- the headline ---------------------------------------------------------------------------------
@@ -379,7 +381,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
         return []
     blame = analysis.byteps_pull_blame(traces)
     cost = int(blame["slack_ns"].sum())
-    whole = max(int(blame["pull_ns"].sum()), 1)
+    total_ns = max(int(blame["pull_ns"].sum()), 1)
     findings = []
     for row in blame[blame["straggler"]].to_dict("records"):
         ranks = [
@@ -390,11 +392,11 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
         text = (
             f" is last in {count(round(row['blame'] * row['pulls']))} of {count(row['pulls'])}"
             f" partitions and steps: the others' PULLs wait {duration(cost)} for it,"
-            f" {share(cost / whole)} of all PULLs."
+            f" {share(cost / total_ns)} of all PULLs."
         )
         parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
         label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
-        findings.append(HeadlineFinding("waiting", cost / whole, parts, label, chosen))
+        findings.append(HeadlineFinding("waiting", cost / total_ns, parts, label, chosen))
     return findings
 
 

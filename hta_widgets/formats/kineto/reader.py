@@ -127,8 +127,8 @@ class RecordList:
     def _drop_stray_bracket(self) -> bool:
         """Skip a stray bracket between records; return whether there was one."""
         self.window.fill(_PEEKED_BYTES)
-        at = self.window.at
-        rest = self.window.text[at : at + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
+        start = self.window.at
+        rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
         following = rest.removeprefix(b",").lstrip(_LIST_BLANKS)
         if self.enclosed:
             ends = (
@@ -331,9 +331,9 @@ def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
 def _position(text: bytes, row: int) -> int:
     position = 0
     for body in decode_bodies(text)[: row + 1]:
-        found = bytes(body)
-        position = text.index(found, position)
-        start, position = position, position + len(found)
+        content = bytes(body)
+        position = text.index(content, position)
+        start, position = position, position + len(content)
     return start
 
 

@@ -272,16 +272,16 @@ class MergedRecords:
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        whole: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
+        stored: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
-            "whole": whole.facts,
+            "whole": stored.facts,
             "rank": self._rank,
             "shift_ns": self._shift_ns,
             "pids": as_text(self._pids),
             "metadata_text": as_text(self.metadata_text),
         }
-        return StoredSource(facts, {**whole.columns, "numbers": self._numbers})
+        return StoredSource(facts, {**stored.columns, "numbers": self._numbers})
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:

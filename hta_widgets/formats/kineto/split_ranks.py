@@ -142,9 +142,9 @@ class _Launches:
         ids, first = np.unique(columns.correlation[work], return_index=True)
         if not len(ids):
             return cls(calls[:0], device[:0])
-        at = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
-        matched = ids[at] == columns.correlation[calls]
-        return cls(calls[matched], device[work[first[at[matched]]]])
+        index = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
+        matched = ids[index] == columns.correlation[calls]
+        return cls(calls[matched], device[work[first[index[matched]]]])
 
 
 def _devices_of_host_threads(

@@ -115,7 +115,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
     """Return a job's row with its late ranks: by events if there are any, else by totals."""
     named = mpi_stragglers(side.traces)
-    late = [sorted(rank for job, rank in named if job == own) for own in table["job"]]
+    late = [sorted(rank for job, rank in named if job == own_job) for own_job in table["job"]]
     first = [
         candidate if candidate in ranks or not ranks else ranks[0]
         for candidate, ranks in zip(table["straggler_rank"].tolist(), late, strict=True)
@@ -174,10 +174,10 @@ def _by_key(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
     """Return the table of each side, with one row per key, and a note."""
-    found, notes = analyse_sides(diff, table)
-    if any(len(set(frame["job"])) > 1 for frame in found):
+    results, notes = analyse_sides(diff, table)
+    if any(len(set(frame["job"])) > 1 for frame in results):
         notes.append("of several jobs the last one is shown")
-    return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(notes)
+    return [frame.drop_duplicates(key, keep="last") for frame in results], "; ".join(notes)
 
 
 PROFILE_TABLES = {

@@ -41,9 +41,9 @@ def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
     sums = groups[["calls", "bytes", "time_s"]].sum()
     sums.insert(0, "ranks", groups.size())
     sums["is_io"] = groups["is_io"].first()
-    for name, at in (("min", groups["time_s"].idxmin()), ("max", groups["time_s"].idxmax())):
-        sums[f"{name}_s"] = frame["time_s"].loc[at].to_numpy()
-        sums[f"{name}_rank"] = frame["rank"].loc[at].to_numpy()
+    for name, row in (("min", groups["time_s"].idxmin()), ("max", groups["time_s"].idxmax())):
+        sums[f"{name}_s"] = frame["time_s"].loc[row].to_numpy()
+        sums[f"{name}_rank"] = frame["rank"].loc[row].to_numpy()
     sums["mean_s"] = sums["time_s"] / sums["ranks"]
     comm = sums["time_s"].where(~sums["is_io"], 0.0).groupby(level="job").transform("sum")
     sums["share_of_time"] = (sums["time_s"] / comm).where(~sums["is_io"] & (comm > 0))
@@ -239,7 +239,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
 
 def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
-    own = keys.get((row["job"], rank), [])
+    trace_ranks = keys.get((row["job"], rank), [])
     wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
@@ -249,13 +249,13 @@ def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) ->
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
     lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
-    chosen = Selection(ranks=tuple(own)) if own else Selection()
+    chosen = Selection(ranks=tuple(trace_ranks)) if trace_ranks else Selection()
     return HeadlineFinding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
 
 
 def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
-    own = keys.get((job, rank), [])
-    return {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
+    trace_ranks = keys.get((job, rank), [])
+    return {"rank": trace_ranks[0], "text": f"Rank {rank}"} if trace_ranks else f"Rank {rank}"
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:

@@ -156,8 +156,8 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
         elif parsers:
             parsers[-1].parse_line(line, place)
     # Complete files end with a line break; only the last profile can be cut.
-    whole = text.endswith(("\n", "\r"))
-    return [parser.finish(ended=whole or parser is not parsers[-1]) for parser in parsers]
+    is_complete = text.endswith(("\n", "\r"))
+    return [parser.finish(ended=is_complete or parser is not parsers[-1]) for parser in parsers]
 
 
 @dataclass(slots=True)
@@ -172,8 +172,8 @@ class _Block:
 
     def build(self, *values: str, **more: Any) -> Any:
         """Return the head with its values and rows."""
-        known = {name: self.values.get(name, _NAN) for name in values}
-        return replace(self.head, **known, **more, routines=tuple(self.routines))
+        fields = {name: self.values.get(name, _NAN) for name in values}
+        return replace(self.head, **fields, **more, routines=tuple(self.routines))
 
 
 class _Parser:
@@ -481,8 +481,8 @@ def read_profiles(
             "holds no MPI profile", path=path, remedy="Was the file changed? Copy it again."
         )
     traces = []
-    for profile, found in profiles:
-        for problem in found:
+    for profile, problems_of_profile in profiles:
+        for problem in problems_of_profile:
             problems.add(problem.kind, problem.count, problem.detail, file=path)
         trace = build_trace(
             _no_events(),

@@ -105,7 +105,7 @@ def _rank_frame(
 
 
 def _job_rows(
-    job: MpiJob, own: list[MpiRank], traces: TraceSet, *, table: bool
+    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, table: bool
 ) -> list[dict[str, Any]]:
     """Return the ranks of a job, from rank 0's table if there is one, else from their files."""
     rows: dict[int, dict[str, Any]] = {}
@@ -113,7 +113,7 @@ def _job_rows(
     if head is not None and head.summary is not None:
         for line in head.summary.ranks:
             rows[line.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **line._asdict()}
-    for rank in own:
+    for rank in ranks_of_job:
         row = rows.setdefault(rank.rank, {**_UNKNOWN, "job": job.name, "rank": rank.rank})
         profile = traces[rank.key].profile if rank.is_profile else None
         if profile is not None and profile.stale:
@@ -256,11 +256,11 @@ def mpi_imbalance(
     MPI may just mean the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
-    known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
+    timed = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
     records = [
-        {"job": job, **_imbalance(own, tasks.get(str(job), 0))}
-        for job, own in known.groupby("job", sort=False)
+        {"job": job, **_imbalance(ranks_of_job, tasks.get(str(job), 0))}
+        for job, ranks_of_job in timed.groupby("job", sort=False)
     ]
     columns = columns_of_rows((record.values() for record in records), _IMBALANCE)
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]
@@ -325,30 +325,30 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     return {**record, "explanation": _imbalance_cause(record, rival)}
 
 
-def _imbalance_cause(of: dict[str, Any], rival: str) -> str:
-    if of["ranks"] == 1:
+def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
+    if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
     least = (
-        f"Rank {of['comm_min_rank']} has the least time in MPI"
-        f" ({of['comm_min_s']:.2f} s, mean {of['comm_mean_s']:.2f} s)"
+        f"Rank {record['comm_min_rank']} has the least time in MPI"
+        f" ({record['comm_min_s']:.2f} s, mean {record['comm_mean_s']:.2f} s)"
     )
-    if of["is_straggler"]:
+    if record["is_straggler"]:
         return (
-            f"{least} and the most outside of it ({of['noncomm_max_s']:.2f} s, mean"
-            f" {of['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
-            f" {of['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
+            f"{least} and the most outside of it ({record['noncomm_max_s']:.2f} s, mean"
+            f" {record['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
+            f" {record['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
             " cause."
         )
     if rival:
         return f"{least}, but {rival} has hardly more: no rank stands out alone."
-    if of["stands_out"]:
+    if record["stands_out"]:
         return (
-            f"{least} and the most outside of it, but that is {share(of['lost_share'])} of the run"
-            " less than the median of the others, which may be chance: no rank is a straggler."
+            f"{least} and the most outside of it, but that is {share(record['lost_share'])} of the"
+            " run less than the median of the others, which may be chance: no rank is a straggler."
         )
     return (
         f"{least}, but no rank stands out: the most time outside of MPI is"
-        f" {of['noncomm_ratio']:.2f} times the mean."
+        f" {record['noncomm_ratio']:.2f} times the mean."
     )
 
 

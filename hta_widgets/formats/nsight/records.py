@@ -117,11 +117,11 @@ class ExportRecords(NumberedRecords):
         args: dict[str, list[Any]] = {key: [None] * len(records) for key in keys}
         comm_args = self._comm_args
         if comm_args is not None:
-            at = comm_args.positions(records)
-            places = np.flatnonzero(at >= 0)
+            positions = comm_args.positions(records)
+            places = np.flatnonzero(positions >= 0)
             for key in keys:
                 for place, value in zip(
-                    places.tolist(), comm_args.column(at[places], key), strict=True
+                    places.tolist(), comm_args.column(positions[places], key), strict=True
                 ):
                     args[key][place] = value
         return args
@@ -238,10 +238,10 @@ class ExportRecords(NumberedRecords):
         if self._comm_args is None:
             return
         numbers = np.array(sorted(records), np.int64)
-        at = self._comm_args.positions(numbers)
+        positions = self._comm_args.positions(numbers)
         for key in COMMUNICATION_KEYS:
-            places = np.flatnonzero(at >= 0)
-            values = self._comm_args.column(at[places], key)
+            places = np.flatnonzero(positions >= 0)
+            values = self._comm_args.column(positions[places], key)
             for place, value in zip(places.tolist(), values, strict=True):
                 if value is not None:
                     records[int(numbers[place])]["args"][key] = value

@@ -182,11 +182,11 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     replaceChildren(this.note, h("b", {}, this.title), h("p", {}, capitalizeSentence(text)));
   }
 
-  hover(target: HoverTarget | null, at: ChartPoint | null): void {
+  hover(target: HoverTarget | null, point: ChartPoint | null): void {
     placeBox(this.hoverBox, target?.box ?? null);
     this.tooltip.hidden = true;
-    if (target === null || at === null) return;
-    this.showTooltip(target, at);
+    if (target === null || point === null) return;
+    this.showTooltip(target, point);
   }
 
   focus(target: HoverTarget | null): void {
@@ -208,7 +208,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     placeBox(this.brushBox, box);
   }
 
-  private showTooltip(target: HoverTarget, at: ChartPoint): void {
+  private showTooltip(target: HoverTarget, point: ChartPoint): void {
     const { tooltip } = this;
     const lines = target.tooltip.lines.flatMap(([what, value]) => [
       h("dt", {}, what),
@@ -220,13 +220,13 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     const size = { width: tooltip.offsetWidth, height: tooltip.offsetHeight };
     const viewport = {
       width: this.el.clientWidth,
-      height: Math.max(this.el.clientHeight, at.y - scrolled + size.height + 16),
+      height: Math.max(this.el.clientHeight, point.y - scrolled + size.height + 16),
     };
     const mark = {
       top: target.box.top - scrolled,
       bottom: target.box.top - scrolled + target.box.height,
     };
-    const placed = placeTooltip({ x: at.x, y: at.y - scrolled }, size, viewport, mark);
+    const placed = placeTooltip({ x: point.x, y: point.y - scrolled }, size, viewport, mark);
     tooltip.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
   }
 

@@ -37,10 +37,10 @@ export function itemColors(
   if (color.type === "ramp") {
     const missing = resolve(color.missing ?? "bg");
     const stops = theme[color.ramp];
-    return places.map((at) => (Number.isNaN(at) ? missing : interpolateStops(stops, at)));
+    return places.map((value) => (Number.isNaN(value) ? missing : interpolateStops(stops, value)));
   }
   const [starts, ends] = [tokens(color.start), tokens(color.end)];
-  return places.map((at, item) => interpolateStops([starts[item]!, ends[item]!], at));
+  return places.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
 }
 
 /** Style of bars by its name in the definitions. */

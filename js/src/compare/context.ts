@@ -69,7 +69,7 @@ export class DiffContext {
     this.swapped = trait("swapped", (on) => on === true);
     this.coupled = trait("coupled", (on) => on === true);
     this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
-    this.pair = trait("pair", (at) => (typeof at === "number" ? at : null));
+    this.pair = trait("pair", (value) => (typeof value === "number" ? value : null));
     this.colour = trait("color", (by) => (by ?? "change") as Colour);
   }
 

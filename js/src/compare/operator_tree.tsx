@@ -63,11 +63,11 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
   ): void => {
     const sum = rows.reduce((total, row) => total + rowSize(row), 0);
     const scale = tileWidth / Math.max(parentSize, sum, 1e-9);
-    let at = x;
+    let left = x;
     for (const row of rows) {
       const rowWidth = rowSize(row) * scale;
-      layoutRow(row, at, rowWidth, depth);
-      at += rowWidth;
+      layoutRow(row, left, rowWidth, depth);
+      left += rowWidth;
     }
   };
   if (focus !== null) layoutRow(focus, 0, width, 0);
@@ -161,8 +161,12 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
   private crumbs(frame: PanelFrame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [numberAt(row, "node"), row]));
     const way: FrameRow[] = [];
-    for (let at = byNode.get(top); at !== undefined; at = byNode.get(numberAt(at, "parent"))) {
-      way.unshift(at);
+    for (
+      let node = byNode.get(top);
+      node !== undefined;
+      node = byNode.get(numberAt(node, "parent"))
+    ) {
+      way.unshift(node);
     }
     return (
       <p class="hta-diff-crumbs">

@@ -360,8 +360,8 @@ export function ChangesTable({
         namesOf={(row) => [textAt(row, "name")]}
         isOn={(row) => rows.indexOf(row) === selected}
         press={(row) => {
-          const at = rows.indexOf(row);
-          choose(at === selected ? null : at, nameOf(row));
+          const index = rows.indexOf(row);
+          choose(index === selected ? null : index, nameOf(row));
         }}
         rowNoun="change"
         maxRows={maxRows}

@@ -188,8 +188,8 @@ function sizeColumns(width: number, columns: readonly string[][]): LayoutColumn[
   // If the middle column is empty, the others share the width equally.
   const isEqual = columns[1]!.length === 0;
   const widths = [`${LEFT_PX}px`, fractionTrack(1), `${right}px`];
-  const all = columns.map((panels, at) => ({
-    width: isEqual ? fractionTrack(1) : widths[at]!,
+  const all = columns.map((panels, index) => ({
+    width: isEqual ? fractionTrack(1) : widths[index]!,
     panels,
   }));
   return all.filter(({ panels }) => panels.length > 0);

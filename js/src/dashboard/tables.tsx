@@ -219,7 +219,7 @@ function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const outlierRanks = new Set(
     ranks.filter(
-      (rank, at) => rank !== null && Math.abs(Number(ratios[at]) - 1) > OUTLIER_MIN_EXCESS,
+      (rank, index) => rank !== null && Math.abs(Number(ratios[index]) - 1) > OUTLIER_MIN_EXCESS,
     ),
   );
   const [only] = outlierRanks;

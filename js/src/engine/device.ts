@@ -238,7 +238,7 @@ export function heatmapValues(
 ): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(selections.length * bins);
-  selections.forEach((selection, at) => {
+  selections.forEach((selection, index) => {
     const { sweep } = deviceSpansOf(selection);
     const [first, last] = deviceSpan(selection) ?? [0, 0];
     const unrecorded = metric === "idle" ? unrecordedWork(selection.analysis) : null;
@@ -251,7 +251,8 @@ export function heatmapValues(
         unrecorded!.coveredWithin(first, time)
       );
     });
-    for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
+    for (let bin = 0; bin < bins; bin += 1)
+      out[index * bins + bin] = before[bin + 1]! - before[bin]!;
   });
   return out;
 }

@@ -145,9 +145,9 @@ function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   const { row, parent, ofWork } = rank.operators();
   const streams = rank.streams();
   const isChosen = new Uint8Array(row.length);
-  row.forEach((operatorRow, at) => {
+  row.forEach((operatorRow, index) => {
     // An operator comes after the one that encloses it.
-    isChosen[at] = mask[operatorRow]! | (isChosen[parent[at]!] ?? 0);
+    isChosen[index] = mask[operatorRow]! | (isChosen[parent[index]!] ?? 0);
   });
   return mask.map((isMember, eventRow) => {
     const isWork = streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) <= MEMORY;

@@ -135,8 +135,8 @@ export class PairSource implements LocalSource {
   private async framesOf(names: readonly string[]): Promise<Record<string, PanelFrame>> {
     const results = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: FramesByName = {};
-    results.forEach((result, at) => {
-      if (result.status === "fulfilled") frames[names[at]!] = result.value;
+    results.forEach((result, index) => {
+      if (result.status === "fulfilled") frames[names[index]!] = result.value;
     });
     return frames;
   }

@@ -97,7 +97,7 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
   return {
     start: gather(start, order),
     table: gather(table, order),
-    row: order.map((at) => row[at]!),
+    row: order.map((hit) => row[hit]!),
   };
 }
 

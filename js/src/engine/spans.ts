@@ -132,8 +132,8 @@ export class IntervalSet {
     if (this.ends !== null) return neighbours(this.ends, time);
     const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
-    const at = countBelow(starts, time);
-    return [at - 2, at - 1, at]
+    const after = countBelow(starts, time);
+    return [after - 2, after - 1, after]
       .filter((piece) => piece >= 0 && piece < starts.length)
       .map((piece) => this.cover.endOf(piece));
   }
@@ -224,8 +224,8 @@ export class IntervalSet {
 
 /** The last of sorted `values` before `time`, and the first one from it on. */
 export function neighbours(values: Float64Array, time: number): number[] {
-  const at = countBelow(values, time);
-  return Array.from(values.subarray(Math.max(at - 1, 0), at + 1));
+  const index = countBelow(values, time);
+  return Array.from(values.subarray(Math.max(index - 1, 0), index + 1));
 }
 
 /** Position of the piece that holds or precedes `time`; 0 if all are later. */

@@ -139,7 +139,7 @@ function sliceReader(
   lane: number,
   index: IndexedLane,
   names: NameTable,
-): (at: number) => TileSlice {
+): (row: number) => TileSlice {
   const content = rank.laneContent(lane);
   const rows = rank.tableOfContent(content);
   const spilled = "spilled" in content && content.spilled ? FLAGS.slice.spilled : 0;

@@ -127,8 +127,8 @@ type CallExpression = Extract<Expression, { type: "call" }>;
 
 function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator {
   const operand = compileNode(node.operand, columnOf);
-  const constantArgument = (at: number, name: string): QueryValue | undefined => {
-    const argument = node.kwargs[name] ?? node.args[at];
+  const constantArgument = (index: number, name: string): QueryValue | undefined => {
+    const argument = node.kwargs[name] ?? node.args[index];
     if (argument === undefined) return undefined;
     // Arguments do not depend on the row: evaluate them for an arbitrary one.
     return compileNode(argument, () => null)(0);
@@ -148,7 +148,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
   };
 }
 
-type ConstantArgument = (at: number, name: string) => QueryValue | undefined;
+type ConstantArgument = (index: number, name: string) => QueryValue | undefined;
 
 function compileStringMethod(
   method: string,

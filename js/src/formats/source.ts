@@ -35,12 +35,12 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
     const { rows, columns, attrs } = tables[id]!;
     const overlaps = overlapTest(selection);
     const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
-    const remaining = Array.from({ length: rows }, (_, at) => at).filter(
-      (at) => start === undefined || overlaps(start[at]!, end![at]! - start[at]!),
+    const remaining = Array.from({ length: rows }, (_, row) => row).filter(
+      (row) => start === undefined || overlaps(start[row]!, end![row]! - start[row]!),
     );
     const taken: PanelFrame["columns"] = {};
     for (const [name, values] of Object.entries(columns))
-      taken[name] = remaining.map((at) => values[at]!);
+      taken[name] = remaining.map((row) => values[row]!);
     return { rows: remaining.length, columns: taken, attrs };
   };
 }

@@ -169,8 +169,8 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
 
 /** A track that is pinned only because its rank is. */
 function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
-  const at = layout.rows.indexOf(row);
-  for (let i = at - 1; i >= 0; i -= 1) {
+  const index = layout.rows.indexOf(row);
+  for (let i = index - 1; i >= 0; i -= 1) {
     const before = layout.rows[i]!;
     if (before.rank !== row.rank || !before.pinned) return false;
     if (before.track === null) return true;

@@ -80,12 +80,12 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   if (minimap !== null) {
     pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   }
-  const at = (time: number) => {
+  const xOfTime = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
     return lanesX + Math.min(1, Math.max(0, share)) * lanesWidth;
   };
-  const x0 = at(view[0]);
-  const x1 = at(view[1]);
+  const x0 = xOfTime(view[0]);
+  const x1 = xOfTime(view[1]);
   const veil = `${theme.bg}b8`;
   pen.fillRect(lanesX, minimapTop, x0 - lanesX, minimapHeight, veil);
   pen.fillRect(x1, minimapTop, lanesX + lanesWidth - x1, minimapHeight, veil);
@@ -255,32 +255,32 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   );
   const end = lanesX + lanesWidth;
   const colorOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
-  const drawn = xs.flatMap((x, at) =>
-    ribbon.jobArrivals.ns[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  const drawn = xs.flatMap((x, index) =>
+    ribbon.jobArrivals.ns[index]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [index],
   );
-  const widthOf = (at: number) =>
-    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
-  for (const at of drawn) {
+  const widthOf = (index: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[index + 1] ?? end, end) - xs[index]!, pen.hairline));
+  for (const index of drawn) {
     const share =
       MIN_STRENGTH +
-      (1 - MIN_STRENGTH) * delayStrength(ribbon.jobArrivals.ns[at]!, ribbon.jobMaxNs);
-    const color = interpolateStops([theme.bg, colorOf(ribbon.jobArrivals.rank[at]!)], share);
-    pen.fillRect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, color);
+      (1 - MIN_STRENGTH) * delayStrength(ribbon.jobArrivals.ns[index]!, ribbon.jobMaxNs);
+    const color = interpolateStops([theme.bg, colorOf(ribbon.jobArrivals.rank[index]!)], share);
+    pen.fillRect(xs[index]!, y + 1, widthOf(index), TICK_HEIGHT, color);
   }
   // Label the most expensive arrivals first, before or after the tick; use each gap only once.
   const used = new Set<number>();
-  for (const at of drawn.sort(
+  for (const index of drawn.sort(
     (a, b) => ribbon.jobArrivals.ns[b]! - ribbon.jobArrivals.ns[a]! || a - b,
   )) {
-    const rank = ribbon.jobArrivals.rank[at]!;
+    const rank = ribbon.jobArrivals.rank[index]!;
     if (rank < 0) continue;
-    const x = xs[at]!;
+    const x = xs[index]!;
     const texts = [`rank ${rank}`, String(rank)];
-    const behind = x + widthOf(at) + 2;
-    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    const behind = x + widthOf(index) + 2;
+    const before = index > 0 ? xs[index - 1]! + MARK_PX : lanesX;
     for (const [gap, edge, availableWidth, align] of [
-      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
-      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+      [index, behind, Math.min(xs[index + 1] ?? end, end) - behind - 4, "left"],
+      [index - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
     ] as const) {
       if (used.has(gap) || availableWidth < MIN_NAME_PX) continue;
       if (

@@ -147,7 +147,7 @@ export class LaneWindow {
     return false;
   }
 
-  private mergeCells(tile: Tile, at: number, parts: number): void {
+  private mergeCells(tile: Tile, slot: number, parts: number): void {
     const isCounter = tile.min.length > 0;
     for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
       let busy = 0;
@@ -160,17 +160,17 @@ export class LaneWindow {
         count += tile.count[k]!;
         if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
           maxBusy = tile.busy[k]!;
-          this.kind[at + cell] = tile.kind[k]!;
-          this.classes[at + cell] = tile.classes[k] ?? 255;
+          this.kind[slot + cell] = tile.kind[k]!;
+          this.classes[slot + cell] = tile.classes[k] ?? 255;
         }
         if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
         if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
       }
-      this.busy[at + cell] = busy / parts;
-      this.count[at + cell] = Math.min(count, 65535);
+      this.busy[slot + cell] = busy / parts;
+      this.count[slot + cell] = Math.min(count, 65535);
       if (max >= min) {
-        this.min[at + cell] = min;
-        this.max[at + cell] = max;
+        this.min[slot + cell] = min;
+        this.max[slot + cell] = max;
       }
     }
   }
@@ -186,18 +186,18 @@ export class LaneWindow {
       this.slots[slot] = SLOT_STATE.stretched;
       this.levels[slot] = this.level + levelsUp;
       const isCounter = tile.min.length > 0;
-      const at = slot * TILE_CELLS;
+      const firstCell = slot * TILE_CELLS;
       const origin = (index - coarse * factor) * TILE_CELLS;
       loadRemainder(tile, coarse * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const from = Math.floor((origin + cell) / factor);
-        this.busy[at + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
-        this.count[at + cell] = Math.max(0, remainingCount[from]!);
-        this.kind[at + cell] = tile.kind[from]!;
-        this.classes[at + cell] = tile.classes[from] ?? 255;
+        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
+        this.count[firstCell + cell] = Math.max(0, remainingCount[from]!);
+        this.kind[firstCell + cell] = tile.kind[from]!;
+        this.classes[firstCell + cell] = tile.classes[from] ?? 255;
         if (!isCounter) continue;
-        this.min[at + cell] = tile.min[from]!;
-        this.max[at + cell] = tile.max[from]!;
+        this.min[firstCell + cell] = tile.min[from]!;
+        this.max[firstCell + cell] = tile.max[from]!;
       }
       this.addSlices(tile);
       return true;
@@ -216,14 +216,14 @@ export class LaneWindow {
     const before = this.slices;
     for (let i = 0; i < added; i += 1) {
       if (before > 0 && this.hasSlice(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
-      const at = this.slices;
-      this.sliceStart[at] = tile.sliceStart[i]!;
-      this.sliceDur[at] = tile.sliceDur[i]!;
-      this.sliceId[at] = tile.sliceId[i]!;
-      this.sliceName[at] = tile.sliceName[i]!;
-      this.sliceKind[at] = tile.sliceKind[i]!;
-      this.sliceFlags[at] = tile.sliceFlags[i]!;
-      this.sliceClass[at] = tile.sliceClass[i] ?? 255;
+      const firstSlice = this.slices;
+      this.sliceStart[firstSlice] = tile.sliceStart[i]!;
+      this.sliceDur[firstSlice] = tile.sliceDur[i]!;
+      this.sliceId[firstSlice] = tile.sliceId[i]!;
+      this.sliceName[firstSlice] = tile.sliceName[i]!;
+      this.sliceKind[firstSlice] = tile.sliceKind[i]!;
+      this.sliceFlags[firstSlice] = tile.sliceFlags[i]!;
+      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? 255;
       this.slices += 1;
     }
   }

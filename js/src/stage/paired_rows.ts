@@ -44,9 +44,9 @@ function mergeInOrder<T>(
   const merged: [T | null, T | null][] = [];
   let next = 0;
   for (const entry of behind) {
-    const at = front.findIndex((other, i) => i >= next && arePartners(entry, other));
-    while (next < at) merged.push([null, front[next++]!]);
-    merged.push([entry, at < 0 ? null : front[next++]!]);
+    const index = front.findIndex((other, i) => i >= next && arePartners(entry, other));
+    while (next < index) merged.push([null, front[next++]!]);
+    merged.push([entry, index < 0 ? null : front[next++]!]);
   }
   return [...merged, ...front.slice(next).map((other): [null, T] => [null, other])];
 }

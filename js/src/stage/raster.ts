@@ -30,7 +30,7 @@ export class PixelRaster {
     if (right - left < 24) {
       for (let y = Math.max(y0, this.top); y < to; y += 1) {
         const row = y * width;
-        for (let at = row + left; at < row + right; at += 1) px[at] = colour;
+        for (let pixel = row + left; pixel < row + right; pixel += 1) px[pixel] = colour;
       }
       return;
     }

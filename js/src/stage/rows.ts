@@ -357,9 +357,9 @@ function stickyHead(
   const { rows, stickyCount } = layout;
   const first = rows[from];
   if (first === undefined) return null;
-  let at = from;
-  while (at > stickyCount && rows[at]!.track !== null) at -= 1;
-  const row = rows[at]!;
+  let index = from;
+  while (index > stickyCount && rows[index]!.track !== null) index -= 1;
+  const row = rows[index]!;
   if (row.track !== null || !row.open || row.top >= top) return null;
   // It would cover rows of the other stage.
   if (row.pairName !== undefined) return null;

@@ -158,8 +158,8 @@ export class Stage {
     words: readonly [string, string],
     partners: ReadonlyMap<number, number>,
   ): void {
-    stages.forEach((stage, at) => {
-      const isBehind = at === 0;
+    stages.forEach((stage, index) => {
+      const isBehind = index === 0;
       const other = stages[isBehind ? 1 : 0];
       stage.paired = other;
       stage.el.style.clipPath = "";
@@ -525,7 +525,7 @@ const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly Stag
 function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {
-    if (last?.args.every((arg, at) => arg === args[at]) !== true) {
+    if (last?.args.every((arg, index) => arg === args[index]) !== true) {
       last = { args, value: make(...args) };
     }
     return last.value;

@@ -257,7 +257,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
     const textX = x + swatches.length * (LEGEND_PX + 2) + 2;
     const end = textX + pen.textWidth(text, FONT.label);
     if (end > geometry.width - 12) return;
-    swatches.forEach((draw, at) => draw(x + at * (LEGEND_PX + 2)));
+    swatches.forEach((draw, index) => draw(x + index * (LEGEND_PX + 2)));
     pen.drawText(text, textX, y, FONT.label, theme.ink2);
     x = end + 14;
   };
@@ -505,8 +505,12 @@ export class SvgSheet {
    */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
-    for (let at = batches.length - 1; at >= Math.max(0, batches.length - MERGE_DISTANCE); at -= 1) {
-      const batch = batches[at]!;
+    for (
+      let index = batches.length - 1;
+      index >= Math.max(0, batches.length - MERGE_DISTANCE);
+      index -= 1
+    ) {
+      const batch = batches[index]!;
       if (batch.fill === fill) return batch;
       if (x0 < batch.right && y0 < batch.bottom && y1 > batch.top) break;
     }

@@ -208,7 +208,7 @@ export class HoverController {
       const { gap = null, lane_gap: laneGap = null } = this.gapsUnderPointer(hit) ?? {};
       const lines =
         gap !== null ? gapLines(gap) : laneGap !== null ? this.laneGapLines(laneGap, lane) : [];
-      return lines.map((line, at) => [at === 0 ? <b>{line}</b> : line]);
+      return lines.map((line, index) => [index === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;
     const count = exactCell?.count ?? cell.count;

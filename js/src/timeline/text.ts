@@ -117,12 +117,12 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
     ranks: 0,
   };
   let span = 0;
-  stats.ranks.forEach((rank, at) => {
-    const rankSpan = stats.span[at] ?? 0;
+  stats.ranks.forEach((rank, index) => {
+    const rankSpan = stats.span[index] ?? 0;
     if (!device.has(rank) || rankSpan <= 0) return;
     sums.ranks += 1;
     span += rankSpan;
-    for (const key of SHARES) sums[key] += stats[key][at] ?? 0;
+    for (const key of SHARES) sums[key] += stats[key][index] ?? 0;
   });
   if (span === 0) return null;
   for (const key of SHARES) sums[key] /= span;
@@ -152,7 +152,7 @@ export function waitingShare(
 ): number | null {
   if (lateness === null || stats === null || !lateness.wait.some((ns) => ns > 0)) return null;
   const sumTimes = (times: readonly number[], of: readonly number[]): number =>
-    sum(times.filter((_, at) => ranks === null || ranks.includes(of[at]!)));
+    sum(times.filter((_, index) => ranks === null || ranks.includes(of[index]!)));
   const span = sumTimes(stats.span, stats.ranks);
   return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
 }
@@ -171,9 +171,9 @@ export function lateText(
   const [rank] = lateness.late as [number];
   const minWait = LIMITS.wait_share * (lateness.end - lateness.start);
   const waiting = lateness.ranks.filter(
-    (otherRank, at) =>
+    (otherRank, index) =>
       otherRank !== rank &&
-      Math.min(lateness.wait_for_late[at]!, lateness.exposed_wait[at]!) >= minWait,
+      Math.min(lateness.wait_for_late[index]!, lateness.exposed_wait[index]!) >= minWait,
   );
   if (waiting.length === 0) return null;
   const waitingText =

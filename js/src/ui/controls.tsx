@@ -117,8 +117,8 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
-      {Array.from({ length: lines }, (_, at) => (
-        <i key={at} />
+      {Array.from({ length: lines }, (_, index) => (
+        <i key={index} />
       ))}
     </div>
   );

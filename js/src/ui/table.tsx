@@ -147,9 +147,9 @@ export function Table<Row>(props: TableProps<Row>) {
                 props.press(row, ctrlKey || metaKey || shiftKey)
               }
             >
-              {columns.map((column, at) => (
+              {columns.map((column, index) => (
                 <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
-                  {column.cell(row, maxima[at] ?? 1, on)}
+                  {column.cell(row, maxima[index] ?? 1, on)}
                 </div>
               ))}
             </div>
