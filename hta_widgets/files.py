@@ -360,9 +360,9 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
 
 
 def _output(raw: Any, name: str) -> Iterator[Output]:
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
-            raw = opened.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
+            raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
         output = Output(raw)
         yield output
         output.detach()

@@ -81,7 +81,9 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     if is_dma.any():
         positions = np.flatnonzero(is_dma)
         args = event_args(trace, rows[positions], _DMA_ARGS)
-        code[positions] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
+        code[positions] = [
+            pool.add(copy_kind(str(direction or ""))) for direction in args["direction"]
+        ]
         size[positions] = np.where(size[positions] < 0, to_int64(args["size"]), size[positions])
     size = np.maximum(size, -1)
     dur = table.dur_ns[rows]
@@ -248,8 +250,8 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     groups = len(copies.kinds)
     steps = _steps(copies)
     shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-    held = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
-    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, held)
+    hold_ns = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
+    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, hold_ns)
     return {
         "rank": part.rank,
         "copy_kind": (np.arange(groups), copies.kinds),

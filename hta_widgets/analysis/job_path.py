@@ -369,8 +369,8 @@ class _JobWalker(PathWalker):
         if entry < 0 or graph.time[node] >= self._limit:
             return None
         last = int(self._last[entry])
-        to = int(self._match.trace[last])
-        of_last, _ = self._graph(to)
+        target = int(self._match.trace[last])
+        of_last, _ = self._graph(target)
         arrival = int(of_last.path.nodes.of_start[self._rows[last]])
         if arrival < 0:
             return None
@@ -382,7 +382,7 @@ class _JobWalker(PathWalker):
         self.jumps += 1
         # No second jump from one instant: clocks that disagree could cause a loop.
         self._limit = now if arrived >= now else begin + 1
-        return to, of_last, arrival, begin
+        return target, of_last, arrival, begin
 
     def _graph(self, place: int) -> tuple[RankGraph, dict[int, int]]:
         """Return a rank's graph, and the entry of each end of a collective in which it waited."""

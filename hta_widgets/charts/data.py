@@ -119,8 +119,8 @@ def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
     shown = consecutive_runs(numbers)[:max_runs]
     words = map(run_text, shown)
     left = len(numbers) - sum(map(len, shown))
-    more = f" and {count(left)} more" if left else ""
-    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more}"
+    more_text = f" and {count(left)} more" if left else ""
+    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more_text}"
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
@@ -311,7 +311,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
             for index, column in enumerate(columns)
             if column["kind"] == group["kind"] and not column["members"] & group["members"]
         ]
-        same = [index for index in free if columns[index]["described"] == group["described"]]
+        same_groups = [index for index in free if columns[index]["described"] == group["described"]]
         if not free:
             free = [len(columns)]
             columns.append(
@@ -322,7 +322,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
                     "groups": 0,
                 }
             )
-        index = (same or free)[0]
+        index = (same_groups or free)[0]
         column_of[code], number_of[code] = index, columns[index]["groups"]
         columns[index]["members"] |= group["members"]
         columns[index]["groups"] += 1
@@ -346,7 +346,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     kind = ranks_of_column["kind"].iloc[0]
     numbers = ranks_of_column.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
     return [
-        f"{kind} {each}" for each in range(ranks_of_column["number"].max() + 1)
+        f"{kind} {number}" for number in range(ranks_of_column["number"].max() + 1)
     ], numbers.to_numpy(int)
 
 

@@ -127,7 +127,7 @@ def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
 
 def _lists(values: Sequence[Any]) -> Any:
     lists = np.empty(len(values), object)
-    lists[:] = [list(each) for each in values]
+    lists[:] = [list(value) for value in values]
     return lists
 
 

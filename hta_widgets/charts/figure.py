@@ -213,11 +213,11 @@ def keep_fitting(
     for title, text, _ in texts:
         title.offset = 4 - gutter
         title.text = _wrap_lines(text, int((room - 12) / _LETTER_WIDTH))
-    for column, least in columns:
-        column.visible = room >= least
+    for column, min_width in columns:
+        column.visible = room >= min_width
     if legend is not None:
-        most = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
-        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // most)))
+        label_width = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
+        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // label_width)))
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
         inner = max(40.0, room - gutter - 60.0 * len(columns))
@@ -517,7 +517,7 @@ def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
     }
     later = models.CustomJS(args=arguments, code=_after_layout(script("pixels")))
     figure.js_on_change("inner_width", later)
-    now = models.CustomJS(args=arguments, code=script("pixels"))
-    figure.x_range.js_on_change("start", now)
-    figure.x_range.js_on_change("end", now)
+    callback = models.CustomJS(args=arguments, code=script("pixels"))
+    figure.x_range.js_on_change("start", callback)
+    figure.x_range.js_on_change("end", callback)
     return pixels

@@ -122,7 +122,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
     # Charts that are too narrow for the numbers of all columns show those with most time.
     drawn = sorted(spent.index[:_MAX_COLUMNS])
-    more = len(spent) - len(drawn)
+    hidden_count = len(spent) - len(drawn)
     cells = data[data["column"].isin(drawn)].reset_index(drop=True)
     cells["row"] = np.searchsorted(ranks, cells["rank"])
     cells["x"] = np.searchsorted(drawn, cells["column"])
@@ -156,7 +156,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         columns=columns,
         tooltip=_group_tooltip("rank @{rank} · @{name}"),
     )
-    omitted = f"{plural(more, 'column')} of the least used left out" if more else ""
+    omitted = f"{plural(hidden_count, 'column')} of the least used left out" if hidden_count else ""
     return content, (_IN_CELLS, omitted)
 
 
@@ -307,8 +307,8 @@ def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
         text if many == 1 else f"from {text}"
         for text, many in zip(runs["position_text"], sizes, strict=True)
     ]
-    runs["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
-    runs["bytes_text"] = [_size_text(each) for each in grouped["bytes"].mean()]
+    runs["time_text"] = [duration(time_ns) for time_ns in grouped["time_ns"].mean()]
+    runs["bytes_text"] = [_size_text(time_ns) for time_ns in grouped["bytes"].mean()]
     return runs
 
 
@@ -323,7 +323,7 @@ def _group_finding(data: pd.DataFrame) -> str:
         groups_of_kind = groups[groups["kind"] == kind]
         if groups_of_kind.empty:
             continue
-        sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
+        sizes = sorted({int(size) for size in groups_of_kind["size"] if size > 0})
         of_size = f" of {sizes[0]}" if len(sizes) == 1 else ""
         of_size = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of_size
         if kind == "all":

@@ -89,7 +89,7 @@ def diff_icicle(
     # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
     relative = zip(relative_change(data), data["before_ns"], strict=True)
-    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
+    data["share_text"] = [share_delta(change) if is_old else "new" for change, is_old in relative]
     data["counts_text"] = counts_text(data)
     for name in ("before", "after", "diff", "diff_self"):
         data[f"{name}_whole"] = data[f"{name}_ns"].round()
@@ -133,11 +133,11 @@ def _cut_name(name: str, letters: int) -> str:
 def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
     left = np.zeros(len(size))
-    taken = np.zeros(len(size) + 1)
+    used_width = np.zeros(len(size) + 1)
     for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
         begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + taken[above]
-        taken[above] += size[node]
+        left[node] = begin + used_width[above]
+        used_width[above] += size[node]
     return left
 
 

@@ -84,8 +84,8 @@ def operators(
     data = frame.groupby(keys, observed=True)[["count", *measures]].sum().reset_index()
     data[measures] = data[measures] / ranks
     on_device = bool(data["device_self_ns"].sum())
-    by = "device_self_ns" if on_device else "cpu_self_ns"
-    data, names = top_rows(data, by, top, "operator", short_name)
+    time_column = "device_self_ns" if on_device else "cpu_self_ns"
+    data, names = top_rows(data, time_column, top, "operator", short_name)
     with_shapes = "input_shapes" in keys
     if with_shapes:
         names = [
@@ -166,8 +166,8 @@ def user_annotation_breakdown(
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    by = "annotation" if "annotation" in frame else "name"
-    require_columns_of(frame, "analysis.user_annotation_breakdown", by, "sum_ns")
+    name_column = "annotation" if "annotation" in frame else "name"
+    require_columns_of(frame, "analysis.user_annotation_breakdown", name_column, "sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}

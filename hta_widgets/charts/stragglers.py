@@ -297,7 +297,7 @@ def stragglers_by_step(
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", often),
-                Column(head, [duration(each) for each in by_row[total]], 520),
+                Column(head, [duration(total_ns) for total_ns in by_row[total]], 520),
             ],
             tooltip=Tooltip(
                 f"rank @{{rank}} · {kind} @{{step}}",
@@ -376,11 +376,11 @@ def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
             Bars(0.0, "", pale, "less", line=theme.rule),
         ]
     else:
-        most = float(shown.max()) or 1.0
+        largest = float(shown.max()) or 1.0
         shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
-        data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
+        data["fill"] = shades[np.ceil(shown / largest * (_SHADES - 1)).astype(int)]
         key = [
-            Bars(0.0, "", late, duration(most)),
+            Bars(0.0, "", late, duration(largest)),
             Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
             Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
         ]
@@ -410,13 +410,13 @@ def _steps_finding(every: pd.DataFrame, kind: str) -> str:
     met = int((every["rank"] == first).sum())
     if len(steps_by_rank) == 1:
         costly_steps = costly["step"].tolist()
-        where = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
-        where = where or (
+        only_step = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
+        only_step = only_step or (
             f"in each of {_count_text(met, kind)}"
             if len(costly_steps) == met
             else f"in {count(len(costly_steps))} of {_count_text(met, kind)}"
         )
-        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
+        return f"rank {first} costs {_percent(_COSTLY)} or more {only_step}"
     often = steps_by_rank[
         steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
     ]

@@ -221,11 +221,11 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
-    who = f"rank {rank['rank']} is a straggler"
+    subject = f"rank {rank['rank']} is a straggler"
     if "score" not in rank:
-        return f"{who}: it spends least time in MPI"
+        return f"{subject}: it spends least time in MPI"
     return (
-        f"{who}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
+        f"{subject}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
         " collectives of its groups"
     )
 
@@ -236,11 +236,11 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         groups[str(problem["kind"]), str(problem["detail"])].append(problem)
     if groups:
         yield from ("", "problems")
-    for (kind, detail), same in list(groups.items())[:_MAX_PROBLEMS]:
-        files = {problem["file"] or "" for problem in same}
-        where = f"{len(files)} files" if len(files) > 1 else min(files)
-        number = sum(problem["count"] for problem in same)
-        yield f"  {kind}: {number:,} × {detail}" + (f" ({where})" if where else "")
+    for (kind, detail), problems_of_kind in list(groups.items())[:_MAX_PROBLEMS]:
+        files = {problem["file"] or "" for problem in problems_of_kind}
+        location = f"{len(files)} files" if len(files) > 1 else min(files)
+        number = sum(problem["count"] for problem in problems_of_kind)
+        yield f"  {kind}: {number:,} × {detail}" + (f" ({location})" if location else "")
     if len(groups) > _MAX_PROBLEMS:
         yield f"  and {len(groups) - _MAX_PROBLEMS} more: hw.load(…).problems lists them"
 

@@ -274,9 +274,11 @@ def first_event_ns(traces: Iterable[Trace]) -> int:
 
 
 def _is_shown(table: EventTable) -> Bools:
-    apart = [code for code, text in enumerate(table.categories.values) if text in ("", "Trace")]
+    excluded_codes = [
+        code for code, text in enumerate(table.categories.values) if text in ("", "Trace")
+    ]
     is_shown: Bools = table.phase == _COMPLETE
-    return is_shown & ~np.isin(table.category, apart)
+    return is_shown & ~np.isin(table.category, excluded_codes)
 
 
 def symbols_of(table: EventTable, rows: Rows | None = None) -> list[str]:

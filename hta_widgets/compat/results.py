@@ -154,12 +154,12 @@ def top_names(
     if len(frame) <= num_kernels:
         return frame
     running = frame["sum_ns"].cumsum().to_numpy()
-    apart = running > np.quantile(running, duration_ratio)
-    apart |= np.arange(len(frame)) >= num_kernels
-    apart &= ~frame["name"].isin(list(always)).to_numpy()
-    if not apart.any():
+    is_rest = running > np.quantile(running, duration_ratio)
+    is_rest |= np.arange(len(frame)) >= num_kernels
+    is_rest &= ~frame["name"].isin(list(always)).to_numpy()
+    if not is_rest.any():
         return frame
-    folded = frame[apart]
+    folded = frame[is_rest]
     count = folded["count"].to_numpy()
     total, every = int(folded["sum_ns"].sum()), int(count.sum())
     mean = total / every
@@ -175,7 +175,7 @@ def top_names(
         "mean_ns": [mean],
         "std_ns": [float(np.sqrt(squares.sum() / max(every - 1, 1)))],
     }
-    shown: pd.DataFrame = frame.loc[~apart]
+    shown: pd.DataFrame = frame.loc[~is_rest]
     return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
 
 

@@ -470,14 +470,17 @@ class _Frames(UserDict[int, Any]):
 
 def _is_same(frame: pd.Series[Any], built: pd.Series[Any], positions: Rows | None) -> bool:
     """Return whether a column is unchanged; `positions` are its positions in the built column."""
-    now, then = frame.to_numpy(), built.to_numpy()
-    if positions is None and now.__array_interface__["data"] == then.__array_interface__["data"]:
+    current, original = frame.to_numpy(), built.to_numpy()
+    if (
+        positions is None
+        and current.__array_interface__["data"] == original.__array_interface__["data"]
+    ):
         return True  # the same memory
     if positions is not None:
-        then = then[positions]
-    if now.dtype.kind in "biuf" and then.dtype.kind in "biuf":
-        return np.array_equal(now, then, equal_nan=True)
-    return now.tolist() == then.tolist()
+        original = original[positions]
+    if current.dtype.kind in "biuf" and original.dtype.kind in "biuf":
+        return np.array_equal(current, original, equal_nan=True)
+    return current.tolist() == original.tolist()
 
 
 # --- the last step --------------------------------------------------------------------------------

@@ -331,14 +331,14 @@ class TraceAnalysis:
         Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
         `analysis.operator_launch_delays`.
         """
-        by = list(sort_by or ["occurrence_count"])
+        sort_columns = list(sort_by or ["occurrence_count"])
         frames = self._by_rank("operator_launch_delays", ranks)
         for frame in frames.values():
-            if unknown := [name for name in by if name not in frame]:
+            if unknown := [name for name in sort_columns if name not in frame]:
                 remedy = f"The columns are {', '.join(map(str, frame))}."
                 raise TraceError(f"no columns {unknown} to sort by", remedy=remedy)
         return {
-            rank: frame.sort_values(by, ascending=False, kind="stable")
+            rank: frame.sort_values(sort_columns, ascending=False, kind="stable")
             for rank, frame in frames.items()
         }
 
@@ -505,8 +505,12 @@ class TraceAnalysis:
         suffix = _file_stem(output_suffix) or "_with_counters"
         if output_dir is None:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
-            here = Path.cwd()
-            output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
+            working_folder = Path.cwd()
+            output_dir = (
+                tempfile.mkdtemp(prefix="hta-widgets-")
+                if working_folder in inputs
+                else working_folder
+            )
         cache, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name

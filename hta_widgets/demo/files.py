@@ -229,7 +229,7 @@ class JobPlan:
     def names_of(self, rank: int) -> dict[str, str]:
         """Return a rank's values for the placeholders of a template."""
         threads = thread_ids(rank)
-        names = {f"TID{which}": str(tid) for which, tid in threads.items()}
+        names = {f"TID{role}": str(tid) for role, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
         for partition, group in self.groups_of(rank).items():
             names[f"SIZE_{partition}"] = str(len(group.ranks))

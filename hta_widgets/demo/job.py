@@ -149,15 +149,15 @@ def write_demo(
 
 
 def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
-    groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
+    groups = {kind: len(groups[0].ranks) for kind, groups in plan.groups.items()}
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
         return replace(model, changes=changes)
-    two, three = (
+    by_stage, three = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    layers = 2 + round((events_per_step - two) / (three - two))
+    layers = 2 + round((events_per_step - by_stage) / (three - by_stage))
     return replace(model, layers=max(1, layers), changes=changes)
 
 
@@ -184,11 +184,11 @@ def _write(
             if first_pass:
                 truth.add(step, times)
             for rank, file in out.items():
-                now = times.times_ns[rank]
+                clock_ns = times.times_ns[rank]
                 records = named[rank]
-                if now.min() < plan.record_from_ns[rank]:
-                    records = records.starting_at(now, plan.record_from_ns[rank])
-                file.write(records.fill(now + own_ns[rank], step))
+                if clock_ns.min() < plan.record_from_ns[rank]:
+                    records = records.starting_at(clock_ns, plan.record_from_ns[rank])
+                file.write(records.fill(clock_ns + own_ns[rank], step))
                 truth.counts[:, rank] += len(records.records), records.complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
         for rank, file in out.items():
@@ -276,8 +276,8 @@ class StepTimes:
 
     def _launch(self, stream: int, device: Ints) -> None:
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
-        taken = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
-        before = taken - (self.work[:, device] + _STREAM_GAP_NS)
+        busy_ns = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
+        before = busy_ns - (self.work[:, device] + _STREAM_GAP_NS)
         slack = self._ready(device) - before
         slack[:, 0] = np.maximum(slack[:, 0], self.free[stream] + _STREAM_GAP_NS)
         self.starts[:, device] = before + np.maximum.accumulate(slack, axis=1)

@@ -180,7 +180,10 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         before, after = _time_maps(marks)
     else:
         first = [int(start[0]) for start, _ in marks]
-        lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
+        lengths = [
+            max(int(end[-1]) - first_start, 1)
+            for (_, end), first_start in zip(marks, first, strict=True)
+        ]
         common = lengths if base != "scaled" else [max(lengths)] * 2
         starts = first if base == "absolute" else [first[0]] * 2
         before, after = (

@@ -187,10 +187,11 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        apart = ~_communication_mask(matched.trees[0])[nodes]
+        is_compared = ~_communication_mask(matched.trees[0])[nodes]
         paths.append(path)
         draws.append(
-            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(apart, number, 0)
+            (number_occurrences(path) & _NTH) * len(matches.ranks)
+            + np.where(is_compared, number, 0)
         )
         device = [
             _time_with_launched_work(tree, node)

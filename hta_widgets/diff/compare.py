@@ -183,7 +183,7 @@ def compare(
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
-    sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
+    sides = [replace(side, tabled=columns) for side, columns in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
     steps_alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)

@@ -230,8 +230,8 @@ def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
     if not shares:
         return ""
     ends = dict.fromkeys(share_delta(end) for end in (min(shares), max(shares)))
-    where = " on both sides" if lone_ranks(diff) else ""
-    return f" (the others{where} {' to '.join(ends)})"
+    on_sides = " on both sides" if lone_ranks(diff) else ""
+    return f" (the others{on_sides} {' to '.join(ends)})"
 
 
 def _waits_text(finding: Finding) -> str:
@@ -331,14 +331,16 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     calls = f"{count_text(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
-        how = f"is {finding.kind} on the {finding.measure}"
+        change_text = f"is {finding.kind} on the {finding.measure}"
         if any(map(is_host_only, diff.before.formats)):
-            how, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
-        text = f"{name} {how}: {times_text(finding)}{unit}{relative_text(finding)}"
+            change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+        text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
     elif finding.kind == "replaced":
         counts = f"{count_text(finding.before_count)} → {calls}"
-        how = _replacement_text(finding.details)
-        text = f"Kernels of {name} were replaced{how}: {counts}, {_work_text(finding)}{delta}"
+        change_text = _replacement_text(finding.details)
+        text = (
+            f"Kernels of {name} were replaced{change_text}: {counts}, {_work_text(finding)}{delta}"
+        )
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({calls})"
     elif min(totals) > 0:
@@ -360,9 +362,9 @@ def _caller_text(finding: Finding) -> str:
     caller: str | None = finding.details["caller"]
     if caller is None:
         return ""
-    more: int = finding.details["places"] - 1
-    where = f" in {short_name(caller)}" if caller else " outside of other operators"
-    return where + f" and {plural(more, 'other place')}" * (more > 0)
+    other_count: int = finding.details["places"] - 1
+    in_caller = f" in {short_name(caller)}" if caller else " outside of other operators"
+    return in_caller + f" and {plural(other_count, 'other place')}" * (other_count > 0)
 
 
 def _replacement_text(details: Mapping[str, Any]) -> str:

@@ -122,13 +122,13 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     d = 1 / d
     value = d.copy()
     for m in range(1, _ROUNDS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / _nonzero(1 + even * d)
-        c = _nonzero(1 + even / c)
+        even_term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _nonzero(1 + even_term * d)
+        c = _nonzero(1 + even_term / c)
         value = value * d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / _nonzero(1 + odd * d)
-        c = _nonzero(1 + odd / c)
+        odd_term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _nonzero(1 + odd_term * d)
+        c = _nonzero(1 + odd_term / c)
         step = d * c
         value = value * step
         if np.all(np.abs(step - 1) < 1e-14):

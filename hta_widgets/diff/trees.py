@@ -261,8 +261,8 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     operator = is_node & ~call & ~work
 
     above = attach_backward_threads(trace, nested_parents(trace, operator))
-    up = nearest_ancestor(above, operator)
-    parent = np.where(work, up[trace.launch_of], up[above])
+    operator_of_row = nearest_ancestor(above, operator)
+    parent = np.where(work, operator_of_row[trace.launch_of], operator_of_row[above])
     # A node inside another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 

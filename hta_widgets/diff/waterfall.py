@@ -67,7 +67,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     """
     matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
-    taken = kind != CALL if measure == "device" else kind == OPERATOR
+    is_counted = kind != CALL if measure == "device" else kind == OPERATOR
     count, total, self_times = [], [], []
     for times in path_times(diff):
         count.append(times.count.mean(axis=0))
@@ -81,10 +81,10 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         else:
             total.append(times.host_ns.mean(axis=0))
             below = np.zeros(len(parent))
-            inner = np.flatnonzero((parent >= 0) & taken)
+            inner = np.flatnonzero((parent >= 0) & is_counted)
             np.add.at(below, parent[inner], total[-1][inner])
             self_times.append(np.maximum(total[-1] - below, 0.0))
-    is_present = taken & ((count[0] > 0) | (count[1] > 0))
+    is_present = is_counted & ((count[0] > 0) | (count[1] > 0))
     order = _depth_first_order(parent, is_present, np.maximum(*total))
     names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)

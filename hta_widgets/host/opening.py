@@ -33,9 +33,9 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
     def progress(done: int, total: int) -> None:
         nonlocal reported_s
-        now = time.monotonic()
-        if now - reported_s >= _REPORT_EVERY_S or done == total:
-            reported_s = now
+        now_s = time.monotonic()
+        if now_s - reported_s >= _REPORT_EVERY_S or done == total:
+            reported_s = now_s
             report(stage="read", done=done, of=total)
 
     if view == "diff":

@@ -150,8 +150,8 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     first = np.zeros(len(match), dtype=bool)
     first[match.starts] = True
-    sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
-    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
+    is_message = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
+    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]]
     blocks += map(batched_sends, traces.values())
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]

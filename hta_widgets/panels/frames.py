@@ -166,11 +166,11 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
         for format_ in all_formats()
         if format_.name in format_names
     }
-    some = [_OFFERED if shared is None else shared for shared in names.values()]
+    offered = [_OFFERED if shared is None else shared for shared in names.values()]
     if not format_names or format_names - set(names):
-        some = [_OFFERED]
-    shared = [name for name in _OFFERED if any(name in shared_names for shared_names in some)]
-    shared += ADDED if _OFFERED in some else ()
+        offered = [_OFFERED]
+    shared = [name for name in _OFFERED if any(name in shared_names for shared_names in offered)]
+    shared += ADDED if _OFFERED in offered else ()
     format_panels_ids = [
         panel.id
         for group in _panel_groups(formats_named(format_names))
@@ -227,11 +227,11 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     seen: list[str] = []
     names_of_all = all_panels()
     analyses = {panel.analysis: id_ for id_, panel in reversed(panels().items()) if panel.analysis}
-    for given in names:
-        name = analyses.get(str(given), given)
+    for requested in names:
+        name = analyses.get(str(requested), requested)
         if name not in names_of_all:
-            near = get_close_matches(str(name), names_of_all, 1)
-            guess = f" Did you mean {near[0]!r}?" if near else ""
+            similar = get_close_matches(str(name), names_of_all, 1)
+            guess = f" Did you mean {similar[0]!r}?" if similar else ""
             remedy = f"The panels of this job are {', '.join(of_job)}.{guess}"
             raise TraceError(f"no panel {name!r}", remedy=remedy)
         if name in seen:
@@ -306,13 +306,13 @@ def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     names = _NameGroups(frame)
     shown = names.order[: TOP_DURATIONS if top is None else min(top, TOP_DURATIONS)]
     rows = names.rows[concatenate_ranges(names.first[shown], names.ranks[shown])]
-    found = pd.DataFrame(
+    durations = pd.DataFrame(
         {
             **names.labels(np.repeat(shown, names.ranks[shown])),
             **{name: frame[name].to_numpy()[rows] for name in _OF_DURATIONS},
         }
     )
-    return _with_attrs(found, frame, total=len(names.order))
+    return _with_attrs(durations, frame, total=len(names.order))
 
 
 def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
@@ -354,9 +354,9 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
-    kept = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
+    inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
-    panel_frame.attrs.update(kept | attrs)
+    panel_frame.attrs.update(inherited | attrs)
     return panel_frame
 
 
@@ -394,9 +394,9 @@ def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
     """Return for each name the rank with the mean farthest from the median, and their ratio."""
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
-    apart = np.abs(mean - median[names.code])
+    deviation = np.abs(mean - median[names.code])
     # In each group, the row with the greatest distance; the first one if there are several.
-    far = names.rows[np.lexsort((-apart[names.rows], names.code[names.rows]))][names.first]
+    far = names.rows[np.lexsort((-deviation[names.rows], names.code[names.rows]))][names.first]
     is_comparable = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
     ratio = mean[far] / np.where(median > 0, median, np.nan)
     return np.where(is_comparable, rank[far], -1), np.where(is_comparable, ratio, np.nan)
@@ -453,31 +453,31 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     A step that hosts leave before the devices do its work is as long as on the device. Phases are
     those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
     """
-    whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
-    is_compared = whole["dur_deviation_ns"].notna().to_numpy()
+    all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
+    is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
     on_device = {
         (rank, step): (start_ns, dur_ns)
         for rank, steps in device_steps(narrow_selection(traces, selection).owner).items()
         for step, start_ns, dur_ns in steps
     }
-    keys = list(zip(whole["rank"], whole["step"], strict=True))
+    keys = list(zip(all_steps["rank"], all_steps["step"], strict=True))
     is_ahead = [key in on_device for key in keys]
-    on_host = zip(whole["start_ns"], whole["dur_ns"], strict=True)
+    on_host = zip(all_steps["start_ns"], all_steps["dur_ns"], strict=True)
     times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
-    whole[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
-    step_ns = whole["dur_ns"].to_numpy(np.int64)
-    _, deviation = deviation_from_median(whole["step"].to_numpy(np.int64), step_ns, is_compared)
+    all_steps[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    step_ns = all_steps["dur_ns"].to_numpy(np.int64)
+    _, deviation = deviation_from_median(all_steps["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
     spent = phases.groupby("phase")["dur_ns"].transform("sum")
-    lasting = spent * 100 >= int(whole["dur_ns"].sum()) * MIN_PCT
-    phases = phases[lasting] if len(whole) and len(phases) else phases.iloc[:0]
+    lasting = spent * 100 >= int(all_steps["dur_ns"].sum()) * MIN_PCT
+    phases = phases[lasting] if len(all_steps) and len(phases) else phases.iloc[:0]
     step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
     columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
-        both = whole[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
+        both = all_steps[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
         columns[name] = np.concatenate(both)
     columns["deviation_share"] = np.concatenate((deviation, phases["deviation_share"]))
-    return _with_attrs(pd.DataFrame(columns), whole)
+    return _with_attrs(pd.DataFrame(columns), all_steps)
 
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:

@@ -269,16 +269,16 @@ def _headline_of_formats(traces: TraceSet) -> Headline | None:
     }:
         return None
     findings: list[HeadlineFinding] = []
-    more: list[list[Piece]] = []
+    details: list[list[Piece]] = []
     nothing: list[Piece] = []
     for headline_of in load_references(format_.views.headline for format_ in formats_named(names)):
         findings_of_format, sentences, without = headline_of(traces)
         findings += findings_of_format
-        more += sentences
+        details += sentences
         nothing = without or nothing
     if not findings:
-        more = [*more[:1], nothing, *more[1:]]
-    sentences = [parts for parts in (*(finding.parts for finding in findings), *more) if parts]
+        details = [*details[:1], nothing, *details[1:]]
+    sentences = [parts for parts in (*(finding.parts for finding in findings), *details) if parts]
     first, *others = sentences or [[]]
     return Headline(first, others[:MAX_SENTENCES], findings)
 

@@ -209,9 +209,9 @@ def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
     limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
     per_step = " a step" if saving.steps else ""
     gain = duration(saving.saving_ns / max(saving.steps, 1))
-    where = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
+    on_rank = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
     text = f"{short_operator(saving.name)} runs at {share(saving.roofline_share)} of what {limit}"
-    return [f"{text} allows; {gain}{per_step} to gain{where}."]
+    return [f"{text} allows; {gain}{per_step} to gain{on_rank}."]
 
 
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:

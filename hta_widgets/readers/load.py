@@ -198,8 +198,8 @@ def load(
     else:
         files = _drop_unrequested(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
-        opened = open_store(files[0].path, profile_type=profile_type)
-        return opened.trace_set(problems).on(executor)
+        stored = open_store(files[0].path, profile_type=profile_type)
+        return stored.trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
     if steps is not None:

@@ -119,7 +119,7 @@ def assign_ranks(
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(requested)
-    taken = {key for key in requested if key is not None}
+    used_keys = {key for key in requested if key is not None}
     duplicates = []
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
@@ -130,37 +130,37 @@ def assign_ranks(
         rank = stated[place]
         if keys[place] is not None or rank is None:
             continue
-        if rank in taken:
+        if rank in used_keys:
             duplicates.append(place)
         else:
             keys[place] = rank
-            taken.add(rank)
+            used_keys.add(rank)
 
     unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
     unknown = [place for place in unknown if place not in ordered]
-    guesses, how = _guess_ranks([paths[place] for place in unknown], taken)
+    guesses, source_text = _guess_ranks([paths[place] for place in unknown], used_keys)
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
-        taken.add(guess)
+        used_keys.add(guess)
         problems.add(
             "guessed_rank",
             1,
-            f"the file has no rank number; taken as {guess} {how}",
+            f"the file has no rank number; taken as {guess} {source_text}",
             guess,
             paths[place],
         )
     for place in duplicates:
-        key = _lowest_free_rank(taken)
+        key = _lowest_free_rank(used_keys)
         keys[place] = key
-        taken.add(key)
+        used_keys.add(key)
         first = keys.index(stated[place])
         early = ", and ends early" if paths[place] in cut else ""
         name, own_name = PurePath(paths[first]).name, PurePath(paths[place]).name
         name = name if name != own_name else paths[first]
-        why = _describe_difference(claims[place], claims[first], name) if claims else ""
-        detail = f"states rank {stated[place]}, as {name} does{early}{why}"
+        difference = _describe_difference(claims[place], claims[first], name) if claims else ""
+        detail = f"states rank {stated[place]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
-    following = max(taken, default=-1) + 1
+    following = max(used_keys, default=-1) + 1
     for place in ordered:
         if keys[place] is None:
             keys[place] = following
@@ -249,16 +249,18 @@ def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> st
         return f": {POSSIBLE_DUPLICATE}"
     if not differs:
         events = len(claim.trace), len(holder.trace)
-        same = events[0] == events[1]
+        is_same = events[0] == events[1]
         differs = [
-            "its events differ" if same else f"it has {events[0]:,} events, not {events[1]:,}"
+            "its events differ" if is_same else f"it has {events[0]:,} events, not {events[1]:,}"
         ]
     pairs = zip(claim.agree, holder.agree, strict=True)
-    less, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
-    which = "; it is unknown which of the two belongs with the other ranks"
+    fewer, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
+    unknown_text = "; it is unknown which of the two belongs with the other ranks"
     if more:
-        which = f"; files of {more - 1} other ranks agree with {name}, of {less - 1} with it"
-    return f", and is {ANOTHER_RUN}: {', '.join(differs)}{which}"
+        unknown_text = (
+            f"; files of {more - 1} other ranks agree with {name}, of {fewer - 1} with it"
+        )
+    return f", and is {ANOTHER_RUN}: {', '.join(differs)}{unknown_text}"
 
 
 def _have_same_events(first: Trace, second: Trace) -> bool:
@@ -273,10 +275,10 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and a text on where the ranks are from."""
-    for pattern, how in ((_RANK, "from its name"), (_WORKER, "from its name")):
+    for pattern, source_text in ((_RANK, "from its name"), (_WORKER, "from its name")):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
-            return [rank for rank in ranks if rank is not None], how
+            return [rank for rank in ranks if rank is not None], source_text
     ordered = ranks_of_coordinates([PurePath(path).name for path in paths])
     if ordered is not None and _are_unique_and_free(ordered, taken):
         return ordered, "from the coordinates in its name"

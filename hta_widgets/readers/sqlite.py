@@ -118,8 +118,8 @@ class Database:
         present = self.columns_of(table)
         stored = [name for name in columns if name in present]
         blocks = [
-            self._read_block(table, stored, where, missing)
-            for where in self._row_ranges(table, rowids)
+            self._read_block(table, stored, condition, missing)
+            for condition in self._row_ranges(table, rowids)
         ]
         block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
         result = dict(zip(("rowid", *stored), block, strict=True))

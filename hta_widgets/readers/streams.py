@@ -304,8 +304,8 @@ class _GzipStream(_PackedStream):
 
     def _next_member(self) -> bool:
         rest = self._input.lstrip(b"\0")
-        while len(rest) < 2 and (more := self._raw(_INPUT_BYTES)):
-            rest = (rest + more).lstrip(b"\0")
+        while len(rest) < 2 and (chunk := self._raw(_INPUT_BYTES)):
+            rest = (rest + chunk).lstrip(b"\0")
         if rest.startswith(GZIP_MAGIC):
             self._input = rest
             self._inflate = zlib.decompressobj(_GZIP)

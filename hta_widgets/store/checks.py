@@ -253,8 +253,8 @@ def check_column(rank: CheckedRank, name: str, values: Column) -> None:
             )
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
             raise DamagedFileError(f"was changed: its column {name} is not in order")
-    more = _CHECKS.get(name)
-    if more is not None and not more(rank, values):
+    check = _CHECKS.get(name)
+    if check is not None and not check(rank, values):
         raise DamagedFileError(f"was changed: its column {name} does not fit the others")
 
 

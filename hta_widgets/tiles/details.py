@@ -174,7 +174,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     """Answer ``event``."""
     args, error = _event_args(index, table, row)
     is_event = table.table == "events"
-    same = (table.name == table.name[row]) & (table.category == table.category[row])
+    has_same_name = (table.name == table.name[row]) & (table.category == table.category[row])
     return {
         "event": _place_fields(index, table, row),
         "parents": list(_parent_summaries(index, table, row)) if is_event else [],
@@ -183,7 +183,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
         "flows": _event_flows(index, row) if is_event else [],
         "launched_by": _launch_context(index, table, row) if is_event else None,
         "kernels": _launched_kernels(index, row) if is_event else None,
-        "same": duration_figures(table.dur_ns[same]),
+        "same": duration_figures(table.dur_ns[has_same_name]),
     }
 
 
@@ -364,14 +364,14 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
     if isinstance(lane, CounterLane):
         smallest, largest = (float(column[0]) for column in lane.measure(edges))
         first, last = lane.times.searchsorted(edges)
-        held = not np.isnan(smallest)
+        has_value = not np.isnan(smallest)
         return {
             "count": int(last - first),
             "busy": 0,
             "longest": None,
             "kinds": {},
-            "min": smallest if held else None,
-            "max": largest if held else None,
+            "min": smallest if has_value else None,
+            "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
     # Lanes of waits hold parts of events, which have no details.
@@ -408,10 +408,12 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
     """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
-    near = [edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance]
-    if not near:
+    near_edges = [
+        edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance
+    ]
+    if not near_edges:
         return None
-    return min(near, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
+    return min(near_edges, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
 
 
 def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:

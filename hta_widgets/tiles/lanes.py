@@ -138,14 +138,14 @@ class CounterLane:
         padded = np.append(self.times, np.iinfo(np.int64).max)
         # A cell without a sample at its start begins with the value of the sample before.
         first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
-        some = (last > first) & (low < self.end)
+        overlaps = (last > first) & (low < self.end)
         smallest = np.full(len(low), np.nan)
         largest = np.full(len(low), np.nan)
-        if some.any():
-            bounds = np.column_stack((first[some], last[some])).ravel()
+        if overlaps.any():
+            bounds = np.column_stack((first[overlaps], last[overlaps])).ravel()
             values = np.append(self.values, np.nan)
-            smallest[some] = np.fmin.reduceat(values, bounds)[::2]
-            largest[some] = np.fmax.reduceat(values, bounds)[::2]
+            smallest[overlaps] = np.fmin.reduceat(values, bounds)[::2]
+            largest[overlaps] = np.fmax.reduceat(values, bounds)[::2]
         return smallest, largest
 
 

@@ -42,9 +42,11 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
     groups: list[replies.SimilarRanks] = []
     for _, group in frame[~alone].groupby("cluster", sort=False):
         ranks = sorted(int(rank) for rank in group["rank"])
-        stands = int(group["representative"].iloc[0])
-        stands = stands if stands in ranks else ranks[0]
-        groups.append({"representative": stands, "ranks": ranks, "why": reason[stands]})
+        representative = int(group["representative"].iloc[0])
+        representative = representative if representative in ranks else ranks[0]
+        groups.append(
+            {"representative": representative, "ranks": ranks, "why": reason[representative]}
+        )
     outliers = sorted(int(rank) for rank in frame["rank"][alone])
     return {
         "clusters": sorted(groups, key=lambda group: group["representative"]),

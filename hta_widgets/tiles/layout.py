@@ -328,13 +328,13 @@ def _assign_layers(starts: Ints, durs: Ints) -> Codes:
     if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
         return layer
     free = list(range(MAX_LAYERS - 1))
-    taken: list[tuple[int, int]] = []
+    open_layers: list[tuple[int, int]] = []
     for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        while taken and taken[0][0] <= start:
-            heapq.heappush(free, heapq.heappop(taken)[1])
+        while open_layers and open_layers[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(open_layers)[1])
         if free:
             layer[index] = heapq.heappop(free)
-            heapq.heappush(taken, (end, int(layer[index])))
+            heapq.heappush(open_layers, (end, int(layer[index])))
         else:
             layer[index] = MAX_LAYERS - 1
     return layer
@@ -345,8 +345,8 @@ def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
 
     MPI profiles have no events; next to traces with events their rows would be empty.
     """
-    bare = {number for number, trace in traces.items() if trace.is_totals}
-    return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
+    totals_only = {number for number, trace in traces.items() if trace.is_totals}
+    return sorted(traces if len(totals_only) == len(traces) else set(traces) - totals_only)
 
 
 @dataclass(slots=True, frozen=True)

@@ -85,11 +85,11 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
     total = in_view = 0
     for marked in members:
         total += len(marked.rows)
-        earlier, begun = _rows_in_window(marked, view)
-        in_view += len(earlier) + len(begun)
+        earlier, open_rows = _rows_in_window(marked, view)
+        in_view += len(earlier) + len(open_rows)
         position = view.position_of(marked.index)
         if position is not None:
-            rows = np.concatenate((earlier, begun))
+            rows = np.concatenate((earlier, open_rows))
             first, end = _bins_of_rows(marked, view, rows, len(earlier))
             for lanes in _lanes_of(marked, rows):
                 positions = position[lanes]
@@ -247,9 +247,9 @@ class RankHits:
         starts, tables, rows = self.sorted_matches
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
-        same = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
-        here = (table, row)
-        return low + sum(place < here or (inclusive and place == here) for place in same)
+        hits = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
+        target = (table, row)
+        return low + sum(place < target or (inclusive and place == target) for place in hits)
 
 
 @dataclass(slots=True, frozen=True)

@@ -50,13 +50,13 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
     first = np.cumsum(count) - count
     total = np.add.reduceat(values, first)
     # Two passes: in sums of squares, rounding would hide small deviations of large values.
-    off = values - np.repeat(total / count, count)
+    deviations = values - np.repeat(total / count, count)
     return GroupStatistics(
         count,
         total,
         np.minimum.reduceat(values, first),
         np.maximum.reduceat(values, first),
-        np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1)),
+        np.sqrt(np.add.reduceat(deviations * deviations, first) / np.maximum(count - 1, 1)),
     )
 
 

@@ -55,8 +55,8 @@ def launch_links(
     if not len(work) or not len(host):
         return none, none
     wanted = sorted_unique(correlation[work])
-    code, known = _positions_in(correlation[host], wanted)
-    host, code = host[known], code[known]
+    code, is_known = _positions_in(correlation[host], wanted)
+    host, code = host[is_known], code[is_known]
     if not len(host):
         return none, none
     host, code = _prefer_launching(host, code, name, names, len(wanted))
@@ -206,7 +206,7 @@ def build_trace(
         by_phase["bneSTF"],
         by_phase["C"],
     )
-    times = (columns.start_ns[some] for some in (rows, *beside_rows[1:]) if len(some))
+    times = (columns.start_ns[selected] for selected in (rows, *beside_rows[1:]) if len(selected))
     zero_ns = next((int(time.min()) for time in times), 0)
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)

@@ -82,12 +82,12 @@ def flow_table(
     lost[without_id] = True
 
     new = ~lost & ((is_launch < 0) | (flow_kind != 0))
-    same = ~lost & ~new
+    is_unchanged = ~lost & ~new
     start_record, end_record = columns.record[start_at], columns.record[end_at]
     source_record = np.full(len(source), -1, dtype=np.int64)
     target_record = np.full(len(source), -1, dtype=np.int64)
-    source_record[is_launch[same]] = start_record[same]
-    target_record[is_launch[same]] = end_record[same]
+    source_record[is_launch[is_unchanged]] = start_record[is_unchanged]
+    target_record[is_launch[is_unchanged]] = end_record[is_unchanged]
     return FlowTable(
         kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
         source=np.concatenate((source, tail[new])),
@@ -285,8 +285,8 @@ class FlowEndpointFinder:
         open_at = which[result[which] >= 0]
         while len(open_at):
             row = result[open_at]
-            begin, dur, now = table.start_ns[row], table.dur_ns[row], time[open_at]
-            outside = (now >= begin + dur) & ~((dur == 0) & (now == begin))
+            begin, dur, time_ns = table.start_ns[row], table.dur_ns[row], time[open_at]
+            outside = (time_ns >= begin + dur) & ~((dur == 0) & (time_ns == begin))
             open_at = open_at[outside]
             result[open_at] = table.parent[result[open_at]]
             open_at = open_at[result[open_at] >= 0]

@@ -655,8 +655,8 @@ def _has_only_totals(traces: TraceSet) -> bool:
 
 def _html(traces: TraceSet, problems: Problems) -> str:
     """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
-    whole: Any = traces.summary()
-    summary = whole.displayed_columns()
+    total: Any = traces.summary()
+    summary = total.displayed_columns()
     names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
     shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]

@@ -171,8 +171,8 @@ class CriticalPath:
             result[positions[hit]] = True
             if self.rules.as_hta:
                 break
-            up = ~hit & (parent[above] >= 0)
-            positions, above = positions[up], parent[above[up]].astype(np.int64)
+            is_open = ~hit & (parent[above] >= 0)
+            positions, above = positions[is_open], parent[above[is_open]].astype(np.int64)
         return result
 
 

@@ -237,9 +237,9 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
         return "pipeline", True
     if count and 2 * used[_ALL_TO_ALL] >= count:
         return "expert", True
-    apart = np.unique(np.diff(np.array(sorted(group.ranks))))
-    if len(group.ranks) >= 2 and len(apart) == 1:
-        return ("tensor" if apart[0] == 1 else "data"), True
+    strides = np.unique(np.diff(np.array(sorted(group.ranks))))
+    if len(group.ranks) >= 2 and len(strides) == 1:
+        return ("tensor" if strides[0] == 1 else "data"), True
     return "unknown", True
 
 

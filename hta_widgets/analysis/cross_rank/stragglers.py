@@ -320,8 +320,8 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     """Return the minimum share of their time that the others lose to a straggler."""
     # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
     # the limit for one or two steps is so high that chance hardly reaches it.
-    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
+    min_share = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY_SHARE * (1 + min_share) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:

@@ -177,7 +177,7 @@ def operator_efficiency(
         frame = _group_rows(frame, ["rank", *group_by])
     frame = _add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
-    order = {key: up for key, up in order.items() if key in frame}
+    order = {key: ascending for key, ascending in order.items() if key in frame}
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
     compute_ns = sum(result.compute_ns for result in results)
     return result_frame(

@@ -135,8 +135,8 @@ def step_efficiency(
     parts = rank_parts(traces, selection, window, ranks)
     steps = dict(iter(times.groupby("rank")["step"]))
     find = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
-    each = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
-    results = list(map_ranks(parts, find, each=each))
+    args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
+    results = list(map_ranks(parts, find, each=args_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
     spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
     frame = _add_times(frame, times, spans)
@@ -302,8 +302,8 @@ def _main_precisions(
     size = len(PRECISION_NAMES)
     key = place[chosen] * size + times.precision[chosen]
     by_step = np.bincount(key, np.nan_to_num(flops[chosen]), minlength=steps * size)
-    most = by_step.reshape(steps, size)
-    return [PRECISION_NAMES[code] for code in most.argmax(axis=1).tolist()]
+    flops_table = by_step.reshape(steps, size)
+    return [PRECISION_NAMES[code] for code in flops_table.argmax(axis=1).tolist()]
 
 
 def _add_times(

@@ -182,10 +182,10 @@ def _foreach(call: OperatorCall) -> Work:
 
 def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
     """Return the shape after reducing some dimensions; all of them without places."""
-    gone = {place % len(shape) for place in places} or set(range(len(shape)))
+    reduced_dims = {place % len(shape) for place in places} or set(range(len(shape)))
     if keep:
-        return tuple(1 if index in gone else size for index, size in enumerate(shape))
-    return tuple(size for index, size in enumerate(shape) if index not in gone)
+        return tuple(1 if index in reduced_dims else size for index, size in enumerate(shape))
+    return tuple(size for index, size in enumerate(shape) if index not in reduced_dims)
 
 
 def _reduction(
@@ -324,9 +324,9 @@ def _dropout(call: OperatorCall) -> Work:
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
     """Return the work of taking rows of a table, which are assumed to be distinct."""
     rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
-    taken = prod(call.shape(indices))
+    lookups = prod(call.shape(indices))
     size = item_bytes(call.tensor(table).type) * width
-    total = call.size_bytes(indices) + (min(taken, rows) + taken) * size
+    total = call.size_bytes(indices) + (min(lookups, rows) + lookups) * size
     return _vector("embedding", flops, total, "estimate")
 
 

@@ -74,8 +74,10 @@ class PagePlan:
         full = self._full_ranks()
         overviews: dict[int, PagePart] = {}
         while len(full) < len(self.indices):
-            rest = [rank for rank in self.order if rank not in full]
-            overviews = self._overviews(rest, self.limit - total_size(full.values()), len(full))
+            other_ranks = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(
+                other_ranks, self.limit - total_size(full.values()), len(full)
+            )
             if overviews:
                 break
             del full[list(full)[-1]]

@@ -150,15 +150,15 @@ def _quote(text: str) -> str:
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the texts in lists of `_BLOCK_BYTES` or, the last one, fewer."""
-    some, size = [], 0
+    batch, size = [], 0
     for entry in texts:
-        some.append(entry)
+        batch.append(entry)
         size += len(entry[1])
         if size >= _BLOCK_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _write_args(
@@ -169,12 +169,12 @@ def _write_args(
     sizes: list[int] = []
     counts: list[int] = []
     used = 0
-    for some in _batches(texts):
-        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
+    for batch in _batches(texts):
+        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in batch))
         blocks.append(block)
-        offsets += [place for place, _ in some]
-        sizes += [len(text) for _, text in some]
-        counts.append(len(some))
+        offsets += [place for place, _ in batch]
+        sizes += [len(text) for _, text in batch]
+        counts.append(len(batch))
         used += block.size_bytes
         if used > limit_bytes:
             return _args_part("left out")
@@ -359,10 +359,10 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     out = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
     order = rows[np.argsort(track[rows], kind="stable")]
-    same = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
+    is_same_track = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
     chosen: Ints = values[order].astype(np.int64)
     before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
-    steps = chosen - np.where(same, before, 0)
+    steps = chosen - np.where(is_same_track, before, 0)
     out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
     return out
 

@@ -164,15 +164,17 @@ class PairBlocks(FrameBlocks):
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
         total = count if answers.has_events and count > 1 else 0
-        more = ("slots:steps", "steps", "lanes")
+        other_frames = ("slots:steps", "steps", "lanes")
         pairs = range(min(total, _MAX_PAIRS))
-        frames = ((pair, _frames_in_page(answers, f"@{pair}", more)) for pair in pairs)
+        frames = ((pair, _frames_in_page(answers, f"@{pair}", other_frames)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
-        held = len(self.numbers)
+        pair_count = len(self.numbers)
         if total:
             self.about = {"held_pairs": self.numbers}
-        if held < total:
-            self.words = f"{held} of {plural(total, 'pair')} of ranks can be chosen in this page."
+        if pair_count < total:
+            self.words = (
+                f"{pair_count} of {plural(total, 'pair')} of ranks can be chosen in this page."
+            )
 
 
 class StepBlocks(FrameBlocks):
@@ -184,13 +186,13 @@ class StepBlocks(FrameBlocks):
         steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
         frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
-        held = len(self.numbers)
-        if held == total:
+        pair_count = len(self.numbers)
+        if pair_count == total:
             return
         self.words = (
-            f"{held} of {plural(total, 'step')} can be chosen in this page, "
+            f"{pair_count} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
-            if held
+            if pair_count
             else "No step can be chosen in this page: there was no room for their own figures."
         )
         self.about = {"held_steps": self.numbers, "held_words": self.words}
@@ -229,14 +231,16 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {name: [] for name in columns}
     for rows in by_kind.values():
         shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
-        rest = rows[len(shown) :]
+        other_rows = rows[len(shown) :]
         for name, values in columns.items():
             parts[name] += [values[row] for row in shown]
-            if rest and name.endswith("_ns"):
-                parts[name].append(sum(values[row] for row in rest))
-            elif rest:
-                words = {"name": f"{len(rest)} more", "short": f"{len(rest)} more"}
-                parts[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
+            if other_rows and name.endswith("_ns"):
+                parts[name].append(sum(values[row] for row in other_rows))
+            elif other_rows:
+                words = {"name": f"{len(other_rows)} more", "short": f"{len(other_rows)} more"}
+                parts[name].append(
+                    words.get(name, values[other_rows[0]] if name == "kind" else None)
+                )
     return {"rows": len(parts["kind"]), "columns": parts, "attrs": frame["attrs"]}
 
 

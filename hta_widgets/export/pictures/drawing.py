@@ -215,13 +215,13 @@ class Drawing:
         if not text:
             return
         self._flush()
-        more = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        anchor_text = "" if anchor == "start" else f' text-anchor="{anchor}"'
         if bold:
-            more += ' font-weight="600"'
+            anchor_text += ' font-weight="600"'
         if size != SIZE_PX:
-            more += f' font-size="{number(size)}"'
+            anchor_text += f' font-size="{number(size)}"'
         point = f'x="{number(x)}" y="{number(y)}"'
-        self._parts.append(f'<text {point} fill="{fill}"{more}>{escape_xml(text)}</text>')
+        self._parts.append(f'<text {point} fill="{fill}"{anchor_text}>{escape_xml(text)}</text>')
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -515,8 +515,8 @@ class PlotArea:
         cells = max(1, min(int(self.across), self.span))
         numbers = np.arange(cells + 1, dtype=np.int64)
         # In two steps: the product of a long window and a px would overflow int64.
-        cell_ns, rest = divmod(self.span, cells)
-        return self.start + cell_ns * numbers + rest * numbers // cells
+        cell_ns, remainder = divmod(self.span, cells)
+        return self.start + cell_ns * numbers + remainder * numbers // cells
 
 
 @dataclass

@@ -118,7 +118,12 @@ def layout_rows(
         if clusters and like
         else {}
     )
-    hidden = {number for stands, ranks in like.items() for number in ranks if number != stands}
+    hidden = {
+        number
+        for representative, ranks in like.items()
+        for number in ranks
+        if number != representative
+    }
     ranks = [
         rank
         for rank in scene["ranks"]
@@ -136,8 +141,8 @@ def layout_rows(
         number = rank["rank"]
         tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
         is_open = number in opened and bool(tracks)
-        same = tuple(like.get(number, (number,)))
-        rows = [_head_row(rank, fold, same, why.get(number, ""), is_open=is_open)]
+        similar = tuple(like.get(number, (number,)))
+        rows = [_head_row(rank, fold, similar, why.get(number, ""), is_open=is_open)]
         for track in tracks:
             key = f"{number}/{track['key']}"
             if key in pinned:
@@ -206,9 +211,9 @@ def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
 
 def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
     """Distribute the remaining height over the device lanes, up to their maximum."""
-    most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
-    extra = max(0, min(row_height - fold.height, most))
-    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / most + 0.5)
+    max_growth = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
+    extra = max(0, min(row_height - fold.height, max_growth))
+    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
     return replace(
         fold,
         height=fold.height + extra,
@@ -395,8 +400,8 @@ class LanePainter(Painter):
     # --- events -----------------------------------------------------------------------------------
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
-        least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
-        positions = lane.long_events(self.place.start - shift, self.place.end - shift, least)
+        min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
+        positions = lane.long_events(self.place.start - shift, self.place.end - shift, min_ns)
         if not len(positions):
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
@@ -477,13 +482,13 @@ class LanePainter(Painter):
             if band.form != "pale" and not paint.pale:
                 self.drawing.rects(left[indices], shown[indices], y, band.height, paint.fill)
                 continue
-            begun = slices.start[indices] < self.place.start
+            begins_before = slices.start[indices] < self.place.start
             edge = np.where(right[indices] - left[indices] <= 8, 1.0, paint.edge_px)
             inner = left[indices] + np.where(
-                begun, 0, np.minimum(edge, shown[indices] - left[indices])
+                begins_before, 0, np.minimum(edge, shown[indices] - left[indices])
             )
             self.drawing.rects(inner, shown[indices], y, band.height, paint.tint)
-            left_edge, right_edge = left[indices][~begun], inner[~begun]
+            left_edge, right_edge = left[indices][~begins_before], inner[~begins_before]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
@@ -503,8 +508,8 @@ class LanePainter(Painter):
     ) -> None:
         place = self.place
         baseline = round(y + band.height / 2 + 4)
-        least = _LABEL_FROM_PX * place.ns_per_px
-        for index in np.flatnonzero(slices.dur >= least).tolist():
+        min_ns = _LABEL_FROM_PX * place.ns_per_px
+        for index in np.flatnonzero(slices.dur >= min_ns).tolist():
             low = max(int(slices.start[index]), place.start)
             high = min(int(slices.end[index]), place.end)
             low, high = _longest_uncovered(low, high, slices, index + 1)
@@ -584,9 +589,9 @@ def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
     """Return the longest part of a range that none of the slices covers."""
     start, end = over.start[first:], over.end[first:]
-    near = (start < high) & (end > low)
+    is_near = (start < high) & (end > low)
     cursor, widest = low, (low, low)
-    for begin, stop in zip(start[near].tolist(), end[near].tolist(), strict=True):
+    for begin, stop in zip(start[is_near].tolist(), end[is_near].tolist(), strict=True):
         if begin - cursor > widest[1] - widest[0]:
             widest = (cursor, begin)
         cursor = max(cursor, stop)

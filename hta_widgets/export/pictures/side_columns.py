@@ -134,8 +134,8 @@ class SideColumnPainter(Painter):
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
         if len(row.like) > 1:
-            who = f"rank {row.rank['rank']} "
-            texts = (who + text if re.search(r"\d", text) else text for text in fact.texts)
+            subject = f"rank {row.rank['rank']} "
+            texts = (subject + text if re.search(r"\d", text) else text for text in fact.texts)
             fact = _RankFact(tuple(texts), fact.style)
         if not reason or fact.style == "warn":
             return fact
@@ -225,11 +225,11 @@ class SideColumnPainter(Painter):
             (stats["memory"], theme.kind["memory"]),
             (stats["unrecorded"], theme.idle),
         ):
-            to = x + (ns / span_ns * width if span_ns > 0 else 0)
-            drawing.rect(x, top, to - x, height, colour)
+            right = x + (ns / span_ns * width if span_ns > 0 else 0)
+            drawing.rect(x, top, right - x, height, colour)
             if colour == self.colours.wait_pattern:
-                drawing.frame(x, top, to - x, height, theme.wait_line)
-            x = to
+                drawing.frame(x, top, right - x, height, theme.wait_line)
+            x = right
         drawing.frame(left, top, width, height, theme.idle_line)
         if compact:
             return
@@ -263,8 +263,8 @@ class SideColumnPainter(Painter):
         is_named: bool,
     ) -> None:
         """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
-        bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
-        forms = [(bare, both), (bare, idle)] if is_named else [(exposed, "")]
+        short_text, both = exposed.partition(" ")[2], f"{rest} {idle}"
+        forms = [(short_text, both), (short_text, idle)] if is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)
@@ -297,10 +297,10 @@ def _lane_names_next_to(
     """
     is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))
-    others = [lane for lane, near in pairs if not near]
+    others = [lane for lane, is_close in pairs if not is_close]
     short = [
-        (lane_baseline, _SHORT_LANE_NAMES.get(name, name) if near else name)
-        for (lane_baseline, name), near in pairs
+        (lane_baseline, _SHORT_LANE_NAMES.get(name, name) if is_close else name)
+        for (lane_baseline, name), is_close in pairs
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
     if baseline == 14 and others not in forms:

@@ -200,9 +200,9 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
     """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
         names = {f"rank-{members.trace.rank}.trace.json.gz": members for members in ranks}
-        with target.directory(names) as opened:
+        with target.directory(names) as folder:
             for name, members in names.items():
-                with opened(name) as out:
+                with folder(name) as out:
                     _write_rank(out, members, several=len(ranks) > 1)
         return
     with target.file() as out:
@@ -383,8 +383,8 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
     for key, raw in keys.items():
         out.write(json_text(key) + b": " + raw + b",\n")
     out.write(b'"traceEvents": [\n')
-    for some in records:
-        out.write_list(some)
+    for batch in records:
+        out.write_list(batch)
     out.write(b"\n]\n}\n")
 
 
@@ -609,8 +609,10 @@ def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
 
 def _decode_json(raw: bytes) -> Any:
     """Decode JSON; integers of more digits than Python converts become text."""
-    most = sys.get_int_max_str_digits() or len(raw)
-    return json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) <= most else digits)
+    max_digits = sys.get_int_max_str_digits() or len(raw)
+    return json.loads(
+        raw, parse_int=lambda digits: int(digits) if len(digits) <= max_digits else digits
+    )
 
 
 def _string(raw: bytes) -> str:

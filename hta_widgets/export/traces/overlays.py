@@ -198,8 +198,10 @@ class _Overlay:
         """Return records of the file's own arrows between events that stay."""
         trace = self._graph.trace
         table, flows = trace.table, trace.flow_table
-        stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
-        is_within = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        is_frame = np.array(
+            [name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool
+        )
+        is_within = is_frame[table.category] if len(is_frame) else np.zeros(len(table), dtype=bool)
         is_within[self._graph.path_events] = True
         both = is_within[flows.source] & is_within[flows.target] & (flows.source_record >= 0)
         ends = np.concatenate((flows.source_record[both], flows.target_record[both]))

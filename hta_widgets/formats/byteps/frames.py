@@ -334,10 +334,10 @@ _MUCH_QUEUE = 0.25
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return findings, further sentences, and a sentence for the case without findings."""
-    found = _late_by_pulls(traces) or _late_by_servers(traces)
-    more: list[list[Piece]] = []
+    finding = _late_by_pulls(traces) or _late_by_servers(traces)
+    details: list[list[Piece]] = []
     if "byteps" in traces.formats:
-        more += _slowest_gradient(traces)
+        details += _slowest_gradient(traces)
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
         busy = servers["busy_ns"].to_numpy(float)
@@ -347,10 +347,10 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
                 " mean server: keys are shared out unevenly."
             )
-            more.append([text])
+            details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
     nothing: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
-    return found, more, nothing
+    return finding, details, nothing
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
@@ -367,13 +367,13 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
     if slowest.groupby(["job", "worker"]).ngroups > 1:
         longest += f" on worker {slowest['worker'][first]}"
     if queue >= _MUCH_QUEUE:
-        where = "in queues" if of_root else "for the GPU that talks to the servers"
-        return [[f"{share(queue)} of a gradient's time is waiting {where}; {longest}."]]
+        place_text = "in queues" if of_root else "for the GPU that talks to the servers"
+        return [[f"{share(queue)} of a gradient's time is waiting {place_text}; {longest}."]]
     stages = analysis.byteps_stages(traces)
     if of_root:
         stages = stages[stages["root"]]
-    most = int(stages["mean_ns"].to_numpy().argmax())
-    return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}."]]
+    stage_index = int(stages["mean_ns"].to_numpy().argmax())
+    return [[f"{longest}; the longest stage is {stages['stage'].iloc[stage_index]}."]]
 
 
 def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:

@@ -58,11 +58,11 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
     numbers = _numbers([_worker_folder(path) for path in paths])
-    taken: dict[tuple[str | None, int], set[int]] = {}
+    used_ranks: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
         job, worker = numbers[_worker_folder(trace.path)]
         stated = local_rank = _local_rank(trace.path)
-        used = taken.setdefault((job, worker), set())
+        used = used_ranks.setdefault((job, worker), set())
         if local_rank is None or local_rank in used:
             local_rank = next(n for n in range(len(used) + 1) if n not in used)
             if stated is not None:
@@ -319,19 +319,19 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     """Add the waits of pulls for the last push of their iteration."""
-    table, opened = trace.table, trace.async_table
+    table, asyncs = trace.table, trace.async_table
     end = np.minimum(last_push_end(requests), requests.end_ns)
     pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
     tracks = table.track[requests.row[pulls]].tolist()
     name, category = table.names.add(_SERVER_WAIT), table.categories.add(_WAIT_CATEGORY)
     return _async_table(
-        np.concatenate([opened.start_ns, requests.start_ns[pulls]]),
-        np.concatenate([opened.dur_ns, end[pulls] - requests.start_ns[pulls]]),
-        np.concatenate([opened.name, np.full(len(pulls), name)]),
-        np.concatenate([opened.category, np.full(len(pulls), category)]),
-        [*opened.async_id, *map(str, requests.iteration[pulls].tolist())],
-        [*opened.pid, *(table.tracks[code].pid for code in tracks)],
-        np.concatenate([opened.record, np.full(len(pulls), -1)]),
+        np.concatenate([asyncs.start_ns, requests.start_ns[pulls]]),
+        np.concatenate([asyncs.dur_ns, end[pulls] - requests.start_ns[pulls]]),
+        np.concatenate([asyncs.name, np.full(len(pulls), name)]),
+        np.concatenate([asyncs.category, np.full(len(pulls), category)]),
+        [*asyncs.async_id, *map(str, requests.iteration[pulls].tolist())],
+        [*asyncs.pid, *(table.tracks[code].pid for code in tracks)],
+        np.concatenate([asyncs.record, np.full(len(pulls), -1)]),
     )
 
 
@@ -456,8 +456,8 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     counts = np.unique(groups, axis=1, return_counts=True)[1] if len(parts.row) else np.empty(0)
     detail = f"stages of partitions that lack some of the {steps} steps"
     problems.add("truncated", int((counts < steps).sum()), detail, rank, path)
-    bare = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
-    problems.add("truncated", len(bare), "tensors without any stage", rank, path)
+    without_parts = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
+    problems.add("truncated", len(without_parts), "tensors without any stage", rank, path)
 
 
 # --- tables of both -------------------------------------------------------------------------------
@@ -496,9 +496,9 @@ def _with_counters(
         if not len(start) or (name, label, "value") in others.series:
             continue
         change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
-        edges_ns, where = np.unique(np.concatenate([start, end]), return_inverse=True)
+        edges_ns, edge_index = np.unique(np.concatenate([start, end]), return_inverse=True)
         times.append(edges_ns)
-        values.append(np.cumsum(np.bincount(where.reshape(-1), change)))
+        values.append(np.cumsum(np.bincount(edge_index.reshape(-1), change)))
         series.append(np.full(len(edges_ns), len(names), np.int32))
         names.append((name, label, "value"))
     time_ns = np.concatenate(times).astype(np.int64)

@@ -169,8 +169,8 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
     rows.queue_ns, rows.first = rows.start_ns - ready, first
     count = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
     count["size"] = count.groupby("visit")["visit"].transform("size")
-    most = count.groupby(["tensor", "key"])["size"].transform("max")
-    rows.complete = (count["size"] == most).to_numpy()
+    max_parts = count.groupby(["tensor", "key"])["size"].transform("max")
+    rows.complete = (count["size"] == max_parts).to_numpy()
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
@@ -235,13 +235,15 @@ def requests_of(trace: Trace) -> Requests:
     keyed = np.array([is_key(pid) for pid in pids], np.bool_)
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
     rows = np.flatnonzero(is_request[table.name] & keyed[table.track])
-    opened = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
-    opened = np.array([row for row in opened.tolist() if is_key(asyncs.pid[row])], np.int64)
-    open_key = np.array([int(asyncs.pid[row]) for row in opened.tolist()], np.uint64)
-    iteration = np.array([int(asyncs.async_id[row]) for row in opened.tolist()], np.int64)
-    name = np.concatenate([table.name[rows], asyncs.name[opened]])
-    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
-    none = np.full(len(opened), -1)
+    request_rows = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
+    request_rows = np.array(
+        [row for row in request_rows.tolist() if is_key(asyncs.pid[row])], np.int64
+    )
+    open_key = np.array([int(asyncs.pid[row]) for row in request_rows.tolist()], np.uint64)
+    iteration = np.array([int(asyncs.async_id[row]) for row in request_rows.tolist()], np.int64)
+    name = np.concatenate([table.name[rows], asyncs.name[request_rows]])
+    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[request_rows]]).astype(np.int64)
+    none = np.full(len(request_rows), -1)
     order = np.argsort(start, kind="stable")
     return Requests(
         row=np.concatenate([rows, none]).astype(np.int64)[order],

@@ -111,9 +111,9 @@ def byteps_requests(
         push = requests.push[positions]
         wait = _waits(requests)[positions]
         dur = requests.end_ns[positions] - requests.start_ns[positions]
-        unique, where = np.unique(requests.key[positions], return_inverse=True)
+        unique, key_index = np.unique(requests.key[positions], return_inverse=True)
         raw_key = np.array([raw[trace.rank].get(key, -1) for key in unique.tolist()], np.int64)
-        of_raw = raw_key[where]
+        of_raw = raw_key[key_index]
         declared = np.where(of_raw >= 0, of_raw >> 16, -1)
         tensors = names.get(trace.job, {})
         matched["push"] += int(push.sum())
@@ -535,9 +535,9 @@ def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
     places, by_node = tables
     parts = rows.parts
     pull = rows.stages.index("PULL")
-    sent = np.isin(parts.stage, [rows.stages.index("PUSH"), pull])
+    is_sent = np.isin(parts.stage, [rows.stages.index("PUSH"), pull])
     place = np.array([places.get(key, -1) for key in parts.key.tolist()], np.int64)
-    positions = np.flatnonzero(sent & (place >= 0))
+    positions = np.flatnonzero(is_sent & (place >= 0))
     if not len(positions):
         return None
     op, where, step = (
@@ -570,7 +570,7 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
     Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
     the others certain.
     """
-    left, taken, certain = list(options), set[int](), set[int]()
+    left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
 
     def free(fits: _Fits, gone: set[int]) -> list[_Place]:
@@ -584,13 +584,13 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
         worker, fits = left.pop(0)
         distance = {
             place: sum(abs(fits_of_worker[place].theta_ns) for fits_of_worker in fits.values())
-            for place in free(fits, taken)
+            for place in free(fits, used_nodes)
         }
         if not distance:
             continue
         best = min(distance, key=lambda place: (distance[place], place))
         others = len(free(fits, certain)) - 1
-        taken.add(best[0])
+        used_nodes.add(best[0])
         if not others:
             certain.add(best[0])
         assigned.append((worker, best, others, fits))

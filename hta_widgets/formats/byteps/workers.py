@@ -313,14 +313,14 @@ def byteps_pull_blame(
         - ``straggler`` (bool), ``job`` (object)
     """
     pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
-    each = pulls.groupby(["job", "worker"], sort=True, as_index=False).agg(
+    by_worker = pulls.groupby(["job", "worker"], sort=True, as_index=False).agg(
         blame=("shortest", "mean"),
         slack_ns=("slack_ns", "sum"),
         pulls=("shortest", "size"),
         pull_ns=("dur_ns", "sum"),
     )
-    each["straggler"] = each["blame"] >= CONSISTENT_SHARE
-    return with_job_last(each, pulls)
+    by_worker["straggler"] = by_worker["blame"] >= CONSISTENT_SHARE
+    return with_job_last(by_worker, pulls)
 
 
 def with_job_last(sums: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:

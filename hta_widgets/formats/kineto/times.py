@@ -57,15 +57,15 @@ def nanoseconds(joined: bytes, count: int) -> Times:
     original = joined
     # Without digits, only separators and signs remain.
     skeleton = joined.translate(None, _DIGITS)
-    odd = skeleton.translate(None, b".,")
-    if odd and not odd.strip(b'"'):
+    other_bytes = skeleton.translate(None, b".,")
+    if other_bytes and not other_bytes.strip(b'"'):
         joined = joined.translate(None, b'"')
-        odd = b""
+        other_bytes = b""
     text = _pad(joined)
-    uniform = None if odd else _parse_uniform(text, skeleton, count)
+    uniform = None if other_bytes else _parse_uniform(text, skeleton, count)
     if uniform is not None:
         return Times(uniform, None)
-    return _parse_varied(text, original, count, has_odd=bool(odd))
+    return _parse_varied(text, original, count, has_odd=bool(other_bytes))
 
 
 #: Times below this have an error under a quarter of a nanosecond as a double of microseconds.
@@ -231,19 +231,19 @@ def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_dec
 def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
     quotient, rest = np.divmod(value, unit)
     half = unit // 2
-    up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
-    rounded: Ints = quotient + up
+    rounds_up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
+    rounded: Ints = quotient + rounds_up
     return rounded
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
     """Return the values of runs of digits; undefined for runs of more than 18."""
     words = _words(text)
-    least, most = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
+    min_digits, max_digits = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
     value: Ints | None = None
-    for done in range(0, max(most, 1), 8):
+    for done in range(0, max(max_digits, 1), 8):
         word = words[ends - (8 + done)]
-        if least < done + 8:
+        if min_digits < done + 8:
             word = word & _LAST_BYTES[np.clip(digits - done, 0, 8)]
         part = _eight_digits(word)
         value = part if value is None else value + part * 10**done

@@ -64,8 +64,8 @@ def _times(side: RunSide) -> dict[str, int]:
     if not ranks:
         return {}
     # Damaged files state times of centuries; their sum must fit into int64.
-    most = (1 << 62) // len(sums)
-    times_ns = [min(max(time, -most), most) for time in sums.values()]
+    max_ns = (1 << 62) // len(sums)
+    times_ns = [min(max(time, -max_ns), max_ns) for time in sums.values()]
     means = mean_parts(np.array(times_ns, dtype=np.int64), len(ranks))
     return dict(zip(sums, means.tolist(), strict=True))
 

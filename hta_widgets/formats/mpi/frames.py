@@ -219,22 +219,24 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             lost = share(row["lost_share"])
             text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
-    more: list[list[Piece]] = [
+    details: list[list[Piece]] = [
         [f"{f'{job}: ' if several else ''}{text}"] for job, text in _costly_sizes(traces)
     ]
     hosts = analysis.mpi_hosts(traces)
     slow = hosts["host"][hosts["is_slow"]].tolist()
     if slow:
-        more.append([f"All ranks of {', '.join(slow)} wait least: the others wait for that host."])
-    more += facts
+        details.append(
+            [f"All ranks of {', '.join(slow)} wait least: the others wait for that host."]
+        )
+    details += facts
     if not len(uneven):
-        return findings, more, []
+        return findings, details, []
     ranks = analysis.mpi_ranks(traces)
     in_mpi = share(float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300)))
     nothing = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
     if len(ranks) == 1:
         nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for no other rank."
-    return findings, more, [nothing]
+    return findings, details, [nothing]
 
 
 def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
@@ -270,15 +272,17 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         ]
         if not len(costly):
             continue
-        most = costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
+        costliest = (
+            costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
+        )
         # Shares below one percent have one significant digit.
-        small = 0 < (percent := most["bytes"] * 100) < 1
+        small = 0 < (percent := costliest["bytes"] * 100) < 1
         digits = -int(np.floor(np.log10(percent))) if small else 0
-        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(most["bytes"])
+        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(costliest["bytes"])
         text = (
-            f"Allreduce of {size_range(int(most['size_lo']), int(most['size_hi']))}:"
-            f" {share(most['calls'])} of calls, {share(most['time_s'])} of Allreduce time,"
-            f" {of_bytes} of bytes."
+            f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
+            f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"
+            f" time, {of_bytes} of bytes."
         )
         sentences.append((str(job), text))
     return sentences

@@ -304,8 +304,8 @@ class _Parser:
             frames[-1] = frames[-1]._replace(address=place[1], offset=place[2])
         elif frames and (translated := _TRANSLATED.match(line)):
             frames[-1] = frames[-1]._replace(**{translated[1]: translated[2]})
-        elif bare := _STACK_ROUTINE.match(line):
-            stack.routines.append(CallRow(bare[1], int(bare[2]), _NAN, _number(bare[3])))
+        elif match := _STACK_ROUTINE.match(line):
+            stack.routines.append(CallRow(match[1], int(match[2]), _NAN, _number(match[3])))
         else:
             return self._routine_line(line, stack)
         return True

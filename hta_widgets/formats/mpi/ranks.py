@@ -134,9 +134,9 @@ def _job_rows(
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     """Return sentences about the files that a job lacks, and about those that are not used."""
     notes = []
-    have = [row["rank"] for row in rows if row["key"] >= 0]
-    if len(have) < job.ntasks:
-        listed = ", ".join(map(str, have[:16])) + (", …" if len(have) > 16 else "")
+    present = [row["rank"] for row in rows if row["key"] >= 0]
+    if len(present) < job.ntasks:
+        listed = ", ".join(map(str, present[:16])) + (", …" if len(present) > 16 else "")
         notes.append(f"job {job.name} has tables of routines of ranks {listed} of {job.ntasks}")
     if job.head is None:
         notes.append(
@@ -189,9 +189,9 @@ def mpi_hosts(
         times = comm.mean(), comm.min(), comm.max(), other.mean()
         rows.append((job, host, len(ranks_of_host), *times, rss.max(), rss.sum(), switches))
     slow = []
-    for job, host, _, _, _, most, *_ in rows:
+    for job, host, _, _, _, max_ns, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
-        slow.append(bool(others) and all(most < least for least in others))
+        slow.append(bool(others) and all(max_ns < min_ns for min_ns in others))
     schema = {
         "job": "object", "host": "object", "ranks": "int64",
         **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),
@@ -328,26 +328,26 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
 def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
     if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
-    least = (
+    min_text = (
         f"Rank {record['comm_min_rank']} has the least time in MPI"
         f" ({record['comm_min_s']:.2f} s, mean {record['comm_mean_s']:.2f} s)"
     )
     if record["is_straggler"]:
         return (
-            f"{least} and the most outside of it ({record['noncomm_max_s']:.2f} s, mean"
+            f"{min_text} and the most outside of it ({record['noncomm_max_s']:.2f} s, mean"
             f" {record['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
             f" {record['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
             " cause."
         )
     if rival:
-        return f"{least}, but {rival} has hardly more: no rank stands out alone."
+        return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
     if record["stands_out"]:
         return (
-            f"{least} and the most outside of it, but that is {share(record['lost_share'])} of the"
-            " run less than the median of the others, which may be chance: no rank is a straggler."
+            f"{min_text} and the most outside of it, but that is {share(record['lost_share'])} of"
+            " the run less than the median of the others, which may be chance: no rank is a straggler."
         )
     return (
-        f"{least}, but no rank stands out: the most time outside of MPI is"
+        f"{min_text}, but no rank stands out: the most time outside of MPI is"
         f" {record['noncomm_ratio']:.2f} times the mean."
     )
 

@@ -238,8 +238,8 @@ class TimeLineRecords(NumberedRecords):
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
         self._first, self._count = (int(numbers[0]) if len(numbers) else 0), len(numbers)
         # The records of a rank are usually contiguous: a range is enough.
-        apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
-        self._numbers = numbers if apart else None
+        has_gaps = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
+        self._numbers = numbers if has_gaps else None
         self._order, self._rank, self._state = order, rank, state
         self._has_io = has_io
         self._named = _naming(rank, has_io=has_io)
@@ -429,14 +429,14 @@ def read_time_lines(
 
 def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
-    most = int(counts.max(initial=0))
-    full = int((counts == most).sum())
+    max_count = int(counts.max(initial=0))
+    full = int((counts == max_count).sum())
     # Complete files have equal counts too, but seldom round ones.
-    round_number = most % 100 == 0 or -most * _RECORD_BYTES % 4096 < _RECORD_BYTES
-    if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
+    round_number = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
+    if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and round_number):
         detail = (
-            f"ranks with exactly {most:,} events: if that is what TRACE_BUFFER_SIZE holds, their"
-            " later events were dropped"
+            f"ranks with exactly {max_count:,} events: if that is what TRACE_BUFFER_SIZE holds,"
+            " their later events were dropped"
         )
         problems.add("overflow", full, detail, file=path)
 

@@ -135,8 +135,8 @@ class ExportRecords(NumberedRecords):
             with Database(self.path) as database:
                 for kind in np.unique(self._kinds[part]).tolist():
                     numbers = part[self._kinds[part] == kind]
-                    made = self._records_of_kind(database, kind, self._rowids[numbers])
-                    records.update(zip(numbers.tolist(), made, strict=True))
+                    batch = self._records_of_kind(database, kind, self._rowids[numbers])
+                    records.update(zip(numbers.tolist(), batch, strict=True))
             self._add_comm_args(records)
             for number in part.tolist():
                 yield number, _to_json(records[number])

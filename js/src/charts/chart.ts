@@ -142,21 +142,21 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
-    const made = this.makeDrawing(frame, THEMES[this.theme.value]);
+    const drawing = this.makeDrawing(frame, THEMES[this.theme.value]);
     this.hover(null, null);
     this.focus(null);
-    if (typeof made === "string") {
+    if (typeof drawing === "string") {
       this.drawing = null;
-      this.showNote(made);
+      this.showNote(drawing);
       return;
     }
     this.note.hidden = true;
     this.view.hidden = false;
-    this.height = made.layout(this.width);
+    this.height = drawing.layout(this.width);
     this.plot.style.height = `${this.height}px`;
-    this.drawing = made;
+    this.drawing = drawing;
     this.paint();
-    const label = `${made.content.title}: ${made.content.finding}`;
+    const label = `${drawing.content.title}: ${drawing.content.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
 
@@ -199,7 +199,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     this.showTooltip(target, { x: left + Math.min(width, 240) / 2, y: top + height / 2 });
     this.liveRegion.textContent = [
       target.tooltip.heading,
-      ...target.tooltip.lines.map(([what, value]) => `${what} ${value}`),
+      ...target.tooltip.lines.map(([label, value]) => `${label} ${value}`),
     ].join(", ");
     this.focusBox.scrollIntoView({ block: "nearest" });
   }
@@ -210,8 +210,8 @@ export class ChartFrame implements ChartPanel, GestureTarget {
 
   private showTooltip(target: HoverTarget, point: ChartPoint): void {
     const { tooltip } = this;
-    const lines = target.tooltip.lines.flatMap(([what, value]) => [
-      h("dt", {}, what),
+    const lines = target.tooltip.lines.flatMap(([label, value]) => [
+      h("dt", {}, label),
       h("dd", {}, value),
     ]);
     replaceChildren(tooltip, h("b", {}, target.tooltip.heading), h("dl", {}, ...lines));

@@ -27,9 +27,9 @@ export function itemColors(
   items: number,
   theme: Theme,
 ): string[] {
-  const known = new Map<string, string>();
+  const colorOfName = new Map<string, string>();
   const resolve = (token: string): string =>
-    getOrMake(known, token, () => resolveColor(token, theme));
+    getOrMake(colorOfName, token, () => resolveColor(token, theme));
   const tokens = (code: string): string[] =>
     Array.from(toColumn(evaluate(code, scope), items) as string[], resolve);
   if (color.type === "column") return tokens(color.tokens);

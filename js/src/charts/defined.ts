@@ -458,8 +458,8 @@ function markInteraction(
           (itemKeys) => [itemKeys].flat() as SelectionKey[],
         );
   const [start, end] = (window ?? []).map((code) => toNumbers(evaluate(code, scope)));
-  const hitOf = (at: number): MarkHit | null => {
-    const item = items[at];
+  const hitOf = (itemIndex: number): MarkHit | null => {
+    const item = items[itemIndex];
     if (item === undefined) return null;
     return {
       tooltip: tooltipOf(item),
@@ -485,10 +485,10 @@ function markInteraction(
     selectedMarks: mark.selects && chosenOf,
   };
   function keysIn(x0: number, x1: number, y0: number, y1: number): SelectionKey[] {
-    const met = items.filter(
+    const touched = items.filter(
       (_, item) => from[item]! >= x0 && from[item]! <= x1 && row[item]! >= y0 && row[item]! <= y1,
     );
-    const keys = [...new Set(Array.from(met).flatMap((item) => key![item]!))];
+    const keys = [...new Set(Array.from(touched).flatMap((item) => key![item]!))];
     return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
   }
 
@@ -499,8 +499,8 @@ function markInteraction(
     const within = start === undefined ? null : selected.window;
     if (requested === null && within === null) return null;
     const [low, high] = within ?? [-Infinity, Infinity];
-    return Array.from(items.keys()).filter((at) => {
-      const item = items[at]!;
+    return Array.from(items.keys()).filter((itemIndex) => {
+      const item = items[itemIndex]!;
       const inside = within === null || (start![item]! < high && end![item]! > low);
       return (
         inside && (requested === null || key![item]!.every((itemKey) => requested.has(itemKey)))

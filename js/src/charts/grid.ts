@@ -516,16 +516,16 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const bottom = top + rows * rowPitch;
   const span_ns = content.end - content.start;
   const step = niceStep(span_ns / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
-  let free = -Infinity;
+  let freeX = -Infinity;
   for (let time = Math.ceil(content.start / step) * step; time <= content.end; time += step) {
     const x = Math.round(left + ((time - content.start) / span_ns) * plotWidth);
     const text = formatAxis(time, step, content.end);
     const half = textWidth(text) / 2;
     const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
     textLayer.line(x, bottom, x, bottom + 4, theme.ruleStrong);
-    if (from < free || Math.abs(from + half - x) > half) continue;
+    if (from < freeX || Math.abs(from + half - x) > half) continue;
     textLayer.text(from, bottom + 12, text, theme.ink3);
-    free = from + 2 * half + 12;
+    freeX = from + 2 * half + 12;
   }
   return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }

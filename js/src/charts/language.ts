@@ -173,8 +173,8 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
   },
   order: (values) => rankValues(values as ColumnData),
   told_apart: (short, name) => disambiguate(short as string[], name as string[]),
-  extremes: (names, values, how) =>
-    extremesText(names as string[], toNumbers(values), FORMATS[how as string]!),
+  extremes: (names, values, format) =>
+    extremesText(names as string[], toNumbers(values), FORMATS[format as string]!),
   listed: (texts, between = ", ") =>
     (texts as string[]).filter((text) => text !== "").join(between as string),
 };
@@ -293,10 +293,10 @@ const groupCache = new WeakMap<Float64Array, RowGroups>();
 
 function evaluateAggregate(
   name: string,
-  given: ScopeValue[],
+  operands: ScopeValue[],
   named: Readonly<Record<string, ScopeValue>>,
 ): ScopeValue {
-  const values = given[0] as ColumnData;
+  const values = operands[0] as ColumnData;
   const { where = true } = named;
   const keys = (named.by ?? named.each) as Float64Array | undefined;
   const groupKeys = keys ?? new Float64Array(values.length);
@@ -313,7 +313,7 @@ function evaluateAggregate(
   if (name !== "pick" && name !== "is_most") {
     return spread(mapGroups((group) => AGGREGATES[name]!(values, group)));
   }
-  const scores = toNumbers(given.at(-1)!);
+  const scores = toNumbers(operands.at(-1)!);
   const bestRows = mapGroups((group) =>
     group.reduce(
       (best, index) =>
@@ -380,8 +380,8 @@ function evaluateConditional(test: ColumnData, yes: ScopeValue, no: ScopeValue):
   return Array.from({ length: rows }, (_, row) => (test[row] ? whenTrue[row]! : whenFalse[row]!));
 }
 
-function unknownNameError(what: string, name: string, all: Iterable<string>): Error {
-  return new Error(`no ${what} is named ${name}: there are ${[...all].join(", ")}`);
+function unknownNameError(noun: string, name: string, all: Iterable<string>): Error {
+  return new Error(`no ${noun} is named ${name}: there are ${[...all].join(", ")}`);
 }
 
 const expressionCache = new Map<string, Expression>();

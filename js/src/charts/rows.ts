@@ -294,14 +294,14 @@ function layoutHead({ content, theme, width, textLayer, keys }: ChartHead): numb
     y += 6;
     let x = 0;
     for (const [style, text] of content.legend) {
-      const needs = 14 + textWidth(text);
-      if (x > 0 && x + needs > width) {
+      const neededWidth = 14 + textWidth(text);
+      if (x > 0 && x + neededWidth > width) {
         x = 0;
         y += 16;
       }
       keys.push([style, x, y + 2, x + 10, y + 12]);
       textLayer.text(x + 14, y + 7, text, theme.ink2);
-      x += needs + 12;
+      x += neededWidth + 12;
     }
     y += 16;
   }

@@ -129,7 +129,7 @@ function buildItemStack(
   data: Record<string, ColumnData>,
   theme: Theme,
 ): StackContent {
-  const by = scope.get(stack.by) as string[];
+  const groupOfItem = scope.get(stack.by) as string[];
   const row = scope.get("row") as Float64Array;
   const size = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
   const share = scope.get(stack.share) as Float64Array;
@@ -143,14 +143,16 @@ function buildItemStack(
   });
   const barTexts = (): BarText[] =>
     Array.from(indicesOfTrue(share)).flatMap((item) => {
-      const on = BAR_STYLES[by[item]!]?.on;
+      const on = BAR_STYLES[groupOfItem[item]!]?.on;
       if (on === undefined || !(share[item]! > 0)) return [];
       const edges = { row: row[item]!, left: left[item]!, right: right[item]! };
       return [{ ...edges, text: formatShare(share[item]!), color: resolveColor(on, theme) }];
     });
-  Object.assign(data, { left, right, [stack.by]: by });
+  Object.assign(data, { left, right, [stack.by]: groupOfItem });
   const sums = new Map<string, number>();
-  size.forEach((time, item) => sums.set(by[item]!, (sums.get(by[item]!) ?? 0) + time));
+  size.forEach((time, item) =>
+    sums.set(groupOfItem[item]!, (sums.get(groupOfItem[item]!) ?? 0) + time),
+  );
   const shownParts = CAUSES.flatMap((name) => {
     const time = sums.get(name) ?? 0;
     return time > 0 ? [{ name, style: barStyle(name, theme), label: causeLabel(name), time }] : [];
@@ -158,16 +160,23 @@ function buildItemStack(
   const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
   const text = makeFiller(stack.text, scope);
   return {
-    marks: [{ shape: "bar", left: "left", right: "right", style: (item) => styles.get(by[item]!) }],
+    marks: [
+      {
+        shape: "bar",
+        left: "left",
+        right: "right",
+        style: (item) => styles.get(groupOfItem[item]!),
+      },
+    ],
     barTexts,
     legend: shownParts.map(({ style, label }) => [style, label]),
     summary: shownParts
       .map(({ label, time }) => `${label} ${formatShare(time / sum(size))}`)
       .join(", "),
     endTimes,
-    lines: (at) =>
-      by.flatMap((name, item): TooltipLineTemplate[] =>
-        row[item] === at && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
+    lines: (itemIndex) =>
+      groupOfItem.flatMap((name, item): TooltipLineTemplate[] =>
+        row[item] === itemIndex && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
       ),
   };
 }

@@ -70,7 +70,7 @@ export class DiffContext {
     this.coupled = trait("coupled", (on) => on === true);
     this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
     this.pair = trait("pair", (value) => (typeof value === "number" ? value : null));
-    this.colour = trait("color", (by) => (by ?? "change") as Colour);
+    this.colour = trait("color", (value) => (value ?? "change") as Colour);
   }
 
   /** Write one of the widget's own traits. */

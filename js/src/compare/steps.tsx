@@ -292,11 +292,11 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   if (width >= 34) lines.push(share);
   const wide = Math.max(...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)), 0);
   if (lines.length === 0) return null;
-  const free = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
+  const freeY = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
     <>
-      {free < wide + 10 && (
+      {freeY < wide + 10 && (
         <rect
           x={4}
           y={y - 14}
@@ -490,12 +490,12 @@ export function stepLabel(label: string): string {
 
 /** Time of a pair of steps: means over ranks if known, else from end to end. */
 export function lengthsOf(row: FrameRow): [number, number] {
-  const of = (side: "before" | "after"): number => {
+  const lengthOf = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];
     if (typeof mean === "number") return mean;
     return numberAt(row, `${side}_end_ns`) - numberAt(row, `${side}_start_ns`);
   };
-  return [of("before"), of("after")];
+  return [lengthOf("before"), lengthOf("after")];
 }
 
 /** Slots with the lengths in the table of steps: ranks start and end at different times. */

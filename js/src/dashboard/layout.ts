@@ -138,9 +138,9 @@ export function leftOutText(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
 ): string {
-  const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
+  const parts = Object.entries(leftOut).flatMap(([reason, ids]) => {
     const titles = ids.filter((id) => !shown.includes(id)).map((id) => findPanelKind(id).title);
-    return titles.length > 0 ? [`${titles.join(", ")} (${why})`] : [];
+    return titles.length > 0 ? [`${titles.join(", ")} (${reason})`] : [];
   });
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }

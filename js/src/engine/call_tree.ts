@@ -38,10 +38,10 @@ function addRank(selection: RankSelection, root: CallNode): void {
   });
   const { low, high } = selection;
   let [first, last] = candidateRange(tree, selection);
-  for (let at = first; at < last; at += 1) {
-    const [start, end] = [tree.start[at]!, tree.end[at]!];
+  for (let operator = first; operator < last; operator += 1) {
+    const [start, end] = [tree.start[operator]!, tree.end[operator]!];
     if (!overlaps(start, end, low)) continue;
-    const node = nodes[paths.pathOfOperator[at]!]!;
+    const node = nodes[paths.pathOfOperator[operator]!]!;
     node.count += 1;
     node.host += Math.min(end, high) - Math.max(start, low);
   }

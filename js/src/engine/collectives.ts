@@ -191,7 +191,7 @@ export class Collectives {
     if (entry < 0) return null;
     const call = entries.call[entry]!;
     const members = this.membersOf(call);
-    const arrivals = members.map((at) => entries.start[at]! + entries.clock[at]!);
+    const arrivals = members.map((member) => entries.start[member]! + entries.clock[member]!);
     const first = Math.min(...arrivals);
     const algbw = this.bandwidth(entry);
     const factor = this.busFactor[call]!;
@@ -204,13 +204,13 @@ export class Collectives {
       algbw,
       busbw: algbw === null || Number.isNaN(factor) ? null : algbw * factor,
       last_rank: calls.last[call]!,
-      late: Math.max(...members.map((at) => entries.late[at]!)),
-      ranks: members.map((at, i) => ({
-        rank: this.rankAt(at),
-        id: entries.id[at]!,
+      late: Math.max(...members.map((member) => entries.late[member]!)),
+      ranks: members.map((member, i) => ({
+        rank: this.rankAt(member),
+        id: entries.id[member]!,
         arrival: arrivals[i]! - first,
-        wait: entries.wait[at]!,
-        transfer: this.transfer(at),
+        wait: entries.wait[member]!,
+        transfer: this.transfer(member),
       })),
     };
   }

@@ -423,7 +423,7 @@ class JsonReader {
     return match[0];
   }
 
-  private fail(what: string): never {
-    throw new Error(`The text of the arguments ${what}, at character ${this.position}.`);
+  private fail(problem: string): never {
+    throw new Error(`The text of the arguments ${problem}, at character ${this.position}.`);
   }
 }

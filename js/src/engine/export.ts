@@ -131,9 +131,11 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
 /** A time in µs, exactly. */
 export function formatMicros(ns: number): string {
   const microseconds = Math.floor(Math.abs(ns) / 1000);
-  const rest = Math.abs(ns) % 1000;
+  const remainder = Math.abs(ns) % 1000;
   const digits =
-    rest === 0 ? String(microseconds) : `${microseconds}.${String(rest).padStart(3, "0")}`;
+    remainder === 0
+      ? String(microseconds)
+      : `${microseconds}.${String(remainder).padStart(3, "0")}`;
   return ns < 0 ? `-${digits}` : digits;
 }
 

@@ -10,10 +10,10 @@ import { neighbours } from "./spans";
 
 export function checkWindow(
   { start, end }: { start: number; end: number },
-  what: "a window" | "a cell" = "a window",
+  noun: "a window" | "a cell" = "a window",
 ): void {
   if (end > start) return;
-  throw new Error(`${what} must end after it starts, not ${start} to ${end}`);
+  throw new Error(`${noun} must end after it starts, not ${start} to ${end}`);
 }
 
 export function checkBins(bins: number, max = LIMITS.window_bins): void {
@@ -221,11 +221,11 @@ export function makeBinner({
   bins,
 }: Omit<MarksRequest, "lanes">): (time: number) => number {
   const step = Math.floor((end - start) / bins);
-  const rest = (end - start) % bins;
+  const remainder = (end - start) % bins;
   // First instant of each bin, rounded up; products of times and bins could leave 2^53.
   const edges = Float64Array.from(
     { length: bins },
-    (_, k) => step * k + Math.ceil((rest * k) / bins),
+    (_, k) => step * k + Math.ceil((remainder * k) / bins),
   );
   return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }

@@ -105,13 +105,13 @@ export class MaskCache {
     const { rest, names, kinds } = parseClauses(query);
     const ofType = this.testTypes(rank, names, kinds);
     if (rest === null) return { ofType, ofRow: null };
-    const used = new Set<string>();
+    const usedColumns = new Set<string>();
     const columns = eventColumns(rank, this.names);
     const ofRow = compileQuery(rest, (name) => {
-      used.add(name);
+      usedColumns.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
+    if ([...usedColumns].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
     dropFailingTypes(ofType, rank.events.type, ofRow);
     return { ofType, ofRow: null };
   }

@@ -346,8 +346,8 @@ class GridLane {
     this.addSlices(long, first * width, width, null);
     const { covered } = this.total;
     return (this.shares = long.map((ns, k) => {
-      const rest = covered[k + 1]! - covered[k]! - ns;
-      return rest > 0 ? Math.min(rest / (width - ns), 1) : 0;
+      const restNs = covered[k + 1]! - covered[k]! - ns;
+      return restNs > 0 ? Math.min(restNs / (width - ns), 1) : 0;
     }));
   }
 

@@ -74,7 +74,7 @@ export class PairSource implements LocalSource {
     change_events: async ({ row, pair }: Requests["change_events"]) => {
       const pairs = await this.pairsOfAllRanks(pair);
       const rows = new Set(pairs.changes[row] ?? []);
-      return eventsWhere(pairs, (at) => rows.has(at));
+      return eventsWhere(pairs, (eventRow) => rows.has(eventRow));
     },
   };
 

@@ -106,8 +106,8 @@ export function kernelsFrame(
     odd_rank: ({ outlier }) => outlier?.rank ?? null,
     odd_ratio: ({ outlier }) => outlier?.ratio ?? null,
   });
-  const rest = all.slice(top).reduce((sum, kernel) => sum + kernel.sum, 0);
-  return makeKernelsFrame(selections, all, columns, { total: all.length, rest_ns: rest });
+  const restNs = all.slice(top).reduce((sum, kernel) => sum + kernel.sum, 0);
+  return makeKernelsFrame(selections, all, columns, { total: all.length, rest_ns: restNs });
 }
 
 function makeKernelsFrame(

@@ -75,7 +75,7 @@ class QueueChanges {
     const from = Math.max(low, time[0]!);
     const to = Math.min(high, time[time.length - 1]!);
     const span = this.unknown.reduce(
-      (known, [start, end]) => known - Math.max(Math.min(end, to) - Math.max(start, from), 0),
+      (total, [start, end]) => total - Math.max(Math.min(end, to) - Math.max(start, from), 0),
       Math.max(to - from, 0),
     );
     return {

@@ -61,12 +61,12 @@ export class IntervalUnion {
     other: IntervalUnion,
     visit: (start: number, end: number, piece: number) => void,
   ): void {
-    let at = 0;
+    let index = 0;
     for (let piece = 0; piece < this.starts.length; piece += 1) {
       let from = this.starts[piece]!;
       const end = this.endOf(piece);
-      while (at < other.starts.length && other.endOf(at) <= from) at += 1;
-      for (let k = at; from < end; k += 1) {
+      while (index < other.starts.length && other.endOf(index) <= from) index += 1;
+      for (let k = index; from < end; k += 1) {
         const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
         if (next > from) visit(from, Math.min(next, end), piece);
         if (next >= end) break;

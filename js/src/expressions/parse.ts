@@ -153,11 +153,11 @@ class QueryParser {
 
   private parseComparison(): Expression {
     const first = this.parseSum();
-    const rest: (readonly [string, Expression])[] = [];
+    const comparisons: (readonly [string, Expression])[] = [];
     for (let sign = this.takeComparison(); sign !== null; sign = this.takeComparison()) {
-      rest.push([sign, this.parseSum()]);
+      comparisons.push([sign, this.parseSum()]);
     }
-    return rest.length === 0 ? first : { type: "compare", first, rest };
+    return comparisons.length === 0 ? first : { type: "compare", first, rest: comparisons };
   }
 
   private takeComparison(): string | null {

@@ -69,10 +69,10 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   pen.horizontalLine(geometry.axisTop - 1, 0, geometry.width, theme.rule);
   const length = formatDuration(job[1] - job[0]);
   const right = gutter - 10;
-  const used = pen.textWidth(length, FONT.label);
+  const textWidth = pen.textWidth(length, FONT.label);
   pen.drawText(length, right, 20, FONT.label, theme.ink2, "right");
   const name = wholeRunName(frame.scene);
-  const maxWidth = right - used - 20;
+  const maxWidth = right - textWidth - 20;
   if (pen.textWidth(name, FONT.label) <= maxWidth)
     pen.drawText(name, 12, 20, FONT.label, theme.ink3);
   if (lanesWidth <= 0) return;
@@ -178,7 +178,7 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const name = begun ? `‹ ${step.name}` : step.name;
     // The number identifies the step: drop the word first.
     const forms = [name, name.replace(/[^#]*#/, "#")];
-    const used = pen.drawFirstFit(
+    const width = pen.drawFirstFit(
       forms,
       from + INSET_PX,
       textY,
@@ -186,11 +186,11 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
       FONT.labelStrong,
       theme.ink,
     );
-    if (used === 0) continue;
+    if (width === 0) continue;
     const end = goesOn ? "›" : formatDuration(step.dur);
     // The duration is at the end of the step. If only a part is in view, it could be read as that
     // part's.
-    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - used - 4 * INSET_PX) {
+    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
     }
   }
@@ -268,7 +268,7 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
     pen.fillRect(xs[index]!, y + 1, widthOf(index), TICK_HEIGHT, color);
   }
   // Label the most expensive arrivals first, before or after the tick; use each gap only once.
-  const used = new Set<number>();
+  const usedColumns = new Set<number>();
   for (const index of drawn.sort(
     (a, b) => ribbon.jobArrivals.ns[b]! - ribbon.jobArrivals.ns[a]! || a - b,
   )) {
@@ -282,12 +282,12 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
       [index, behind, Math.min(xs[index + 1] ?? end, end) - behind - 4, "left"],
       [index - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
     ] as const) {
-      if (used.has(gap) || availableWidth < MIN_NAME_PX) continue;
+      if (usedColumns.has(gap) || availableWidth < MIN_NAME_PX) continue;
       if (
         pen.drawFirstFit(texts, edge, textY, availableWidth, FONT.label, colorOf(rank), align) === 0
       )
         continue;
-      used.add(gap);
+      usedColumns.add(gap);
       break;
     }
   }

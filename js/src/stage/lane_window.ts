@@ -301,7 +301,7 @@ export function subtractSlices(
   cell: number,
   slices: SliceColumns,
   length: number,
-  leastNs: number,
+  minNs: number,
 ): void {
   const { sliceStart, sliceDur } = slices;
   const cells = share.length;
@@ -309,7 +309,7 @@ export function subtractSlices(
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
-    if (dur < leastNs) continue;
+    if (dur < minNs) continue;
     const from = (sliceStart[i]! - origin) / cell;
     const to = from + dur / cell;
     if (to <= 0) continue;
@@ -352,7 +352,7 @@ export function pixelMapping(
  * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
  * call reuses the arrays.
  */
-export function residualCells(lane: LaneWindow, leastNs: number) {
+export function residualCells(lane: LaneWindow, minNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {
@@ -362,7 +362,7 @@ export function residualCells(lane: LaneWindow, leastNs: number) {
   readCells(lane, 0, cells);
   if (lane.slices === 0) return { share, counts };
   const { start, cell, slices } = lane;
-  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, leastNs);
+  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, minNs);
   // Stretched cells lack the time of their slices already.
   for (let slot = 0; slot < tiles; slot += 1) {
     if (lane.slots[slot] === SLOT_STATE.exact) continue;

@@ -62,9 +62,9 @@ export function drawLane(
     drawCounter(raster, place, lane, paints);
     return;
   }
-  const leastNs = RECT_PX * place.nsPerPx;
-  drawColumns(raster, place, lane, paints, leastNs);
-  drawRects(raster, place, lane, paints, leastNs, shade);
+  const minNs = RECT_PX * place.nsPerPx;
+  drawColumns(raster, place, lane, paints, minNs);
+  drawRects(raster, place, lane, paints, minNs, shade);
   if (overlays.wait !== null && !paints.byClass) drawWaits(raster, place, overlays.wait, paints);
 }
 
@@ -121,9 +121,9 @@ function drawColumns(
   place: LanePlacement,
   lane: LaneWindow,
   paints: StagePaints,
-  leastNs: number,
+  minNs: number,
 ): void {
-  const { share, counts } = residualCells(lane, leastNs);
+  const { share, counts } = residualCells(lane, minNs);
   const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
   const exact = paints.columns[place.form];
   const pending = paints.pendingColumns[place.form];
@@ -170,7 +170,7 @@ function drawRects(
   place: LanePlacement,
   lane: LaneWindow,
   paints: StagePaints,
-  leastNs: number,
+  minNs: number,
   shade: NameShader | null,
 ): void {
   const { sliceStart, sliceDur, sliceName } = lane;
@@ -185,7 +185,7 @@ function drawRects(
     const dur = sliceDur[i]!;
     const from = sliceStart[i]!;
     if (from >= end) break;
-    if (dur < leastNs || from + dur <= start) continue;
+    if (dur < minNs || from + dur <= start) continue;
     const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
     const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
     const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;

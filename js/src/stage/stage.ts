@@ -230,8 +230,8 @@ export class Stage {
 
   panBy(fraction: number): void {
     const [start, end] = this.camera.target;
-    const by = (end - start) * fraction;
-    this.setView([start + by, end + by]);
+    const distance = (end - start) * fraction;
+    this.setView([start + distance, end + distance]);
   }
 
   setOverlay(overlay: Partial<Overlay>): void {
@@ -366,8 +366,8 @@ export class Stage {
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
-    const same = width === now.width && height === now.height && dpr === now.dpr;
-    if (same && this.isMeasured) return;
+    const isUnchanged = width === now.width && height === now.height && dpr === now.dpr;
+    if (isUnchanged && this.isMeasured) return;
     this.isMeasured = true;
     const geometry = stageGeometry(this.scene, width, height, dpr);
     // Rows begin below the head that is visible.

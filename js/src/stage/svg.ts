@@ -241,8 +241,8 @@ function drawTitle(
   if (headline !== "") pen.drawTruncated(headline, 12, 20, maxWidth, boldFont, theme.ink);
   const y = headline === "" ? 20 : 40;
   const left = Math.max(maxWidth - pen.textWidth(summary, FONT.label) - 16, 60);
-  const used = pen.drawTruncated(title, 12, y, left, FONT.labelStrong, theme.ink);
-  pen.drawTruncated(summary, 24 + used, y, maxWidth - used - 12, FONT.label, theme.ink2);
+  const width = pen.drawTruncated(title, 12, y, left, FONT.labelStrong, theme.ink);
+  pen.drawTruncated(summary, 24 + width, y, maxWidth - width - 12, FONT.label, theme.ink2);
 }
 
 /** Draw the legend of the colours, as far as there is room. */
@@ -348,12 +348,12 @@ class SvgRaster implements LaneRaster {
     base: number,
     size: number,
     ramp: Uint32Array,
-    at: number,
+    column: number,
     steps: number,
   ): void {
     // Vector pictures may use fractions of a px; quarters are precise enough.
     const top = base - Math.round(size * 4) / 4;
-    this.box(x, top, x + 1, base, this.fill(ramp[at + steps]!));
+    this.box(x, top, x + 1, base, this.fill(ramp[column + steps]!));
   }
 
   hatchRect(

@@ -244,11 +244,11 @@ export function Icon({ name }: { name: IconName }) {
 /** Copy text to the clipboard; return a status message. */
 export async function copyAndReport(
   text: string,
-  what: string,
+  subject: string,
   inside: HTMLElement,
 ): Promise<string> {
   const done = await copyText(text, inside);
-  return done ? `Copied ${what}.` : "The browser does not allow copying here.";
+  return done ? `Copied ${subject}.` : "The browser does not allow copying here.";
 }
 
 async function copyText(text: string, inside: HTMLElement): Promise<boolean> {

@@ -20,7 +20,7 @@ export interface TableColumn<Row> {
   from?: number;
   isNumber?: boolean;
   /** `most`: the largest value of the column. `on`: the row is chosen. */
-  cell(row: Row, most: number, on: boolean): ComponentChildren;
+  cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
 export interface SortOrder {

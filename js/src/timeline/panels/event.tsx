@@ -115,15 +115,18 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
-  const of = `${brief.rank}/${brief.table}/${brief.id}`;
-  const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
+  const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
+  const open =
+    all.value.of === eventKey ? all.value : { of: eventKey, flows: false, parents: false };
   const track = ctx.lanes.locate(brief.lane)?.track;
-  const where = [`rank ${event.rank}`, track?.process, track?.label].filter(Boolean).join(" · ");
+  const placeText = [`rank ${event.rank}`, track?.process, track?.label]
+    .filter(Boolean)
+    .join(" · ");
   const cut = cutText(brief, ctx.scene);
   const rows: FactRow[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
-    { name: "Where", value: where, title: where },
+    { name: "Where", value: placeText, title: placeText },
   ];
   if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
   if (detail === null) return <FactList rows={rows} />;
