@@ -26,7 +26,7 @@ def missing_ranks_note(
         return "" if chosen else note_text("no_ranks")
     if len(without) == len(chosen):
         return note_text(notes[0])
-    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
+    named = f"rank{'s' if len(without) > 1 else ''} {', '.join(without)}"
     return note_text(notes[1], ranks=named)
 
 

@@ -160,7 +160,7 @@ def arrivals(
                 ("last", "@{last_text}"),
                 ("collective", "@{collective}"),
                 ("at", "{arrival_ns:duration}"),
-                *[("arrivals in this spot", "@{arrivals}")] * bool(thinning),
+                *([("arrivals in this spot", "@{arrivals}")] if thinning else []),
             ],
         ),
     )

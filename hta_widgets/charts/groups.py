@@ -445,7 +445,7 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
             marks=[
                 Bars(0.0, "overlapped_ns", orange, "behind compute", line=orange, alpha=0.25),
                 Bars("overlapped_ns", "communication_ns", orange, "exposed"),
-                *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
+                *([Whiskers("least_ns", "most_ns", theme.ink2)] if has_ranks else []),
             ],
             scale=time_scale(float(data["most_ns"].max())),
             head=noun,

@@ -189,7 +189,7 @@ def user_annotation_breakdown(
             names=names,
             marks=[
                 Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
-                *[Whiskers("least_ns", "most_ns", theme.ink2)] * (ranks > 1),
+                *([Whiskers("least_ns", "most_ns", theme.ink2)] if ranks > 1 else []),
             ],
             scale=time_scale(
                 float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0))
@@ -197,7 +197,7 @@ def user_annotation_breakdown(
             head="annotation",
             columns=[
                 Column("total", "{per_rank_ns:duration}"),
-                *[Column("count", "{count:count}", 480)] * ("count" in data),
+                *([Column("count", "{count:count}", 480)] if "count" in data else []),
             ],
             tooltip=Tooltip(
                 "@{name}", [(label, text) for label, text, column in lines if column in data]

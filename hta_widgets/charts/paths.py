@@ -345,7 +345,7 @@ def job_critical_path(
                 ("bound by", "@{bound_text}"),
                 ("takes", "{dur_ns:duration}"),
                 ("after", "{after_ns:duration}"),
-                *[("reached by", "@{via}")] * ("via" in data),
+                *([("reached by", "@{via}")] if "via" in data else []),
             ],
         ),
     )

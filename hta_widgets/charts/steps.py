@@ -187,8 +187,8 @@ def step_times(
                 Column("median rank", [duration(median_ns) for median_ns in median], 520),
             ],
             legend=[
-                *[Dots("x", theme.late, 7, rank_list(marked))] * bool(is_late.any()),
-                *[Dots("x", theme.ink, 7, "stands out")] * bool((data["order"] == 1).any()),
+                *([Dots("x", theme.late, 7, rank_list(marked))] if is_late.any() else []),
+                *([Dots("x", theme.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
                 Dots("x", theme.rule_strong, 7, "a rank"),
             ],
             tooltip=Tooltip(

@@ -97,14 +97,17 @@ def stragglers(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *[lost] * has_loss],
+            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *([lost] if has_loss else [])],
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
-                *[Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
-                * bool(is_straggler.any()),
+                *(
+                    [Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
+                    if is_straggler.any()
+                    else []
+                ),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
-                *[replace(lost, name="exposed")] * has_loss,
+                *([replace(lost, name="exposed")] if has_loss else []),
             ],
             columns=[
                 Column("because of", "{why}"),
@@ -168,12 +171,9 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
     """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
-    row: dict[str, Any] = {
-        str(name): (values.sum() if name in added else values.mean())
-        if values.dtype.kind in "iuf"
-        else ""
-        for name, values in others.items()
-    }
+    row: dict[str, Any] = dict.fromkeys(others, "")
+    for name, values in others.select_dtypes("number").items():
+        row[str(name)] = values.sum() if name in added else values.mean()
     row |= {"rank": -1, "is_straggler": False, "host": "", "cause": "", "pattern": ""}
     return pd.DataFrame([row])
 
@@ -304,8 +304,8 @@ def stragglers_by_step(
                 [
                     ("the others lose", "{lost_ns:duration} · {lost_share:share}"),
                     ("the others wait", "{imposed_wait_ns:duration}"),
-                    *[("last in", "{score:share} of collectives")] * ("score" in data),
-                    *[("collectives", "@{collectives}")] * ("collectives" in data),
+                    *([("last in", "{score:share} of collectives")] if "score" in data else []),
+                    *([("collectives", "@{collectives}")] if "collectives" in data else []),
                 ],
             ),
         ),

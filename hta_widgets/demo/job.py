@@ -153,11 +153,11 @@ def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[Change
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
         return replace(model, changes=changes)
-    by_stage, three = (
+    two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    layers = 2 + round((events_per_step - by_stage) / (three - by_stage))
+    layers = 2 + round((events_per_step - two_layers) / (three_layers - two_layers))
     return replace(model, layers=max(1, layers), changes=changes)
 
 

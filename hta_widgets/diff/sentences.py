@@ -150,7 +150,7 @@ def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
 
 def _late_clause(finding: Finding, diff: Comparison) -> str:
     ranks = ", ".join(map(run_text, consecutive_runs(finding.ranks)))
-    subject = f"rank{'s' * (len(finding.ranks) > 1)} {ranks}"
+    subject = f"rank{'s' if len(finding.ranks) > 1 else ''} {ranks}"
     if "appears" not in finding.details:
         return f"{subject} changed {'alone' if _is_alone(finding) else 'unlike the others'}"
     appears = finding.details["appears"]
@@ -243,7 +243,7 @@ def _waits_text(finding: Finding) -> str:
     numbers = ", ".join(map(run_text, consecutive_runs(part.ranks[0] for part in waits)))
     subject = f"ranks {numbers} wait" if len(waits) > 1 else f"rank {numbers} waits"
     change = "longer" if finding.details["sign"] > 0 else "less"
-    return f"; {subject} {' to '.join(ends)} {change}{' each' * (len(waits) > 1)}"
+    return f"; {subject} {' to '.join(ends)} {change}{' each' if len(waits) > 1 else ''}"
 
 
 def _shapes_text(finding: Finding, _diff: Comparison) -> str:
@@ -321,7 +321,7 @@ def _paired_ranks_text(diff: Comparison) -> str:
     """Return the ranks whose calls are matched, if other times are of all ranks."""
     if not diff.by_rank_means:
         return ""
-    return f" ({'mean over ' * (len(diff.rank_pairs) > 1)}{paired_ranks(diff)})"
+    return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:
@@ -381,7 +381,7 @@ def _work_text(finding: Finding) -> str:
         list(dict.fromkeys(map(short_name, finding.details[word])))
         for word in ("before_names", "after_names")
     ]
-    texts = [" + ".join(names[:2]) + " + …" * (len(names) > 2) for names in sides]
+    texts = [" + ".join(names[:2]) + (" + …" if len(names) > 2 else "") for names in sides]
     if texts[0] == texts[1]:
         return f"other variants of {''.join(sides[0][:1])}"
     return " → ".join(texts)

@@ -100,7 +100,7 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     frame = groups[means].mean().reset_index(drop=True)
     members = [sorted(ranks) for ranks in groups["rank"].agg(list)]
     frame["label"] = [
-        f"rank{'s' * (len(ranks) > 1)} {', '.join(map(run_text, consecutive_runs(ranks)))}"
+        f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(run_text, consecutive_runs(ranks)))}"
         for ranks in members
     ]
     frame["members"] = [",".join(map(str, ranks)) for ranks in members]

@@ -71,7 +71,7 @@ def _longer_by(excess: float, reference: str) -> str:
 
 def _number_runs_text(numbers: Sequence[int]) -> str:
     runs = [run_text(run) for run in consecutive_runs(numbers)]
-    return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
+    return ", ".join([*runs[:3], *(["…"] if len(runs) > 3 else [])])
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         wait_ns = late.wait_ns / len(late.waiting)
         how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(wait_ns)}"
         often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
-        last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
+        last = "" if times.ranks else f", which arrive{'s' if not others else ''} last at {often}"
         of_run = f"{share(wait_ns / times.run_ns)} of the run"
         return [f"{subject} {how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
@@ -250,7 +250,9 @@ def _missing_steps_text(
         subject = f"ranks {_number_runs_text(ranks)} have" if several else f"rank {ranks[0]} has"
         listed = f" ({_number_runs_text(steps)})" if steps else ""
         texts.append(f"{subject} {len(steps)} of {plural(step_count, 'step')}{listed}")
-    text = "; ".join([*texts, *["others lack other steps"] * (len(ranks_by_steps) > len(texts))])
+    text = "; ".join(
+        [*texts, *(["others lack other steps"] if len(ranks_by_steps) > len(texts) else [])]
+    )
     return [f"{text[:1].upper()}{text[1:]}."]
 
 

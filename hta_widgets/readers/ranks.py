@@ -45,13 +45,9 @@ class NoteCounts:
         """Add all notes to the problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
-            place = (
-                ""
-                if first is None
-                else f" (first at byte {first:,})"
-                if count > 1
-                else f" (at byte {first:,})"
-            )
+            place = ""
+            if first is not None:
+                place = f" ({'first ' if count > 1 else ''}at byte {first:,})"
             problems.add(kind, count, reason + place, file=file)
 
 

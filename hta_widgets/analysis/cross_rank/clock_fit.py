@@ -225,13 +225,18 @@ def _usable_mask(match: Matching) -> Bools:
 def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     """Return the distance of each value from the median of the collective's other entries."""
     order = np.lexsort((values, collective))
-    ordered, number = values[order], collective[order]
-    first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
-    place, last = np.arange(len(number)), after - 1
-    # The middle two of the others, between which the entry itself is skipped.
-    low, high = (first + last - 1) // 2, (first + last) // 2
-    low, high = (np.clip(position + (position >= place), first, last) for position in (low, high))
-    deviations = np.empty(len(number))
+    ordered, group = values[order], collective[order]
+    position = np.arange(len(group))
+    first = np.searchsorted(group, group)
+    last = np.searchsorted(group, group, side="right") - 1
+
+    def without_entry(middle: Ints) -> Ints:
+        # Counted among the others, so positions from the entry's own on are one further.
+        return np.clip(middle + (middle >= position), first, last)
+
+    low, high = without_entry((first + last - 1) // 2), without_entry((first + last) // 2)
+    deviations = np.empty(len(group))
+    # Halved last, so that integers stay exact.
     deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return deviations
 

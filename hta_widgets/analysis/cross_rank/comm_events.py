@@ -256,20 +256,19 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
-    # A name in the args takes precedence over the kernel's name, which is that of the algorithm and
-    # the same on all members. If the file names groups, a kernel of sends and receives without a
-    # name in its args is a coalesced batch, whose peers are not recorded.
     states_groups = any(group_name.stream < 0 for group_name in groups)
-    shared_labels = [
-        _shared_label(trace, label, has_peer=is_known)
-        if value is not None
-        else f"{kernel} of rank {trace.rank}"
-        if label == _BATCH and states_groups
-        else kernel
-        for label, value, kernel, is_known in zip(
-            labels, stated, args["kernel"], has_peer.tolist(), strict=True
-        )
-    ]
+
+    def shared_label(index: int) -> str:
+        # A name in the args takes precedence over the kernel's name, which is that of the algorithm
+        # and the same on all members. If the file names groups, a kernel of sends and receives
+        # without a name in its args is a coalesced batch, whose peers are not recorded.
+        if stated[index] is not None:
+            return _shared_label(trace, labels[index], has_peer=bool(has_peer[index]))
+        is_batch = labels[index] == _BATCH and states_groups
+        kernel: str = args["kernel"][index]
+        return f"{kernel} of rank {trace.rank}" if is_batch else kernel
+
+    shared_labels = [shared_label(index) for index in range(len(labels))]
     shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
     content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
     return CommEvents(

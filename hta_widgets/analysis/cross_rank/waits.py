@@ -93,7 +93,7 @@ def exposed_waits(
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of_ranks = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
+        of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
         of_ranks = "" if len(unknown) == len(chosen) else of_ranks
         note = f"no communication{of_ranks} is matched with other ranks', so waits are not known"
     schema = {

@@ -324,7 +324,7 @@ def _calls_text(finding: Finding, _diff: Comparison) -> str:
 
 def _calls_noun(number: float) -> str:
     text = count_text(number)
-    return f"{text} call{'s' * (text != '1')}"
+    return f"{text} call{'s' if text != '1' else ''}"
 
 
 def _more_sizes_text(finding: Finding, _diff: Comparison) -> str:

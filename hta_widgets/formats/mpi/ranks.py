@@ -282,42 +282,43 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Differences of printed decimals, without rounding errors.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
-    least, most, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
-    mean, count, top = float(comm.mean()), len(comm), float(comm.max())
-    spread, middle = float(comm.std()), float(np.median(comm))
-    robust = _MAD * float(np.median(np.abs(comm - middle)))
-    low = float(comm[least])
-    z = (low - mean) / spread if spread > 1e-12 else _NAN
+    min_at, max_at, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
+    count, min_s, max_s = len(comm), float(comm[min_at]), float(comm[max_at])
+    mean, median, deviation = float(comm.mean()), float(np.median(comm)), float(comm.std())
+    robust_deviation = _MAD * float(np.median(np.abs(comm - median)))
+    z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
-    apart = bool(count >= max(ntasks, 2) and least == busiest and ratio > _UNEVEN and z < _FAR)
+    is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
     # If two ranks compute equally long, the others wait for both.
-    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else least
-    is_single = bool(2 * comm[second] >= comm[least] + middle)
-    rival = "" if is_single or not apart else f"rank {rank[second]} ({comm[second]:.2f} s)"
+    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
+    is_single = bool(2 * comm[second] >= min_s + median)
+    rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
     elapsed = float((comm + other).mean())
     lost = _NAN
     if count > 1 and elapsed > 0:
-        lost = float(np.median(np.delete(comm, least)) - comm[least]) / elapsed
-    stands_out = apart and is_single
+        lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
+    stands_out = bool(is_far and is_single)
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
-        "comm_min_s": low,
-        "comm_min_rank": int(rank[least]),
-        "comm_max_s": top,
-        "comm_max_rank": int(rank[most]),
+        "comm_min_s": min_s,
+        "comm_min_rank": int(rank[min_at]),
+        "comm_max_s": max_s,
+        "comm_max_rank": int(rank[max_at]),
         "comm_median_s": float(np.sort(comm)[(count - 1) // 2]),
-        "imbalance_pct": 100 * (top / mean - 1) if mean > 0 else _NAN,
+        "imbalance_pct": 100 * (max_s / mean - 1) if mean > 0 else _NAN,
         "imbalance_cray_pct": (
-            100 * (top - mean) / top * count / (count - 1) if count > 1 and top > 0 else _NAN
+            100 * (max_s - mean) / max_s * count / (count - 1) if count > 1 and max_s > 0 else _NAN
         ),
         "noncomm_mean_s": float(other.mean()),
         "noncomm_max_s": float(other.max()),
         "noncomm_max_rank": int(rank[busiest]),
         "noncomm_ratio": ratio,
-        "straggler_rank": int(rank[least]) if count > 1 else -1,
+        "straggler_rank": int(rank[min_at]) if count > 1 else -1,
         "straggler_z": z,
-        "straggler_robust_z": (low - middle) / robust if robust > 1e-12 else _NAN,
+        "straggler_robust_z": (
+            (min_s - median) / robust_deviation if robust_deviation > 1e-12 else _NAN
+        ),
         "lost_share": lost,
         "stands_out": stands_out,
         "is_straggler": stands_out and lost >= costly_share(1, count),
@@ -344,7 +345,8 @@ def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
     if record["stands_out"]:
         return (
             f"{min_text} and the most outside of it, but that is {share(record['lost_share'])} of"
-            " the run less than the median of the others, which may be chance: no rank is a straggler."
+            " the run less than the median of the others, which may be chance: no rank is a"
+            " straggler."
         )
     return (
         f"{min_text}, but no rank stands out: the most time outside of MPI is"
