@@ -110,7 +110,7 @@ def stack_level() -> int:
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of all parameters, including those of the functions that it wraps."""
+    """Return the types of all parameters, also of the functions that it wraps."""
     kinds: dict[str, Any] = {}
     inner: Any = function
     while inner is not None:

@@ -283,7 +283,7 @@ def added_rules() -> tuple[Rule, ...]:
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by those of another process."""
+    """Replace the added rules by another process's."""
     _added_rules[:] = rules
 
 

@@ -235,7 +235,7 @@ def memory_bandwidth_summary(
           `memory_bandwidth`, GB/s, however long they hold
         - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
           ``busy_ns`` (int64): that time
-        - ``copies`` (int64): the number of copies, including those of unknown rate;
+        - ``copies`` (int64): the number of copies, including copies of unknown rate;
           ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
     schema = {

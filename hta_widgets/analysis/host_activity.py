@@ -29,7 +29,7 @@ from hta_widgets.trace.trace import Trace
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
-#: The order in which activities count: those of the thread itself (False), then those of all
+#: The order in which activities count: first of the thread itself (False), then of all
 #: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
 #: Python.
 _LEVELS: tuple[tuple[int, bool], ...] = (

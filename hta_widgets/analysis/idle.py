@@ -413,7 +413,7 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
 def unrecorded_work(trace: Trace) -> Intervals:
     """Return when a rank's device was probably busy with work that is not in the file.
 
-    Times are those of the rank's table. `device_idle_breakdown` has the definition.
+    Times are as in the rank's table. `device_idle_breakdown` has the definition.
     """
     part = rank_part(trace, Selection())
     start, end, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))

@@ -82,10 +82,10 @@ def job_critical_path(
         ``ProfilerStep`` has the path of a step of its inference engine or else the whole path, as
         in `critical_path`.
     instance : int or (first, last), default 0
-        Number of the range among those of that name, from 0 by their earliest start on any rank.
-        The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
-        one name by their order. The span is from its earliest start on any rank to its latest end,
-        or to the end of the last device work that it launched.
+        Number of the range among the ranges of that name, from 0 by their earliest start on any
+        rank. The same range on different ranks is identified by its name (``ProfilerStep#4``),
+        ranges of one name by their order. The span is from its earliest start on any rank to its
+        latest end, or to the end of the last device work that it launched.
     window : (start_ns, end_ns), optional
         A span on the fitted clock instead of a range.
 
@@ -147,7 +147,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
         ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
-        Its ``.attrs`` are those of `frame`.
+        It has the ``.attrs`` of `frame`.
     """
     table = critical_path_summary(frame)
     table["share"] = table["dur_ns"] / max(int(table["dur_ns"].sum()), 1)

@@ -237,7 +237,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 
     Notes
     -----
-    Sums and categories are those of HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
+    Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """

@@ -290,8 +290,8 @@ def frequent_kernel_sequences(
     Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
     each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
     host events; events of the autograd thread lie below the ``## backward ##`` range or the step
-    that runs at that time. A pattern is the name of the occurrence and those of its device events
-    by start: kernels, copies and waits, on any stream.
+    that runs at that time. A pattern is the name of the occurrence and the names of its device
+    events by start: kernels, copies and waits, on any stream.
 
     Parameters
     ----------

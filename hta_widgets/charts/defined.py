@@ -238,7 +238,7 @@ def rows_content(
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
     require_columns_of(frame, source, *definition.needs)
     frame = with_folded_groups(frame, clusters)
-    # Texts and scale are those of all ranks, folded or not.
+    # Texts and scale are of all ranks, folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)
     if drawn_frame.empty:
         return None, style, ""

@@ -322,7 +322,7 @@ def diff_names(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, as from `diff_ops`, but counts and times are those of one step and rank.
+        One bar per name, as from `diff_ops`, but counts and times are of one step and rank.
 
     Examples
     --------

@@ -128,7 +128,7 @@ def row(*charts: Any) -> Any:
 
 
 def column(*charts: Any) -> Any:
-    """Place charts below each other; parameters are those of `row`.
+    """Place charts below each other; parameters are as in `row`.
 
     Returns
     -------

@@ -163,7 +163,7 @@ def top_names(
     count = folded["count"].to_numpy()
     total, every = int(folded["sum_ns"].sum()), int(count.sum())
     mean = total / every
-    # The squared deviations within each name, then those of the names' means.
+    # The squared deviations within each name, then of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
     squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
     others = {

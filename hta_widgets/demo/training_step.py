@@ -380,7 +380,7 @@ class Operators:
 
 
 def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
-    """Return args of an operator: dims of a tensor, those of a list of tensors, or a value.
+    """Return args of an operator: dims of a tensor, dims of a list of tensors, or a value.
 
     Tensors are BF16; `types` has others by place: ``a1="long int"``.
     """

@@ -129,7 +129,7 @@ def compare(
 
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
-    of both sides are those of the devices: from the end of the previous step's work, for the first
+    of both sides are the devices': from the end of the previous step's work, for the first
     from its first start, to the end of its own. `findings` states it.
 
     Parameters

@@ -110,7 +110,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 @memoize
 def changed_ranks(diff: Comparison) -> list[Finding]:
-    """Return the ranks whose own time changed unlike the others', without those of `late_ranks`.
+    """Return the ranks whose own time changed unlike the others', except `late_ranks`.
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 5 % of the longer time, 1 % of the step (3 % with one step

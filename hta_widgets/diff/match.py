@@ -344,7 +344,7 @@ class TreeMatcher:
 
 
 class _ChildLists:
-    """Children of each node, then those of each root, by class and in order."""
+    """Children of each node, then of each root, by class and in order."""
 
     def __init__(self, tree: RankTree, root: Ints) -> None:
         count = len(tree)
@@ -450,7 +450,7 @@ class Matches:
 def match_ranks(diff: Comparison) -> Matches:
     """Match the events of the paired ranks."""
     # From the outermost operators down, the calls of two matched operators are aligned in order by
-    # name, identical subtrees first; names are those of `diff.trees.comparable_name`. The
+    # name, identical subtrees first; names are from `diff.trees.comparable_name`. The
     # callees of a Python function without a partner match as if its caller had called them. Threads
     # match by the work they run, device work below its operator in order of launch. An operator's
     # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal

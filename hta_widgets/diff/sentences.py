@@ -1,7 +1,7 @@
 """Turn findings into sentences.
 
 Each topic has one function, which gets the finding and the comparison and returns the sentence. The
-tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those of a format come
+tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; a format's come
 between the two (`FormatComparison.finding_words`). No number is written before:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)

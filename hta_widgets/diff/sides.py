@@ -54,7 +54,7 @@ class RunSide:
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
-        Whether the steps are those of the devices.
+        Whether the steps are the devices'.
     """
 
     label: str

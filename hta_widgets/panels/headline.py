@@ -53,7 +53,7 @@ _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 _COMMUNICATION = KINDS.index("communication")
-#: Kinds of findings in the order of their sentences; those of one place are in order of share.
+#: Kinds of findings in the order of their sentences; kinds with one place are in order of share.
 _ORDER = (
     ("waiting", "last_ready"),
     ("host_communication",),
@@ -64,7 +64,7 @@ _ORDER = (
 )
 #: Those whose sentences are not cut, at the end.
 _LAST = ("unrecorded", "around_work", "missing_steps")
-#: The order of kinds for the headline itself; those of one place are in order of share.
+#: The order of kinds for the headline itself; kinds with one place are in order of share.
 _MAIN_PLACES = {
     "waiting": 0,
     "exposed_communication": 1,

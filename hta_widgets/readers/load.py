@@ -148,7 +148,7 @@ def load(
     steps : str, optional
         Regular expression of the NVTX ranges that are steps, for exports of Nsight Systems, which
         do not state them; searched for in the names of ranges. The last number in a name is the
-        step's number. By default ranges such as ``iteration 10`` are steps, else those of one name
+        step's number. By default ranges such as ``iteration 10`` are steps, else ranges of one name
         that tile most of the time. The cache is not used.
 
     Returns

@@ -150,7 +150,7 @@ class RankLayout:
 
     @property
     def shift_ns(self) -> int:
-        """The clock's shift; public times are those of the table plus the shift."""
+        """The clock's shift; public times are the table's plus the shift."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:

@@ -56,7 +56,7 @@ _NAME_LENGTH = 60
 def exclude_far_records(
     columns: RankColumns, by_phase: dict[str, Rows], problems: Problems
 ) -> None:
-    """Remove rows from `by_phase` whose times are far from those of the events."""
+    """Remove rows from `by_phase` whose times are far from the events."""
     starts = {letters: columns.start_ns[rows] for letters, rows in by_phase.items()}
     events = np.concatenate((starts["X"], starts["BE"])) if len(by_phase["BE"]) else starts["X"]
     low, high = _near_job(events if len(events) else starts["bneSTF"])

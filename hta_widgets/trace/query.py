@@ -203,7 +203,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
 
-    # The parameters are those of pandas.
+    # pandas has the same parameters.
     def test(
         texts: pd.Series,
         pat: str,

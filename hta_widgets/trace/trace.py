@@ -304,7 +304,7 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
-    #: tables of totals, such as those of an MPI profile
+    #: tables of totals, for example from an MPI profile
     profile: Any = None
     #: the file of `profile`, if it is not `path`
     profile_path: str | None = None

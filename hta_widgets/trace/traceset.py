@@ -73,7 +73,7 @@ class Event:
     def kernels(self) -> pd.DataFrame:
         """The device work launched during a host event on its thread.
 
-        The columns are those of `TraceSet.events`. The frame is empty for device work.
+        The columns are as in `TraceSet.events`. The frame is empty for device work.
         """
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)

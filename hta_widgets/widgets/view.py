@@ -128,7 +128,7 @@ class State(anywidget.AnyWidget):
             super().set_state(sync_data)
 
     def move(self, by_ns: int) -> None:
-        """Move all windows, also those of the history."""
+        """Move all windows, also in the history."""
 
         def shift_times(values: Mapping[str, Any]) -> dict[str, Any]:
             shifted = {**values}

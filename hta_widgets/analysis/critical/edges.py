@@ -303,7 +303,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _max_latency(latency: Ints) -> int:
-    """Return the maximum latency of a wait, by those of the file that are likely ones."""
+    """Return the maximum latency of a wait, from the file's likely waits."""
     usual_ns = 2 * int(np.median(latency)) if len(latency) >= _ENOUGH_WAITS else 0
     return max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
 

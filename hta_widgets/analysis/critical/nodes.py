@@ -45,7 +45,7 @@ BOUNDS: Final[tuple[str, ...]] = (
     "outside_path",
 )
 
-#: Names of PyTorch's steps, and the starts of those of inference engines (SGLang, vLLM).
+#: Names of PyTorch's steps, and how inference engines' step names start (SGLang, vLLM).
 PROFILER_STEP: Final = "ProfilerStep"
 _ENGINE_STEPS: Final = ("step[", "execute_")
 
@@ -264,7 +264,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
 
 
 def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) -> Rows:
-    """Return the rows of all parts, ascending and each once, less those of `without`."""
+    """Return the rows of all parts, ascending and each once, except the rows of `without`."""
     member = np.zeros(len(trace), dtype=bool)
     for rows in parts:
         member[rows] = True

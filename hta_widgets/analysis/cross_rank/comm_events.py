@@ -1,7 +1,8 @@
 """The communication events of one rank, with the args that identify their collective.
 
-`comm_events` are those of the rank's device. A job without any, on CPUs, has `host_comm_events`:
-the ranges that PyTorch records around the collectives of Gloo, MPI and UCC (``gloo:all_reduce``).
+`comm_events` returns the collectives of the rank's device. A job without any, on CPUs, has
+`host_comm_events`: the ranges that PyTorch records around the collectives of Gloo, MPI and UCC
+(``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -356,7 +357,7 @@ def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
 
 
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
-    """Set the args at some places to those of operators; -1 stands for no operator."""
+    """Set the args at some places to operators' args; -1 stands for no operator."""
     places, operators = places[operators >= 0], operators[operators >= 0]
     for key, values in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), values, strict=True):

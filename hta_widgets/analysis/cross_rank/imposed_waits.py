@@ -124,7 +124,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, step, stated, entry_lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits include those of all ranks, even of ranks that are not shown.
+    # Imposed waits count the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
     is_counted = match.reduce_per_entry(np.logical_or, selected)

@@ -327,7 +327,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or "".
 
-    `shares` are those of `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    `shares` are from `step_shares`, by step and rank; `sure` is as in `costly_share`.
     """
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, step_ns)

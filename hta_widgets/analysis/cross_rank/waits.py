@@ -127,7 +127,7 @@ class CollectiveWaits:
 
     @property
     def on_hosts(self) -> bool:
-        """Whether the collectives are those of hosts, as in jobs without any on devices."""
+        """Whether hosts run the collectives, as in jobs without any on devices."""
         return any(
             bool((trace.table.stream[events.rows[:1]] < 0).any())
             for trace, events in zip(self.match.traces, self.match.events, strict=True)

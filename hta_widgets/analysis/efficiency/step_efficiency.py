@@ -105,7 +105,7 @@ def step_efficiency(
         The precision whose peak counts for all work, for example ``"bf16"``. Default: that of
         each operator.
     model_flops : float, optional
-        Model FLOPs of a rank's step, instead of those of the operators.
+        Model FLOPs of a rank's step, instead of the operators'.
     selection : Selection, optional
         The operators to work on; all by default.
     window, ranks : (start_ns, end_ns), iterable of int, optional

@@ -181,7 +181,7 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    First is the rank of the selected event, then those of the selection, pinned ranks, ranks that
+    First is the rank of the selected event, then the selection's, pinned ranks, ranks that
     others wait for, the rank whose steps are shown, and all others.
     """
     wanted: list[int] = []

@@ -101,7 +101,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """Return the records of the rank's rows in file order, and these rows.
 
-    Rows of asyncs follow those of events, and rows of instants those of asyncs.
+    Rows are numbered through: events first, then asyncs, then instants.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
@@ -550,7 +550,7 @@ class CellGrid:
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-#: The columns of all lanes by name; those of instants and of slices are rows of one array each.
+#: The columns of all lanes by name; instants and slices are rows of one array each.
 _Columns = defaultdict[str, list[Array]]
 
 

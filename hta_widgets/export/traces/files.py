@@ -136,9 +136,9 @@ def export_trace(
         Also write the calls that launched a selected event, with the operators around them unless
         `keep_parents` is False; with `clip`, only those in the window.
     counters : bool or "own", default False
-        Also write samples of counters: those of the set, and the derived ones of
+        Also write samples of counters: the set's own, and the derived ones of
         `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
-        writes only those of the set.
+        writes only the set's own.
     scrub : bool, default False
         Leave out host names, users, environment and directories.
     clock : {"recorded", "set"}, default "recorded"

@@ -242,7 +242,7 @@ def build_server(
 
 
 def _pair_requests(columns: RankColumns) -> _RequestPairs:
-    """Pair begins and ends by key and request; a server answers those of a worker in order."""
+    """Pair begins and ends by key and request; a server answers a worker's requests in order."""
     rows = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     request = columns.pid[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     is_begin = columns.phase[rows] == ord("B")
@@ -357,7 +357,7 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    Event names are those of the file. Steps are numbered from 0 within the file. On a GPU that is
+    Events keep the file's names. Steps are numbered from 0 within the file. On a GPU that is
     not the root, partitions wait for the root GPU to fetch them from the servers; these waits are
     added as asyncs. Counters are added for the number of partitions in a stage: PUSH and PULL on
     the root, this wait on other GPUs.

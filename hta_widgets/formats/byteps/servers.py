@@ -472,7 +472,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                 rows.append((*place, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
-        note = "no worker's requests match those of the servers: are they of one run?"
+        note = "no worker's requests match the servers': are they of one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
         **int64("low_ns high_ns requests alternatives"), "job": "object",

@@ -297,7 +297,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return the decoder for start times like those of `records`; None if one is not a number."""
+    """Return a decoder for start times as in `records`; None if one is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]

@@ -154,7 +154,7 @@ def _devices_of_host_threads(
     launches: _Launches,
     devices: int,
 ) -> npt.NDArray[np.int32]:
-    """Return the device of every thread: by its launches, else by those of its process, else 0."""
+    """Return the device of every thread: by its launches, else its process's launches, else 0."""
     count = len(of_slot)
     votes = np.bincount(
         slot_of_row[launches.rows] * devices + launches.device, minlength=count * devices

@@ -31,7 +31,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the set by (job, MPI rank): those of the rank's files.
+#: Keys in the set of the files of each (job, MPI rank).
 _Keys = dict[tuple[str, int], list[int]]
 
 

@@ -6,7 +6,7 @@ id has 8 bits each of hardware and virtual machine, 24 of the process, and 24 of
     globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
 
 Correlation ids and devices are numbered by each process, so an `EventBlock` states the process of
-every event. `read_block` reads all events of a table, or those of some rows whose records are
+every event. `read_block` reads all events of a table, or only some rows whose records are
 wanted later.
 """
 

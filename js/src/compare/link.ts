@@ -121,7 +121,7 @@ export class TimelineLink {
     this.writePartner(to, { pinned: partnerPins });
   }
 
-  /** Open the partners of the ranks that are opened, and close those of closed ones. */
+  /** Open the partners of the ranks that are opened, and close the partners of closed ranks. */
   private followOpened(side: Side): void {
     const { about, coupled, options } = this.ctx;
     const to = otherSide(side);

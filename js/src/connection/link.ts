@@ -238,7 +238,7 @@ function readWindow(value: string): [number | null, number | null] | undefined {
   return start !== null && end !== null && start > end ? undefined : [start, end];
 }
 
-/** `0-3.5`: the ranks of the job in these ranges, each of which must have one. */
+/** `0-3.5`: the ranks of the job in these ranges; each range must have one. */
 function readRanks(value: string, allRanks: readonly number[]): number[] | undefined {
   if (value === "") return [];
   const ranges = value.split(".").map((range) => {

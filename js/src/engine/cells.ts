@@ -34,7 +34,7 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** A part for each kind, by code; with one kind, its spans are those of the lane. */
+  /** A part for each kind, by code; with one kind, its spans are the lane's. */
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;

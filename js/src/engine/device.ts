@@ -174,7 +174,7 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
   return sweep.timesWithin(selection.low, selection.high);
 }
 
-/** Device time in chosen events, of which all compute hides the communication. */
+/** Device time in chosen events; compute hides communication even if it is not chosen. */
 export interface SelectedTimes {
   compute: number;
   communication: number;

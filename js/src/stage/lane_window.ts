@@ -119,7 +119,7 @@ export class LaneWindow {
     this.busy.set(tile.busy, from);
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
-    // Tiles may lack classes, and only those of counters have values.
+    // Tiles may lack classes, and only counters' tiles have values.
     this.classes.fill(255, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);

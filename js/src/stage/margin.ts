@@ -129,7 +129,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   }
 }
 
-/** Whether waits are known; those of another window than the totals' do not count. */
+/** Whether waits are known for the window of the totals. */
 function hasWaits({ lateness, stats }: StageFrame): boolean {
   const waits = lateness?.lateness;
   const totals = stats?.stats;

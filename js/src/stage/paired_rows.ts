@@ -18,7 +18,7 @@ export interface RowPairing {
   isBehind: boolean;
   /** The words for both stages, "before" and "after" of the example. */
   words: readonly [string, string];
-  /** The ranks of the stage in front by those of the stage behind. */
+  /** The ranks of the stage in front by the ranks of the stage behind. */
   partners: ReadonlyMap<number, number>;
 }
 

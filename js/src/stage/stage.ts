@@ -151,7 +151,7 @@ export class Stage {
 
   /**
    * Draw two stages in one place, rank by rank, the first behind the second; `partners` are the
-   * ranks of the second by those of the first. Only the head of the first is visible.
+   * ranks of the second by ranks of the first. Only the head of the first is visible.
    */
   static pair(
     stages: readonly [Stage, Stage],

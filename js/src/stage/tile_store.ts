@@ -130,7 +130,7 @@ export class TileStore {
 
   /**
    * Add the reply to a request of `parts`; requested tiles that it lacks are empty. Replaces the
-   * keys of names in the reply by those of the store.
+   * keys of names in the store by the keys in the reply.
    */
   add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();

@@ -318,7 +318,7 @@ export class HoverController {
   }
 
   /**
-   * Once the pointer is still, request the exact figures there; those of events are known already.
+   * Once the pointer is still, request the exact figures there; events' figures are known already.
    */
   private requestDetails(x: number, hit: StageHit): void {
     const { slice, cell, lane } = hit;
