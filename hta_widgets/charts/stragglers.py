@@ -171,7 +171,7 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
     """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
-    row: dict[str, Any] = dict.fromkeys(others, "")
+    row: dict[str, Any] = dict.fromkeys(map(str, others), "")
     for name, values in others.select_dtypes("number").items():
         row[str(name)] = values.sum() if name in added else values.mean()
     row |= {"rank": -1, "is_straggler": False, "host": "", "cause": "", "pattern": ""}
