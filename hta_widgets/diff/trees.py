@@ -59,7 +59,7 @@ _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
 def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
-    Addresses are replaced. A Python function keeps the name of its file and its own, without
+    Addresses are replaced. A Python function keeps its name and the name of its file, without
     folder and line; an ``nn.Module`` keeps its class, without its number.
     """
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name

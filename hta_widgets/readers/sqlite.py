@@ -39,9 +39,9 @@ NO_TIME = -(1 << 63)
 _MAX_TEXT_BYTES = 1 << 28
 _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
-#: Size of a row with a text that is assumed for the progress of a load.
+#: Assumed size of a row with a text, for the progress of a load.
 _BYTES_PER_ROW = 64
-#: Steps of SQLite's virtual machine: for each byte of the file, and in any case.
+#: Limit of the steps of SQLite's virtual machine: per byte of the file, and its minimum.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
@@ -253,7 +253,7 @@ class Database:
             low = high
 
     def _read_block(self, table: str, columns: Sequence[str], where: str, missing: int) -> Ints:
-        """Return the row ids and columns of some rows, one column a row of the array."""
+        """Return the row ids and columns of some rows; each is a row of the array."""
         names = ["rowid", *map(_quote, columns)]
         lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)

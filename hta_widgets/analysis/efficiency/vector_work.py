@@ -1,4 +1,4 @@
-"""Nominal FLOPs and least bytes of operators without matrix products.
+"""Nominal FLOPs and minimum bytes of operators without matrix products.
 
 FLOPs of these operators are a convention, for coordinates of a roofline only: 1 per output element
 of a pointwise operator, 5 per element of a softmax, and so on. Bytes are each input that is read

@@ -166,7 +166,7 @@ export function marksReply(
   checkWindow(view);
   checkBins(view.bins);
   const shownLanes = [...new Set(view.lanes)].sort((a, b) => a - b);
-  // Each match adds 1 at its first bin and takes it away behind its last.
+  // Each match adds 1 at its first bin and subtracts it after its last.
   const width = view.bins + 1;
   const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);

@@ -14,7 +14,7 @@ import type { RowsView } from "./rows_view";
 /** The places of the rows of one stage among the rows of another. */
 export interface RowPairing {
   other: RowsView;
-  /** Whether this stage is the one behind, whose rows come first. */
+  /** Whether this stage is behind the other; its rows come first. */
   isBehind: boolean;
   /** The words for both stages, "before" and "after" of the example. */
   words: readonly [string, string];
