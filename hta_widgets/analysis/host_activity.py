@@ -141,7 +141,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
 def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
-    behind = np.zeros(len(table), dtype=bool)
+    follows = np.zeros(len(table), dtype=bool)
     waits = stream_wait_calls(trace)
     calls = launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
@@ -149,8 +149,8 @@ def follows_stream_wait(trace: Trace) -> Bools:
         positions = np.searchsorted(
             table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
         )
-        behind[calls_of_thread[positions[positions < len(calls_of_thread)]]] = True
-    return behind
+        follows[calls_of_thread[positions[positions < len(calls_of_thread)]]] = True
+    return follows
 
 
 def stream_wait_calls(trace: Trace) -> Rows:

@@ -303,8 +303,21 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
         .assign(order=lambda group: group["kind"].map(order_of).fillna(len(order_of)))
         .sort_values(["order", "kind", "described", "first", "size"], kind="stable")
     )
+    column_of, number_of = _place_groups(groups)
+    data["column"] = data["code"].map(column_of)
+    data["number"] = data["code"].map(number_of)
+    return data
+
+
+def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
+    """Return the column of each group, and its number in the column.
+
+    A group goes to the first column of its kind that has none of its ranks, if possible to one with
+    the same description; else to a new column.
+    """
     columns: list[dict[str, Any]] = []
-    column_of, number_of = {}, {}
+    column_of: dict[Any, int] = {}
+    number_of: dict[Any, int] = {}
     for code, group in groups.iterrows():
         free = [
             index
@@ -314,21 +327,12 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
         same_groups = [index for index in free if columns[index]["described"] == group["described"]]
         if not free:
             free = [len(columns)]
-            columns.append(
-                {
-                    "kind": group["kind"],
-                    "described": group["described"],
-                    "members": set(),
-                    "groups": 0,
-                }
-            )
+            columns.append({**group[["kind", "described"]], "members": set(), "groups": 0})
         index = (same_groups or free)[0]
         column_of[code], number_of[code] = index, columns[index]["groups"]
         columns[index]["members"] |= group["members"]
         columns[index]["groups"] += 1
-    data["column"] = data["code"].map(column_of)
-    data["number"] = data["code"].map(number_of)
-    return data
+    return column_of, number_of
 
 
 def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:

@@ -432,8 +432,8 @@ def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     max_count = int(counts.max(initial=0))
     full = int((counts == max_count).sum())
     # Complete files have equal counts too, but seldom round ones.
-    round_number = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
-    if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and round_number):
+    is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
+    if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
             f"ranks with exactly {max_count:,} events: if that is what TRACE_BUFFER_SIZE holds,"
             " their later events were dropped"
