@@ -31,7 +31,7 @@ from hta_widgets.analysis.step_series import (
 )
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Bools, Ints, Rows, sum_by_group
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -308,10 +308,11 @@ def _blocked_times(
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(hold_ns > 0, length, 0))
     near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
-    duration, at_peak, nearly = (
-        sum_by_group(steps.code, np.where(chosen, hold_ns, 0), groups)
-        for chosen in (length >= max_queue_length, length == peak[steps.code], near_limit)
-    )
+
+    def time_of(is_counted: Bools) -> Ints:
+        return sum_by_group(steps.code, np.where(is_counted, hold_ns, 0), groups)
+
+    duration, nearly = time_of(length >= max_queue_length), time_of(near_limit)
     trace_ns = _trace_ns(part)
     almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
     near_texts = [
@@ -326,7 +327,7 @@ def _blocked_times(
         "share": duration / (trace_ns or np.nan),
         "trace_ns": trace_ns,
         "peak": peak,
-        "at_peak_ns": at_peak,
+        "at_peak_ns": time_of(length == peak[steps.code]),
     }
     return columns, near_texts
 

@@ -67,7 +67,7 @@ def html_of(chart: Any) -> str:
     from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
 
     place = f"hta-chart-{make_globally_unique_id()}"
-    item = _escape_script(str(serialize_json(embed.json_item(chart, ID(place)))))
+    item = str(serialize_json(embed.json_item(chart, ID(place)))).replace("</", "<\\/")
     cell, run = _running_cell()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
@@ -98,10 +98,6 @@ def _running_cell() -> tuple[str | None, str | None]:
         return None, None
     parent = kernel.get_parent("shell")
     return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
-
-
-def _escape_script(text: str) -> str:
-    return text.replace("</", "<\\/")
 
 
 _SPACING_PX = 8

@@ -463,7 +463,11 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
                     ("exposed", "{exposed_ns:duration}"),
                     ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
-                    *[("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")] * with_sizes,
+                    *(
+                        [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
+                        if with_sizes
+                        else []
+                    ),
                 ],
             ),
         ),

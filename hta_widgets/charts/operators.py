@@ -102,14 +102,14 @@ def operators(
             scale=time_scale(float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max())),
             head="operator",
             columns=[
-                *[Column("device", "{device_self_ns:duration}")] * on_device,
+                *([Column("device", "{device_self_ns:duration}")] if on_device else []),
                 Column("host", "{cpu_self_ns:duration}", 420 if on_device else 0),
                 Column("calls", "{count:count}", 560),
             ],
             tooltip=Tooltip(
                 "@{name}",
                 [
-                    *[("shapes", "@{input_shapes}")] * with_shapes,
+                    *([("shapes", "@{input_shapes}")] if with_shapes else []),
                     ("device, itself", "{device_self_ns:duration}"),
                     ("device, with what it calls", "{device_total_ns:duration}"),
                     ("host, itself", "{cpu_self_ns:duration}"),

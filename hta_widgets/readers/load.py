@@ -325,7 +325,8 @@ def _read_all(
     weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        if executor is None and plan.workers > 1 and _is_worth_processes(sizes):
+        is_large = len(sizes) > 1 and sum(sizes) >= _PARALLEL_BYTES
+        if executor is None and plan.workers > 1 and is_large and _cores() > 1:
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
             reporting_progress(sum(weights), len(missing), progress=progress)
@@ -560,10 +561,6 @@ def _finish_formats(
         traces = [trace for trace in traces if trace.format not in names] + list(finished)
         caller_ranks = [rank_of[trace.path] for trace in traces]
     return traces, caller_ranks
-
-
-def _is_worth_processes(sizes: list[int]) -> bool:
-    return len(sizes) > 1 and _cores() > 1 and sum(sizes) >= _PARALLEL_BYTES
 
 
 def _cores() -> int:

@@ -242,14 +242,24 @@ class SideColumnPainter(Painter):
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
-            has_lateness = self.figures.lateness is not None
-            part = (wait if has_lateness else stats["exposed"]) / span_ns
-            word = "waiting" if has_lateness else "comm"
-            label = f"{word} {share(part)}" if part > 0 else ""
-            is_idle = stats["idle"] >= stats["unrecorded"]
-            rest = "other" if _is_mpi(row.rank) else "idle" if is_idle else "unrecorded"
-            numbers = label, rest, share(max(stats["idle"], stats["unrecorded"]) / span_ns)
-            self._draw_pair(left, baseline, width, *numbers, is_named=self.is_named and is_idle)
+            self._draw_shares(row, stats, wait, (left, baseline, width))
+
+    def _draw_shares(
+        self, row: Row, stats: Mapping[str, Any], wait_ns: int, place: tuple[float, float, float]
+    ) -> None:
+        """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
+        span_ns = stats["span"]
+        has_lateness = self.figures.lateness is not None
+        part = (wait_ns if has_lateness else stats["exposed"]) / span_ns
+        word = "waiting" if has_lateness else "comm"
+        label = f"{word} {share(part)}" if part > 0 else ""
+        is_idle = stats["idle"] >= stats["unrecorded"]
+        rest = "idle" if is_idle else "unrecorded"
+        if _is_mpi(row.rank):
+            rest = "other"
+        rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
+        is_named = self.is_named and is_idle
+        self._draw_pair(*place, label, rest, rest_share, is_named=is_named)
 
     def _draw_pair(
         self,

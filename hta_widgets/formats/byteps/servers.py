@@ -326,17 +326,7 @@ def byteps_arrivals(
     matched = 0
     group, place = ["key", "iteration"], ["key", "iteration", "node"]
     for part, requests, chosen in selected_parts:
-        arrivals_of_server = pd.DataFrame(
-            {
-                "job": pd.Series([part.trace.job or ""] * len(requests), dtype=object),
-                "server": part.trace.server,
-                "key": requests.key,
-                "iteration": requests.iteration,
-                "node": requests.node,
-                "start_ns": requests.start_ns + part.trace.shift_ns,
-                "wait_ns": _waits(requests),
-            }
-        )
+        arrivals_of_server = _requests_frame(part.trace, requests)
         pushes = arrivals_of_server[requests.push & chosen]
         matched += len(pushes)
         nodes = pushes["node"].nunique()
@@ -364,7 +354,8 @@ def byteps_arrivals(
         **int64("iteration node start_ns lag_ns"), "last": "bool", "imposed_wait_ns": "int64",
     }  # fmt: skip
     data = stack_blocks(
-        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], schema
+        [{str(name): column.to_numpy() for name, column in block.items()} for block in blocks],
+        schema,
     )
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
@@ -373,6 +364,21 @@ def byteps_arrivals(
         matched={"push": matched},
         note=note if selected_parts else NO_SERVERS,
         dropped=matched - rows,
+    )
+
+
+def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
+    """Return the requests of a server, with the time that each waits for other workers."""
+    return pd.DataFrame(
+        {
+            "job": pd.Series([trace.job or ""] * len(requests), dtype=object),
+            "server": trace.server,
+            "key": requests.key,
+            "iteration": requests.iteration,
+            "node": requests.node,
+            "start_ns": requests.start_ns + trace.shift_ns,
+            "wait_ns": _waits(requests),
+        }
     )
 
 

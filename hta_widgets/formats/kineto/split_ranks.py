@@ -122,7 +122,9 @@ def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32
     )
     of_row = of_slot[slot_of_row]
     crossing = int((of_row[launches.rows] != launches.device).sum())
-    labels = [_device_label(key, names.labels.get(key, "")) for key in devices]
+    labels = [
+        names.labels.get(key) or (f"GPU {key}" if key.isdecimal() else key) for key in devices
+    ]
     return labels, of_row, crossing
 
 
@@ -175,10 +177,6 @@ def _rows_of_device(columns: RankColumns, of_row: npt.NDArray[np.int32], number:
     of_device: Bools = np.asarray(of_row == number) & ~metadata
     used = mask_of_rows(np.unique(columns.pid[of_device]), len(columns.pids))
     return np.flatnonzero(of_device | (metadata & used[columns.pid]))
-
-
-def _device_label(key: str, label: str) -> str:
-    return label or (f"GPU {key}" if key.isdecimal() else key)
 
 
 def _device_number(name: str, place: int) -> int:

@@ -112,7 +112,7 @@ def _read_events(
     of_host: list[EventBlock] = []
     for number, table in enumerate(EVENT_TABLES):
         block = _drop_untimed(read_block(database, number, texts), table.name, path, problems)
-        if number not in (CALLS, *_device_tables()):
+        if number != CALLS and not table.of_device:
             block.correlation[:] = -1  # only calls launch
         (of_device if table.of_device else of_host).append(block)
     of_device[GRAPHS] = _drop_recorded_graphs(of_device[GRAPHS], of_device[0], path, problems)
@@ -124,10 +124,6 @@ def _read_events(
         detail = f"rows of {table_name} with texts or fractions in place of integers"
         problems.add("skipped", count, detail, file=path)
     return _Events(concatenate_blocks(of_device), concatenate_blocks(of_host), ranges, names)
-
-
-def _device_tables() -> list[int]:
-    return [number for number, table in enumerate(EVENT_TABLES) if table.of_device]
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
