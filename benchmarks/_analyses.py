@@ -63,8 +63,8 @@ def forget(analysis: object) -> None:
     for traces in {id(value): value for value in vars(analysis).values()}.values():
         if isinstance(traces, dict) or not hasattr(traces, "values"):
             continue
-        for one in (traces, *traces.values()):
-            memo = getattr(one, "memo", None)
+        for trace in (traces, *traces.values()):
+            memo = getattr(trace, "memo", None)
             if memo is not None:
                 memo.clear()
 
@@ -98,14 +98,14 @@ def main() -> None:
     start = time.perf_counter()
     analysis = kind(trace_files=by_rank, trace_dir="/")
     loaded = time.perf_counter() - start
-    found = {}
-    for name, method_name, asked in calls(sorted(by_rank), folder):
+    result = {}
+    for name, method_name, requested in calls(sorted(by_rank), folder):
         method = getattr(analysis, method_name)
         takes = inspect.signature(method).parameters
         further = {"visualize": False, "output_dir": folder}
-        arguments = {**{key: further[key] for key in further if key in takes}, **asked}
-        found[name] = timed(method, arguments, int(repeat), analysis)
-    print("\n" + json.dumps({"seconds": loaded, "added_mb": 0.0, "extra": found}))
+        arguments = {**{key: further[key] for key in further if key in takes}, **requested}
+        result[name] = timed(method, arguments, int(repeat), analysis)
+    print("\n" + json.dumps({"seconds": loaded, "added_mb": 0.0, "extra": result}))
 
 
 main()

@@ -67,8 +67,8 @@ def in_page(
         page.wait_for_timeout(1000)
 
         def asked(requests: list[dict[str, Any]]) -> dict[str, list[float]]:
-            found: dict[str, list[float]] = page.evaluate(_ASK, {"requests": requests, "rounds": 1})
-            return found
+            reply: dict[str, list[float]] = page.evaluate(_ASK, {"requests": requests, "rounds": 1})
+            return reply
 
         def of(ids: Sequence[str], selection: dict[str, Any] | None) -> dict[str, Any]:
             return {"op": "panels", "panels": list(ids), "selection": selection}
@@ -84,9 +84,9 @@ def in_page(
         kinds: dict[str, list[float]] = {}
         longest: list[float] = []
         for kind, selection in brushes:
-            found = asked([of(panels, selection), {**heatmap, "selection": selection}])
-            kinds.setdefault(kind, []).append(sum(found["spent"]))
-            longest += found["longest"]
+            result = asked([of(panels, selection), {**heatmap, "selection": selection}])
+            kinds.setdefault(kind, []).append(sum(result["spent"]))
+            longest += result["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
             # Another window than before, since known answers are kept.
@@ -123,8 +123,8 @@ def page_table(result: dict[str, Any]) -> str:
     lines = ["| page, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
     lines += [
-        f"| {name} | {one['p50']:.1f} | {one['p95']:.1f} | {one['max']:.1f} |"
-        for name, one in rows.items()
+        f"| {name} | {item['p50']:.1f} | {item['p95']:.1f} | {item['max']:.1f} |"
+        for name, item in rows.items()
     ]
     lines.append(
         f"\npage of {result['size_mb']:.1f} MB, {result['ranks_full']} ranks with all events; "

@@ -51,7 +51,7 @@ class Group:
 
 def groups(results: "Results") -> list[Group]:
     """Return the measurements in the page's order, without groups that have no figure."""
-    found = [
+    result = [
         _file(results, "small", "Load 35 MB"),
         _file(results, "large", "Load 311 MB"),
         _job(results),
@@ -60,7 +60,7 @@ def groups(results: "Results") -> list[Group]:
         _moves(results, "small", "Zoom, pan and keys over 35 MB: the page's work"),
         _moves(results, "large", "Zoom, pan and keys over 311 MB: the page's work"),
     ]
-    return [group for group in found if any(bar.ratio is not None for bar in group.bars)]
+    return [group for group in result if any(bar.ratio is not None for bar in group.bars)]
 
 
 def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> Bar:
@@ -124,12 +124,12 @@ def _analyses(results: "Results") -> Group:
 
 
 def _moves(results: "Results", size: str, title: str) -> Group:
-    found = results.files.get("viewers", {}).get(size)
-    if not isinstance(found, dict) or not isinstance(found.get("ours"), dict):
+    result = results.files.get("viewers", {}).get(size)
+    if not isinstance(result, dict) or not isinstance(result.get("ours"), dict):
         return Group(title, ())
-    own = sum(move["busy_s"] for move in found["ours"].values())
+    own = sum(move["busy_s"] for move in result["ours"].values())
     bars = []
-    for name, moves in found.items():
+    for name, moves in result.items():
         if name == "ours":
             continue
         if isinstance(moves, str):

@@ -53,7 +53,7 @@ def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
         saved_s = time.perf_counter() - begin
         timeline = Path(hw.Timeline(traces).save_html(Path(folder) / "timeline.html"))
         browser = playwright.chromium.launch(executable_path=str(hands.CHROMIUM), args=hands.FLAGS)
-        found: dict[str, list[float]] = {}
+        result: dict[str, list[float]] = {}
         for _ in range(rounds):
             context = browser.new_context(viewport={"width": 1440, "height": 1000})
             page = context.new_page()
@@ -65,14 +65,14 @@ def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
             )
             seen = {"first paint": paints, **page.evaluate("window.seen")}
             for name, value in seen.items():
-                found.setdefault(name, []).append(value)
+                result.setdefault(name, []).append(value)
             context.close()
         browser.close()
         return {
             "size_mb": path.stat().st_size / 1e6,
             "timeline_only_mb": timeline.stat().st_size / 1e6,
             "save_s": saved_s,
-            "seen_ms": {name: statistics.median(values) for name, values in found.items()},
+            "seen_ms": {name: statistics.median(values) for name, values in result.items()},
         }
 
 

@@ -76,9 +76,9 @@ def _descendants(root: int) -> list[int]:
             continue  # ended meanwhile
         # The name in brackets may hold spaces.
         children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
-    found, ahead = [], [root]
+    result, ahead = [], [root]
     while ahead:
         new = children.get(ahead.pop(), [])
-        found += new
+        result += new
         ahead += new
-    return found
+    return result

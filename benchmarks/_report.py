@@ -59,8 +59,8 @@ class Results:
     def big(self, name: str) -> dict[str, Any]:
         """One row of `big.py`."""
         rows: dict[str, Any] = self.files.get("big", {}).get("rows", {})
-        found: dict[str, Any] = rows.get(name) or {}
-        return found
+        result: dict[str, Any] = rows.get(name) or {}
+        return result
 
     def big_events(self) -> int | None:
         """Return the number of events of `big.py`'s job."""
@@ -77,13 +77,13 @@ class Results:
         """Seconds of the job of `big.py`; HTA's are those of a part, scaled by events."""
         if name == HTA_ROW:
             part, events = self.big("HTA, part"), self.big_events()
-            said = part.get("said")
-            if not events or not isinstance(said, dict):
+            text = part.get("said")
+            if not events or not isinstance(text, dict):
                 return None
-            return float(part["seconds"] * events / said["events"])
+            return float(part["seconds"] * events / text["events"])
         if name == FLOOR_ROW:
-            said = self.big("bare msgspec").get("said")
-            return said["decode"] + said["decompress"] if isinstance(said, dict) else None
+            text = self.big("bare msgspec").get("said")
+            return text["decode"] + text["decompress"] if isinstance(text, dict) else None
         if name == OURS:
             # The usual way, which leaves a copy for the next time, if that was measured alone.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
@@ -115,8 +115,8 @@ def machine(results: Results) -> str:
 
 def loading(results: Results) -> str:
     """Both files, one core: time and memory of every anchor, or why there is none."""
-    found = results.files.get("load", {})
-    sizes = [size for size in ("small", "large") if isinstance(found.get(size), list)]
+    result = results.files.get("load", {})
+    sizes = [size for size in ("small", "large") if isinstance(result.get(size), list)]
     if not sizes:
         return missing_text(results, "load")
     heads = {"small": "35 MB, 45 k events", "large": "311 MB, 1.62 M records"}
@@ -180,20 +180,20 @@ def job(results: Results) -> str:
 
 def analyses(results: Results) -> str:
     """All calls of HTA's interface, in milliseconds."""
-    found = {
+    result = {
         name: part
         for name, part in results.files.get("analyses", {}).items()
         if isinstance(part, dict) and "ours" in part
     }
-    if not found:
+    if not result:
         return missing_text(results, "analyses")
     lines = [
-        "| milliseconds | " + " | ".join(f"{name}: ours | HTA | faster" for name in found) + " |",
-        "|---|" + "---:|---:|---:|" * len(found),
+        "| milliseconds | " + " | ".join(f"{name}: ours | HTA | faster" for name in result) + " |",
+        "|---|" + "---:|---:|---:|" * len(result),
     ]
-    for call in next(iter(found.values()))["ours"]:
+    for call in next(iter(result.values()))["ours"]:
         cells = [call]
-        for part in found.values():
+        for part in result.values():
             own, theirs = part["ours"].get(call), part[HTA_ROW].get(call)
             both = isinstance(own, float) and isinstance(theirs, float)
             ratio = f"{round_text(theirs / own)}×" if both else "–"
@@ -205,11 +205,11 @@ def analyses(results: Results) -> str:
 
 def viewers(results: Results) -> str:
     """Report the same moves in three viewers."""
-    found = results.files.get("viewers", {})
+    result = results.files.get("viewers", {})
     texts = []
     for size, head in (("small", "35 MB, 45 k events"), ("large", "311 MB, 1.62 M records")):
-        if isinstance(found.get(size), dict):
-            texts.append(f"{head}:\n\n{moves_table(found[size])}")
+        if isinstance(result.get(size), dict):
+            texts.append(f"{head}:\n\n{moves_table(result[size])}")
     return "\n\n".join(texts) or missing_text(results, "viewers")
 
 
@@ -227,10 +227,11 @@ def moves_table(found: dict[str, Any]) -> str:
             lines.append(f"| {name} | {moves} | – | – | – | – | – | – | – |")
             continue
         lines += [
-            f"| {name} | {move} | {one['took_s']:.1f} s | {one['busy_s']:.2f} s "
-            f"| {one['work_p50_ms']:.1f} ms | {one['work_p95_ms']:.1f} ms "
-            f"| {one['gap_p95_ms']:.0f} ms | {one['gap_max_ms']:.0f} ms | {one['slow_share']:.1%} |"
-            for move, one in moves.items()
+            f"| {name} | {move} | {item['took_s']:.1f} s | {item['busy_s']:.2f} s "
+            f"| {item['work_p50_ms']:.1f} ms | {item['work_p95_ms']:.1f} ms "
+            f"| {item['gap_p95_ms']:.0f} ms | {item['gap_max_ms']:.0f} ms "
+            f"| {item['slow_share']:.1%} |"
+            for move, item in moves.items()
         ]
     return "\n".join(lines)
 
@@ -258,12 +259,12 @@ def took(results: Results) -> str:
     """Return the time and the end of each script."""
     lines = ["| script | took | |", "|---|---:|---|"]
     for step in PLAN:
-        found = results.steps.get(step.name)
-        if found is None:
+        result = results.steps.get(step.name)
+        if result is None:
             lines.append(f"| {step.name} | – | not measured |")
         else:
-            lines.append(f"| {step.name} | {found['seconds']:.0f} s | {found['failed']} |")
-    total = sum(found["seconds"] for found in results.steps.values())
+            lines.append(f"| {step.name} | {result['seconds']:.0f} s | {result['failed']} |")
+    total = sum(result["seconds"] for result in results.steps.values())
     return "\n".join([*lines, f"| all | {total / 60:.0f} min | |"])
 
 

@@ -21,10 +21,10 @@ def tree_pss_mb(root: int) -> float:
             parents[int(entry.name)] = int(text.rpartition(")")[2].split()[1])
     total_kb = 0
     for process in parents:
-        one = process
-        while one and one != root:
-            one = parents.get(one, 0)
-        if one == root:
+        single = process
+        while single and single != root:
+            single = parents.get(single, 0)
+        if single == root:
             total_kb += _pss_kb(process)
     return total_kb / 1024
 

@@ -66,16 +66,16 @@ def main() -> None:
             continue
         print(f"== {step.name}", flush=True)
         facts = harness.machine()
-        found = run(step, quick=options.quick)
+        result = run(step, quick=options.quick)
         log["steps"][step.name] = {
-            **found,
+            **result,
             "quick": options.quick,
             "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
             "machine": facts,
         }
         LOG.write_text(json.dumps(log, indent=1) + "\n")
-        print(found["text"] + (f"\n{step.name}: {found['failed']}" if found["failed"] else ""))
-        print(f"-- {step.name} took {found['seconds']:.0f} s\n", flush=True)
+        print(result["text"] + (f"\n{step.name}: {result['failed']}" if result["failed"] else ""))
+        print(f"-- {step.name} took {result['seconds']:.0f} s\n", flush=True)
     page = report.write(report.Results.read(RESULTS))
     print(f"written to {page.relative_to(REPO)}")
 

@@ -76,9 +76,9 @@ def compare(files: dict[int, Path], repeat: int, turns: int) -> tuple[Times, Tim
 
 def _keep_best(best: Times, found: Times) -> None:
     for name, seconds in found.items():
-        known = best.get(name)
-        if isinstance(seconds, float) and isinstance(known, float):
-            best[name] = min(known, seconds)
+        expected = best.get(name)
+        if isinstance(seconds, float) and isinstance(expected, float):
+            best[name] = min(expected, seconds)
         else:
             best[name] = seconds
 

@@ -89,11 +89,11 @@ def watched(
     peak_mb = watcher.stop()
     if process.returncode:
         raise RuntimeError(err[-3000:])
-    said = json.loads(out.splitlines()[-1])
+    text = json.loads(out.splitlines()[-1])
     return {
-        "seconds": said["seconds"],
+        "seconds": text["seconds"],
         "peak_bytes": round(peak_mb * (1 << 20)),
-        "said": said["extra"],
+        "said": text["extra"],
     }
 
 

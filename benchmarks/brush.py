@@ -86,7 +86,7 @@ def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[st
     engine = PanelEngine(traces)
     window = {"start": traces.start_ns, "end": traces.end_ns, "bins": BINS}
     heatmap = {"op": "heatmap", "metric": metric, **window}
-    found = {}
+    result = {}
     for name in (*ASKED, "heatmap", "headline"):
         request = heatmap if name == "heatmap" else {"op": "panels", "panels": [name]}
         spent, is_left = [], True
@@ -99,13 +99,13 @@ def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[st
                 json.dumps(reply)
                 is_left = bool(reply.get("left") or reply.get("pending"))
             spent.append((time.process_time() - begin) * 1e3)
-        found[name] = {"answers": len(spent), "longest_ms": max(spent), "total_ms": sum(spent)}
-    return found
+        result[name] = {"answers": len(spent), "longest_ms": max(spent), "total_ms": sum(spent)}
+    return result
 
 
 def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
     """Brush; return milliseconds by panel, by kind of brush, and of the first answer."""
-    whole = {"op": "panels", "panels": list(ASKED), "selection": None}
+    full = {"op": "panels", "panels": list(ASKED), "selection": None}
     heatmap = {
         "op": "heatmap", "metric": "waiting", "start": traces.start_ns, "end": traces.end_ns,
         "bins": BINS,
@@ -116,7 +116,7 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
     clock: list[float] = []
     for kind, selection in brushes(traces, count, seed):
         begin = time.perf_counter()
-        spent = timed(engine, {**whole, "selection": selection})
+        spent = timed(engine, {**full, "selection": selection})
         spent += timed(engine, {**heatmap, "selection": selection})
         kinds.setdefault(kind, []).append(spent)
         clock.append((time.perf_counter() - begin) * 1e3)
@@ -129,7 +129,7 @@ def in_kernel(traces: hw.TraceSet, count: int, seed: int) -> dict[str, Any]:
     totals = [value for values in kinds.values() for value in values]
     return {
         "pieces": pieces,
-        "first_ms": sum(one["total_ms"] for one in pieces.values()),
+        "first_ms": sum(item["total_ms"] for item in pieces.values()),
         "panels": {panel: _figures(values) for panel, values in panels.items()},
         "brushes": {kind: _figures(values) for kind, values in kinds.items()},
         "total": _figures(totals),
@@ -156,8 +156,8 @@ def table(result: dict[str, Any]) -> str:
         "all panels, on the clock": result["total_on_the_clock"],
     }
     lines += [
-        f"| {name} | {one['p50']:.1f} | {one['p95']:.1f} | {one['max']:.1f} |"
-        for name, one in rows.items()
+        f"| {name} | {item['p50']:.1f} | {item['p95']:.1f} | {item['max']:.1f} |"
+        for name, item in rows.items()
     ]
     return "\n".join(lines)
 
@@ -165,9 +165,9 @@ def table(result: dict[str, Any]) -> str:
 def pieces_table(pieces: dict[str, dict[str, float]]) -> str:
     """Return Markdown with a row per panel, of the whole job."""
     lines = ["| whole job, first time | answers | longest | together |", "|---|---:|---:|---:|"]
-    for name, one in pieces.items():
-        spent = f"{one['longest_ms']:.0f} ms | {one['total_ms']:,.0f} ms"
-        lines.append(f"| {name} | {one['answers']:.0f} | {spent} |")
+    for name, item in pieces.items():
+        spent = f"{item['longest_ms']:.0f} ms | {item['total_ms']:,.0f} ms"
+        lines.append(f"| {name} | {item['answers']:.0f} | {spent} |")
     return "\n".join(lines)
 
 
@@ -195,8 +195,8 @@ def main() -> None:
         from _brush_page import in_page, page_table  # noqa: PLC0415 - needs a browser
         from _dashboard_page import paint_text, saved_dashboard  # noqa: PLC0415
 
-        made = brushes(traces, arguments.brushes, arguments.seed)
-        results["page"] = in_page(traces, ASKED, made, bins=BINS)
+        result = brushes(traces, arguments.brushes, arguments.seed)
+        results["page"] = in_page(traces, ASKED, result, bins=BINS)
         print(f"\n{page_table(results['page'])}")
         results["dashboard"] = saved_dashboard(job(8, 5))
         print(f"\n{paint_text(results['dashboard'])}")

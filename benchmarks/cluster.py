@@ -63,12 +63,12 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
     ):
         client.run(_import)
         start_s = time.perf_counter() - start
-        found = _work(files, client.get_executor())
+        result = _work(files, client.get_executor())
         start = time.perf_counter()
         for _ in range(100):
             client.submit(len, "", pure=False).result()
         task_ms = (time.perf_counter() - start) * 10
-    return {**found, "start_s": start_s, "task_ms": task_ms, "peak_mb": watcher.stop()}
+    return {**result, "start_s": start_s, "task_ms": task_ms, "peak_mb": watcher.stop()}
 
 
 def _import() -> None:
@@ -151,10 +151,10 @@ def report(rows: list[harness.Row]) -> str:
         *(line(row) for row in rows if row.runs),
     ]
     by_name = {row.name: row for row in rows if row.runs}
-    one, two = by_name.get(name_of(1)), by_name.get(name_of(2))
-    if one and two:
-        tasks = min(run.extra["task_ms"] for run in (*one.runs, *two.runs))
-        gain = one.seconds / two.seconds
+    first, two = by_name.get(name_of(1)), by_name.get(name_of(2))
+    if first and two:
+        tasks = min(run.extra["task_ms"] for run in (*first.runs, *two.runs))
+        gain = first.seconds / two.seconds
         lines += ["", f"Two workers are {gain:.2f} times as fast as one."]
         lines += [f"An empty task takes {tasks:.1f} ms there and back."]
     frames = {run.extra["frames"] for row in rows for run in row.runs}
@@ -196,9 +196,9 @@ def main() -> None:
 
 def once(arguments: list[str]) -> None:
     workers, *files = arguments
-    found = measure_once(files, int(workers))
-    seconds = found["load_s"] + found["analyses_s"]
-    print(json.dumps({"seconds": seconds, "added_mb": found["peak_mb"], "extra": found}))
+    result = measure_once(files, int(workers))
+    seconds = result["load_s"] + result["analyses_s"]
+    print(json.dumps({"seconds": seconds, "added_mb": result["peak_mb"], "extra": result}))
 
 
 if __name__ == "__main__":

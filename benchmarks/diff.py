@@ -87,13 +87,13 @@ def opened(page: Page, kernel: Kernel) -> dict[str, float]:
     """Seconds from the start of the cell until each part is there."""
     page.evaluate(RUN_AND_WATCH, PARTS)
     page.wait_for_function("count => Object.keys(__seen).length === count", arg=len(PARTS))
-    found = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
+    result = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
     # Processor time is the kernel's part on a machine that does other things as well.
-    found["kernel until tree, processor"] = float(kernel("print(time.process_time() - begin_cpu)"))
-    found["loads"] = float(kernel("print(loads)"))
-    found["loads, processor"] = float(kernel("print(loads_cpu)"))
-    found["made"] = float(kernel("print(made)"))
-    return found
+    result["kernel until tree, processor"] = float(kernel("print(time.process_time() - begin_cpu)"))
+    result["loads"] = float(kernel("print(loads)"))
+    result["loads, processor"] = float(kernel("print(loads_cpu)"))
+    result["made"] = float(kernel("print(made)"))
+    return result
 
 
 def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[str, Any]:
@@ -165,12 +165,12 @@ def main() -> None:
             chromium.close()
             lab.end_sessions()
     print(describe(machine()))
-    found = medians(runs)
+    result = medians(runs)
     print("\n| | seconds | times both loads |\n|---|---:|---:|")
-    for name, value in found.items():
+    for name, value in result.items():
         print(f"| {name} | {value['seconds']:.2f} | {value['loads']:.2f} |")
     print(f"\n{table(moves)}")
-    save("diff", {"seconds": found, "runs": runs, "moves": moves})
+    save("diff", {"seconds": result, "runs": runs, "moves": moves})
 
 
 if __name__ == "__main__":

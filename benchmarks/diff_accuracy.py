@@ -58,45 +58,49 @@ class Score:
     def add(self, both: diff.Comparison, expected: set[tuple[str, str]], where: str) -> None:
         """Take in one pair."""
         frame = diff.changes(both)
-        told = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
+        reported = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
         # Sentences about anything but changes are wrong only if nothing was changed.
-        beyond = Counter(one.kind for one in diff.findings(both)) if not expected else Counter()
-        said = [kind for kind in ("headline", "composition") for _ in range(beyond[kind])]
+        beyond = (
+            Counter(finding.kind for finding in diff.findings(both)) if not expected else Counter()
+        )
+        text = [kind for kind in ("headline", "composition") for _ in range(beyond[kind])]
         self.pairs += 1
-        self.exact += told == expected and not said
+        self.exact += reported == expected and not text
         self.injected += len(expected)
-        self.missed += len(expected - told)
-        self.wrong += len(told - expected)
-        self.headlines += len(said)
+        self.missed += len(expected - reported)
+        self.wrong += len(reported - expected)
+        self.headlines += len(text)
         self.slight += beyond["slight"]
         wrong = told_ranks(both)
         self.ranks += len(wrong)
         self.examples += [f"{where}: rank {rank}" for rank in wrong]
-        self.examples += [f"{where}: missed {one}" for one in sorted(expected - told)]
-        self.examples += [f"{where}: wrong {one}" for one in sorted(told - expected)]
-        self.examples += [f"{where}: {kind}" for kind in said]
+        self.examples += [f"{where}: missed {finding}" for finding in sorted(expected - reported)]
+        self.examples += [f"{where}: wrong {finding}" for finding in sorted(reported - expected)]
+        self.examples += [f"{where}: {kind}" for kind in text]
 
     def add_slow(self, both: diff.Comparison, rank: int, where: str) -> None:
         """Take in one pair with a rank that is slow on one side."""
-        told = told_ranks(both)
+        reported = told_ranks(both)
         self.pairs += 1
         self.injected += 1
-        self.exact += told == [rank]
-        self.missed += rank not in told
-        self.ranks += len(set(told) - {rank})
-        self.examples += [f"{where}: {told}"] * (told != [rank])
+        self.exact += reported == [rank]
+        self.missed += rank not in reported
+        self.ranks += len(set(reported) - {rank})
+        self.examples += [f"{where}: {reported}"] * (reported != [rank])
 
 
 def told_ranks(both: diff.Comparison) -> list[int]:
     """Return the ranks that the findings of one side name as stragglers."""
-    found = [one for one in diff.findings(both) if one.kind == "straggler"]
-    return [rank for finding in found for rank in finding.ranks]
+    findings = [
+        each_finding for each_finding in diff.findings(both) if each_finding.kind == "straggler"
+    ]
+    return [rank for finding in findings for rank in finding.ranks]
 
 
 def with_functions(path: Path, *, moved: bool) -> None:
     """Put phases into Python functions and operators of layers into modules, in place."""
     document = json.loads(path.read_text("utf-8"))
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     modules: Counter[str] = Counter()
     for event in document["traceEvents"]:
         name, category = str(event["name"]), event.get("cat")
@@ -108,9 +112,9 @@ def with_functions(path: Path, *, moved: bool) -> None:
             frame = f"nn.Module: {name[6:]}_{modules[name] + 3 * moved}"
             modules[name] += 1
         if frame:
-            found.append(event | {"cat": "python_function", "name": frame, "args": {}})
-        found.append(event)
-    document["traceEvents"] = found
+            result.append(event | {"cat": "python_function", "name": frame, "args": {}})
+        result.append(event)
+    document["traceEvents"] = result
     path.write_text(json.dumps(document), "utf-8")
 
 
@@ -132,7 +136,7 @@ def job(
     )  # fmt: skip
     for path in at.glob("rank-*.json"):
         with_functions(path, moved=moved)
-    done = {(one["change"], one["name"]) for one in truth["changes"]}
+    done = {(item["change"], item["name"]) for item in truth["changes"]}
     return hw.load(at, cache=False, progress=False), done
 
 
@@ -190,9 +194,10 @@ def table(scores: dict[str, Score]) -> str:
     columns = "done to the second run, pairs, exactly told, missed, names, headlines, slight, ranks"
     lines = [f"| {columns.replace(', ', ' | ')} |", f"|---|{'---:|' * columns.count(',')}"]
     lines += [
-        f"| {name} | {one.pairs} | {one.exact / one.pairs:.1%} | {one.missed} of {one.injected} "
-        f"| {one.wrong} | {one.headlines} | {one.slight} | {one.ranks} |"
-        for name, one in scores.items()
+        f"| {name} | {item.pairs} | {item.exact / item.pairs:.1%} "
+        f"| {item.missed} of {item.injected} | {item.wrong} | {item.headlines} | {item.slight} "
+        f"| {item.ranks} |"
+        for name, item in scores.items()
     ]
     return "\n".join(lines)
 
@@ -215,7 +220,7 @@ def main() -> None:
         {
             "first_seed": options.first_seed,
             "pairs": options.pairs,
-            "scores": {name: asdict(one) for name, one in scores.items()},
+            "scores": {name: asdict(item) for name, item in scores.items()},
         },
     )
 

@@ -96,11 +96,11 @@ views.answer = timed
 
 def settle(page: Page, kernel: Kernel, seconds: float = 120) -> None:
     """Wait until the page asks for nothing more: collectives are matched after the first paint."""
-    asked, quiet = -1, 0
+    requested, quiet = -1, 0
     for _ in range(int(seconds)):
         now = kernel.value("len(answers)")
-        quiet = quiet + 1 if now == asked else 0
-        asked = now
+        quiet = quiet + 1 if now == requested else 0
+        requested = now
         if quiet == 3:
             return
         page.wait_for_timeout(1000)
@@ -236,10 +236,10 @@ def main() -> None:
         expect(page.locator(".hta-words")).to_contain_text("Whole job")
         kernel = Kernel(page)
         events, ranks = kernel.value("[sum(len(trace) for trace in ts.values()), len(ts)]")
-        begun, made = kernel.value("[begun, made]")
+        begun, result = kernel.value("[begun, made]")
         paint = {
             "first_paint_s": page.evaluate("window.__painted") / 1000 - begun,
-            "made_s": made - begun,
+            "made_s": result - begun,
         }
         settle(page, kernel)
         paint["at_rest_s"] = kernel.value("time.time() - begun")

@@ -119,16 +119,16 @@ def timed(
 
     dash = (view or page).locator(".hta-dash")
     dash.wait_for(timeout=600_000)
-    said = {"dashboard_s": since()}
+    text = {"dashboard_s": since()}
     chart = dash.locator("[data-panel=breakdown][aria-busy=false] canvas").first
     chart.wait_for(timeout=600_000)
-    said["chart_s"] = since()
+    text["chart_s"] = since()
     quiet = time.perf_counter()
     while time.perf_counter() - quiet < QUIET_S:
         if not dash.evaluate(REST):
             quiet = time.perf_counter()
         time.sleep(0.1)
-    return said | {"rest_s": round(quiet - begun, 2)}
+    return text | {"rest_s": round(quiet - begun, 2)}
 
 
 @contextmanager
@@ -155,8 +155,8 @@ def in_lab(path: Path) -> dict[str, float]:
             peaks = Peaks(is_lab)
             peaks.start()
             is_folder = path.is_dir()
-            said = timed(page, lambda: page.evaluate(OPEN, name) if is_folder else item.dblclick())
-            return said | peaks.growth()
+            text = timed(page, lambda: page.evaluate(OPEN, name) if is_folder else item.dblclick())
+            return text | peaks.growth()
 
 
 def in_code(path: Path) -> dict[str, float]:
@@ -179,12 +179,12 @@ def in_code(path: Path) -> dict[str, float]:
             peaks.start()
             is_folder = path.is_dir()
             item = editor.item(name)
-            said = timed(
+            text = timed(
                 page,
                 lambda: editor.command(name, "Open as one job") if is_folder else item.dblclick(),
                 editor.view(),
             )
-            return said | peaks.growth()
+            return text | peaks.growth()
 
 
 def in_view(path: Path) -> dict[str, float]:
@@ -196,9 +196,9 @@ def in_view(path: Path) -> dict[str, float]:
         with opened("about:blank") as page:
             peaks = Peaks(None)
             peaks.start()
-            said = timed(page, lambda: page.goto(url)) | peaks.growth()
+            text = timed(page, lambda: page.goto(url)) | peaks.growth()
         host.kill()
-    return said
+    return text
 
 
 def main() -> None:

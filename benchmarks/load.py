@@ -35,10 +35,10 @@ SLOW = {
 def small() -> Path:
     """35 MB of JSON, 45 thousand events."""
     folder = SHARED / "traces/kineto/resnet50_num_workers_0_a"
-    found = sorted(folder.glob("*.json.gz"))
-    if not found:
+    result = sorted(folder.glob("*.json.gz"))
+    if not result:
         raise Missing(f"no trace in {folder}: set HTA_SHARED")
-    return found[0]
+    return result[0]
 
 
 def large() -> Path:
@@ -144,26 +144,26 @@ def main() -> None:
         if options.only not in (None, name) or (options.profile and name == "job"):
             continue
         try:
-            found = find()
+            result = find()
         except Missing as reason:
             print(f"{name}: {reason}\n")
             results[name] = str(reason)
             continue
-        if isinstance(found, list):
+        if isinstance(result, list):
             limits = {"timeout_s": options.timeout_s, "limit_mb": options.limit_gb * 1000}
-            paths = found[: options.ranks]
+            paths = result[: options.ranks]
             results[name] = rows = compare_job(paths, **limits)
             results["job_ranks"] = len(paths)
             print(f"{paths[0].parent.name}, {len(paths)} ranks\n")
             print(harness.table(rows, anchors.JSON_ROW) + "\n")
             continue
-        print(f"{found.name}, {size_mb(found):.0f} MB of JSON; one core\n")
+        print(f"{result.name}, {size_mb(result):.0f} MB of JSON; one core\n")
         if options.profile:
-            print(stage_table(found) + "\n")
+            print(stage_table(result) + "\n")
             continue
-        rows = compare(found, options.repeat, slow_repeat=2 if name == "small" else 1)
+        rows = compare(result, options.repeat, slow_repeat=2 if name == "small" else 1)
         results[name] = rows
-        results[f"{name}_mb"] = size_mb(found)
+        results[f"{name}_mb"] = size_mb(result)
         print(harness.table(rows, anchors.HTA_ROW) + "\n")
     if not options.profile:
         print(f"written to {harness.save('load', results).relative_to(REPO)}")

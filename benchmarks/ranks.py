@@ -182,27 +182,27 @@ def by_itself(load: str, question: Question, setup: str = SETUP) -> Line:
 
 def lines_table(lines: list[Line], title: str) -> str:
     rows = [f"**{title}**", "", "| | time | peak memory |", "|---|---:|---:|"]
-    rows += [f"| {one.name} | {one.seconds:.2f} s | {one.peak_mb:,.0f} MB |" for one in lines]
+    rows += [f"| {line.name} | {line.seconds:.2f} s | {line.peak_mb:,.0f} MB |" for line in lines]
     return "\n".join(rows)
 
 
 def flat_table(few: list[Line], many: list[Line], title: str) -> str:
     rows = [f"**{title}**", "", "| | peak, few | peak, many | more |", "|---|---:|---:|---:|"]
-    for one, other in zip(few, many, strict=True):
-        more = other.peak_mb / one.peak_mb - 1
+    for single, other in zip(few, many, strict=True):
+        more = other.peak_mb / single.peak_mb - 1
         verdict = "" if more <= FLAT else " (!)"
-        cells = (one.name, f"{one.peak_mb:,.0f} MB", f"{other.peak_mb:,.0f} MB")
+        cells = (single.name, f"{single.peak_mb:,.0f} MB", f"{other.peak_mb:,.0f} MB")
         rows.append(f"| {' | '.join(cells)} | {more:+.0%}{verdict} |")
     return "\n".join(rows)
 
 
 def flat(few: Path, many: Path, questions: list[Question]) -> tuple[list[Line], list[Line]]:
     """Ask each question of both stores, each time in a process of its own."""
-    found: tuple[list[Line], list[Line]] = ([], [])
+    result: tuple[list[Line], list[Line]] = ([], [])
     for question in questions:
-        for lines, store in zip(found, (few, many), strict=True):
+        for lines, store in zip(result, (few, many), strict=True):
             lines.append(by_itself(OPEN.format(path=str(store)), question))
-    return found
+    return result
 
 
 def main() -> None:
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="flat with 160 000 events a rank, too")
     parser.add_argument("--dask", action="store_true", help="on a cluster of two processes")
     options = parser.parse_args()
-    questions = [one for one in QUESTIONS if one.quick or not options.quick]
+    questions = [item for item in QUESTIONS if item.quick or not options.quick]
     ranks = min(options.ranks, 256) if options.quick else options.ranks
     facts = harness.machine()
     print(f"## {ranks:,} ranks\n\n{harness.describe(facts)}\n")
@@ -221,7 +221,7 @@ def main() -> None:
 
     def show(key: str, text: str, **lines: list[Line]) -> None:
         print(text, end="\n\n", flush=True)
-        results[key] = {name: [vars(one) for one in some] for name, some in lines.items()}
+        results[key] = {name: [vars(item) for item in some] for name, some in lines.items()}
 
     if options.source == "json":
         folder = demo_files(options.ranks, STEPS)
@@ -233,8 +233,8 @@ def main() -> None:
         show("in_one", lines_table(lines, "One after the other, from JSON"), lines=lines)
         harness.save("ranks-json", results)
         return
-    whole = whole_store(options.ranks, STEPS)
-    store = whole if ranks == options.ranks else part_of(whole, ranks)
+    full = whole_store(options.ranks, STEPS)
+    store = full if ranks == options.ranks else part_of(full, ranks)
     if options.dask:
         load = OPEN_ON_DASK.format(path=str(store))
         lines = one_after_the_other(load, questions, SETUP + ON_DASK)
@@ -245,17 +245,17 @@ def main() -> None:
     load = OPEN.format(path=str(store))
     lines = one_after_the_other(load, questions)
     show("in_one", lines_table(lines, "One after the other, from a store"), lines=lines)
-    asked = [one for one in questions if one.name in QUICKLY] if options.quick else questions
-    few, many = flat(part_of(whole, FEW), whole, asked)
+    requested = [item for item in questions if item.name in QUICKLY] if options.quick else questions
+    few, many = flat(part_of(full, FEW), full, requested)
     show("each", lines_table(many, "Each by itself, opening included"), lines=many)
     title = f"Flat: {FEW} ranks and {options.ranks:,}, of 6 300 events each"
     show("flat", flat_table(few, many, title), few=few, many=many)
-    most = max(one.peak_mb for one in (*lines, *many))
+    most = max(item.peak_mb for item in (*lines, *many))
     print(f"Most memory: {most:,.0f} MB of {LIMIT_MB:,} MB.\n")
     results["most_mb"] = most
     if options.large:
         large = whole_store(FEW, LARGE_STEPS)
-        alone = [one for one in questions if one.of_single_ranks]
+        alone = [item for item in questions if item.of_single_ranks]
         few, many = flat(large, part_of(large, FEW, ranks // FEW), alone)
         title = f"Flat: {FEW} ranks and {ranks:,} (links to the same files), of 160 000 events each"
         show("flat_large", flat_table(few, many, title), few=few, many=many)

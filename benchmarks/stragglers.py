@@ -45,8 +45,8 @@ def told(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict
     traces = hw.load(folder, cache=False, progress=False)
     engine = TileEngine(traces)
     start, end = engine.scene()["range"]
-    found = headline(traces)
-    pieces = [part for parts in (found.text_parts, *found.sentences) for part in parts]
+    result = headline(traces)
+    pieces = [part for parts in (result.text_parts, *result.sentences) for part in parts]
     return {
         "seed": seed, "ranks": ranks, "steps": steps, "tensor_ranks": tensor, "strided": strided,
         "factor": factor if slow else 1.0,
@@ -65,20 +65,23 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="of a job (5 or 8)")
     options = parser.parse_args()
-    begin, found, counts = time.perf_counter(), [], Counter()
+    begin, result, counts = time.perf_counter(), [], Counter()
     for slow in (False, True):
         kind = "slow" if slow else "healthy"
         for seed in range(options.first_seed, options.first_seed + options.jobs):
             with tempfile.TemporaryDirectory() as folder:
-                one = told(Path(folder) / "job", seed, options.steps, slow=slow)
-            found.append(one)
+                single = told(Path(folder) / "job", seed, options.steps, slow=slow)
+            result.append(single)
             counts[kind, "jobs"] += 1
-            counts[kind, "right rows"] += one["red"] == one["truth"]
-            counts[kind, "red rows"] += len(one["red"])
-            counts[kind, "right headline"] += one["named"] == one["truth"]
-            counts[kind, "facts"] += len(one["facts"])
-            if not one["red"] == one["judged"] == one["named"] == one["truth"] or one["facts"]:
-                print(kind, one, flush=True)
+            counts[kind, "right rows"] += single["red"] == single["truth"]
+            counts[kind, "red rows"] += len(single["red"])
+            counts[kind, "right headline"] += single["named"] == single["truth"]
+            counts[kind, "facts"] += len(single["facts"])
+            if (
+                not single["red"] == single["judged"] == single["named"] == single["truth"]
+                or single["facts"]
+            ):
+                print(kind, single, flush=True)
     print(describe(machine()))
     print("\n| jobs | of | right rows | red rows | right headline | stated as a fact |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -86,7 +89,7 @@ def main() -> None:
         names = ("jobs", "right rows", "red rows", "right headline", "facts")
         print(f"| {kind} | " + " | ".join(str(counts[kind, name]) for name in names) + " |")
     seconds = time.perf_counter() - begin
-    save("stragglers", {"machine": machine(), "seconds": round(seconds, 1), "jobs": found})
+    save("stragglers", {"machine": machine(), "seconds": round(seconds, 1), "jobs": result})
 
 
 if __name__ == "__main__":

@@ -91,13 +91,13 @@ class Spent:
     def on(self, work: Callable[[], Any]) -> Any:
         """Do work that counts as one answer."""
         cpu, wall = time.process_time(), time.perf_counter()
-        made = work()
+        result = work()
         cpu = (time.process_time() - cpu) * 1e3
         self.cpu_ms += cpu
         self.wall_ms += (time.perf_counter() - wall) * 1e3
         self.longest_cpu_ms = max(self.longest_cpu_ms, cpu)
         self.answers += 1
-        return made
+        return result
 
     def ask(self, engine: TileEngine, request: Request) -> dict[str, Any]:
         """Ask one thing; gives the reply without its columns' bytes."""
@@ -188,10 +188,10 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 
         return choose
 
-    one = opened(scene["ranks"][len(scene["ranks"]) // 2])
+    single = opened(scene["ranks"][len(scene["ranks"]) // 2])
     cases: list[tuple[str, Callable[[random.Random], list[int]]]] = [
         ("folded ranks", anywhere(folded(scene))),
-        ("one rank opened", lambda _: one),
+        ("one rank opened", lambda _: single),
         ("all ranks opened", anywhere(every)),
     ]
     for title, choose in cases:
@@ -210,17 +210,17 @@ def figures_of(
         show(engine, choose(rng), start + int(rng.random() * max(end - start - width, 1)), width)
         for _ in range(count)
     ]
-    spent = sorted(one.cpu_ms for one in shown)
+    spent = sorted(item.cpu_ms for item in shown)
     return {
         "cpu_p50_ms": statistics.median(spent),
         "cpu_p95_ms": spent[int(0.95 * (len(spent) - 1))],
         "cpu_max_ms": spent[-1],
-        "wall_p50_ms": statistics.median(one.wall_ms for one in shown),
-        "longest_answer_cpu_ms": max(one.longest_cpu_ms for one in shown),
-        "view_p50_bytes": statistics.median(one.bytes for one in shown),
-        "view_max_bytes": max(one.bytes for one in shown),
-        "largest_answer_bytes": max(one.largest_bytes for one in shown),
-        "slices_p50": statistics.median(one.slices for one in shown),
+        "wall_p50_ms": statistics.median(item.wall_ms for item in shown),
+        "longest_answer_cpu_ms": max(item.longest_cpu_ms for item in shown),
+        "view_p50_bytes": statistics.median(item.bytes for item in shown),
+        "view_max_bytes": max(item.bytes for item in shown),
+        "largest_answer_bytes": max(item.largest_bytes for item in shown),
+        "slices_p50": statistics.median(item.slices for item in shown),
     }
 
 
@@ -287,8 +287,8 @@ def panned(engine: TileEngine) -> dict[str, Any]:
 def resident() -> dict[str, float]:
     text = Path("/proc/self/status").read_text()
     fields = {"rss_mb": "VmRSS", "peak_mb": "VmHWM", "own_mb": "RssAnon"}
-    found = {name: re.search(rf"{key}:\s+(\d+) kB", text) for name, key in fields.items()}
-    return {name: int(match[1]) / 1e3 if match else 0.0 for name, match in found.items()}
+    matched = {name: re.search(rf"{key}:\s+(\d+) kB", text) for name, key in fields.items()}
+    return {name: int(match[1]) / 1e3 if match else 0.0 for name, match in matched.items()}
 
 
 # --- tables -----------------------------------------------------------------------------------

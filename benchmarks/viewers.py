@@ -105,7 +105,7 @@ def measure(mover: Mover, name: str) -> dict[str, Any]:
 
     def busy() -> float:
         metrics = session.send("Performance.getMetrics")["metrics"]
-        return next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
+        return next(float(item["value"]) for item in metrics if item["name"] == "TaskDuration")
 
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
     before, begin = busy(), time.perf_counter()
@@ -216,7 +216,7 @@ def compare(
     path: Path, viewers: list[str], moves: list[str], pictures: Path | None
 ) -> dict[str, Any]:
     """By viewer and move: the figures, or why there are none."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in viewers:
         # A browser each: what one leaves behind is not the next one's.
         with sync_playwright() as playwright:
@@ -225,17 +225,17 @@ def compare(
             )
             try:
                 with VIEWS[name](browser, path) as mover:
-                    found[name] = {move: measure(mover, move) for move in moves}
+                    result[name] = {move: measure(mover, move) for move in moves}
                     if pictures:
                         mover.whole()
                         mover.page.wait_for_timeout(1000)
                         mover.page.screenshot(path=pictures / f"{name.replace(' ', '-')}.png")
             except Missing as reason:
-                found[name] = str(reason)
+                result[name] = str(reason)
             except Error as error:
-                found[name] = f"failed: {error.message.strip().splitlines()[0]}"
+                result[name] = f"failed: {error.message.strip().splitlines()[0]}"
             browser.close()
-    return found
+    return result
 
 
 def main() -> None:

@@ -110,7 +110,7 @@ def stack_level() -> int:
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of all parameters, including those of the functions that it wraps."""
+    """Return the types of all parameters, also of the functions that it wraps."""
     kinds: dict[str, Any] = {}
     inner: Any = function
     while inner is not None:
@@ -206,8 +206,8 @@ def _describe_type(kind: Any, *, many: bool = False) -> str:
         return f"{', '.join(rest)} or {last}" if rest else last
     if origin is Annotated:
         low, high = inner[1].start, inner[1].stop - 1
-        to = "" if high >= _MAX_INT - 1 else f" to {high:,}"
-        return f"{_describe_type(inner[0], many=many)} from {low:,}{to}"
+        to_text = "" if high >= _MAX_INT - 1 else f" to {high:,}"
+        return f"{_describe_type(inner[0], many=many)} from {low:,}{to_text}"
     if origin in (Iterable, Sequence):
         return f"a list of {_describe_type(*inner, many=True)}"
     if origin is Mapping:

@@ -27,10 +27,10 @@ def redact_urls(text: str) -> str:
 
 
 def _without_secrets(url: re.Match[str]) -> str:
-    more = url["more"] or ""
+    suffix = url["more"] or ""
     # Other protocols than HTTP have names and patterns with these characters.
-    is_name = not url["scheme"].lower().startswith("http") and "=" not in more
-    return url["scheme"] + url["path"] + (more if is_name else "")
+    is_name = not url["scheme"].lower().startswith("http") and "=" not in suffix
+    return url["scheme"] + url["path"] + (suffix if is_name else "")
 
 
 class TraceError(ValueError):
@@ -67,8 +67,8 @@ class TraceError(ValueError):
         self.path = None if path is None else redact_urls(str(path))
         self.place = place
         self.remedy = remedy
-        where = ": ".join(part for part in (self.path, place) if part)
-        text = f"{where}: {self.message}" if where else self.message
+        location = ": ".join(part for part in (self.path, place) if part)
+        text = f"{location}: {self.message}" if location else self.message
         if remedy:
             text = f"{text.rstrip('.')}. {remedy}"
         super().__init__(text)

@@ -313,13 +313,13 @@ class Target:
 
         The files come into the directory only if the block succeeds.
         """
-        kept = set(names)
+        unchanged = set(names)
         with write_errors(self.path):
             existed = self.path.is_dir()
             others = sorted(
                 entry.name
                 for entry in (self.path.iterdir() if existed else ())
-                if entry.name.endswith((".json", ".gz")) and entry.name not in kept
+                if entry.name.endswith((".json", ".gz")) and entry.name not in unchanged
             )
             if others:
                 raise TraceError(
@@ -338,7 +338,7 @@ class Target:
                 written = list(part.iterdir())
                 self.written_bytes = sum(file.stat().st_size for file in written)
                 if existed:
-                    _exchange_folder(self.path, part, kept)
+                    _exchange_folder(self.path, part, unchanged)
                 else:
                     part.rename(self.path)
 
@@ -360,9 +360,9 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
 
 
 def _output(raw: Any, name: str) -> Iterator[Output]:
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
-            raw = opened.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
+            raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
         output = Output(raw)
         yield output
         output.detach()

@@ -283,7 +283,7 @@ def added_rules() -> tuple[Rule, ...]:
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by those of another process."""
+    """Replace the added rules by another process's."""
     _added_rules[:] = rules
 
 
@@ -360,12 +360,12 @@ _MAX_SEARCHED = 10_000
 
 
 def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
-    known = _code_cache.setdefault((tuple(_added_rules), category, level), {})
-    new = [name for name in names if name not in known]
-    if len(known) + len(new) > _MAX_CACHED_CODES:
+    codes = _code_cache.setdefault((tuple(_added_rules), category, level), {})
+    new = [name for name in names if name not in codes]
+    if len(codes) + len(new) > _MAX_CACHED_CODES:
         return _decide_codes(category, names, level)
-    known.update(zip(new, _decide_codes(category, new, level).tolist(), strict=True))
-    return np.array([known[name] for name in names], np.uint8)
+    codes.update(zip(new, _decide_codes(category, new, level).tolist(), strict=True))
+    return np.array([codes[name] for name in names], np.uint8)
 
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
@@ -400,8 +400,10 @@ def kind_codes(
     on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
     has_device = bool(on_device.any() and on_device[category].any())
     level = _WITH_DEVICES if has_device else _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
-    known = [_kind_without_name(version(), text, level) for text in categories]
-    by_category = np.array([undecided if code is None else code for code in known], dtype=np.uint8)
+    kinds_of_categories = [_kind_without_name(version(), text, level) for text in categories]
+    by_category = np.array(
+        [undecided if code is None else code for code in kinds_of_categories], dtype=np.uint8
+    )
     result: npt.NDArray[np.uint8] = by_category[category]
     rows = np.flatnonzero(result == undecided)
     of_rows = category[rows]

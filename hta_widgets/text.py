@@ -48,17 +48,17 @@ def fixed_decimals(number: float, decimals: int) -> str:
 
 
 def _group_digits(digits: str) -> str:
-    whole, _, fraction = digits.partition(".")
-    grouped = f"{int(whole):,}".replace(",", THIN)
+    integer, _, fraction = digits.partition(".")
+    grouped = f"{int(integer):,}".replace(",", THIN)
     return f"{grouped}.{fraction}" if fraction else grouped
 
 
 def _significant(number: float, digits: int) -> str:
-    whole = max(1, math.floor(math.log10(number) + 1e-12) + 1)
-    text = fixed_decimals(number, max(0, digits - whole))
+    integer_digits = max(1, math.floor(math.log10(number) + 1e-12) + 1)
+    text = fixed_decimals(number, max(0, digits - integer_digits))
     if len(text.replace(".", "")) > digits and "." in text:
         # Rounding may add a digit: 9.996 is 10.0, not 10.00.
-        return fixed_decimals(number, max(0, digits - whole - 1))
+        return fixed_decimals(number, max(0, digits - integer_digits - 1))
     return text
 
 
@@ -90,8 +90,8 @@ def time_point(ns: float) -> str:
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
         return f"{sign}{fixed_decimals(absolute / 1e6, 3)}{THIN}ms"
-    whole, fraction = fixed_decimals(absolute / 1e9, 6).split(".")
-    return f"{sign}{_group_digits(whole)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
+    integer, fraction = fixed_decimals(absolute / 1e9, 6).split(".")
+    return f"{sign}{_group_digits(integer)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
 
 
 def axis_time(ns: float, step: float, most: float = 0) -> str:

@@ -267,9 +267,9 @@ class _Call:
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
-        if self.version != (own := package_version("hta_widgets")):
+        if self.version != (own_version := package_version("hta_widgets")):
             raise TraceError(
-                f"hta_widgets is {own} on the worker {socket.gethostname()}, and"
+                f"hta_widgets is {own_version} on the worker {socket.gethostname()}, and"
                 f" {self.version} here",
                 remedy=_SAME_THERE,
             )
@@ -287,13 +287,13 @@ class _Call:
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
     """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
-    here = (
+    main_path = (
         package_version("hta_widgets"),
         _this_process(),
         str(cache_folder()),
         taxonomy.added_rules(),
     )
-    call = _Call(function, args, *here)
+    call = _Call(function, args, *main_path)
     try:
         return executor.submit(call)
     except BrokenExecutor as cause:
@@ -344,9 +344,9 @@ def _lost_worker_error(cause: BaseException) -> TraceError:
 
 def workers_of(executor: Executor) -> int:
     """Return the number of calls that an executor runs at a time; that of CPUs if unknown."""
-    most = getattr(executor, "_max_workers", None)
-    if isinstance(most, int):
-        return max(most, 1)
+    max_workers = getattr(executor, "_max_workers", None)
+    if isinstance(max_workers, int):
+        return max(max_workers, 1)
     try:
         return max(sum(executor._client.ncores().values()), 1)  # type: ignore[attr-defined]  # noqa: SLF001
     except Exception:  # noqa: BLE001 - not Dask's, or its cluster does not answer

@@ -105,13 +105,13 @@ def drawings(
 
 def draw(browser: Browser, work: Path, out: Path, wanted: list[str]) -> None:
     """Write the pictures."""
-    made = jobs(work)
-    for name, make in views(work, made):
+    result = jobs(work)
+    for name, make in views(work, result):
         if not wanted or name in wanted:
             page = Path(make().save_html(work / f"{name}.html"))
             for theme in THEMES:
                 shoot(browser, page, out, theme, words_on)
-    for name, chart, frame in drawings(*made[:2]):
+    for name, chart, frame in drawings(*result[:2]):
         if wanted and f"chart_{name}" not in wanted:
             continue
         for theme in THEMES:

@@ -25,9 +25,9 @@ def blocks() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))
-        made = embed(engine, engine.scene(), {}, 25e6)
-    document = pack_block("document", ascii_json(made.document))
-    return {block.name: block.text for block in [document, *made.blocks]}
+        result = embed(engine, engine.scene(), {}, 25e6)
+    document = pack_block("document", ascii_json(result.document))
+    return {block.name: block.text for block in [document, *result.blocks]}
 
 
 if __name__ == "__main__":

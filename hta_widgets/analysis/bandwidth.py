@@ -79,10 +79,12 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
     is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
     if is_dma.any():
-        at = np.flatnonzero(is_dma)
-        args = event_args(trace, rows[at], _DMA_ARGS)
-        code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
-        size[at] = np.where(size[at] < 0, to_int64(args["size"]), size[at])
+        positions = np.flatnonzero(is_dma)
+        args = event_args(trace, rows[positions], _DMA_ARGS)
+        code[positions] = [
+            pool.add(copy_kind(str(direction or ""))) for direction in args["direction"]
+        ]
+        size[positions] = np.where(size[positions] < 0, to_int64(args["size"]), size[positions])
     size = np.maximum(size, -1)
     dur = table.dur_ns[rows]
     # Durations below the resolution of the file's times count as one unit.
@@ -90,7 +92,7 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     derived = np.isnan(rate) & (size >= 0)
     rate[derived] = size[derived] / dur[derived]
     start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
-    kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
+    kinds = sorted(pool.values[positions] for positions in np.unique(code).tolist())
     place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
     return _RankCopies(
         rows,
@@ -233,7 +235,7 @@ def memory_bandwidth_summary(
           `memory_bandwidth`, GB/s, however long they hold
         - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
           ``busy_ns`` (int64): that time
-        - ``copies`` (int64): the number of copies, including those of unknown rate;
+        - ``copies`` (int64): the number of copies, including copies of unknown rate;
           ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
     schema = {
@@ -248,8 +250,8 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     groups = len(copies.kinds)
     steps = _steps(copies)
     shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-    held = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
-    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, held)
+    hold_ns = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
+    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, hold_ns)
     return {
         "rank": part.rank,
         "copy_kind": (np.arange(groups), copies.kinds),

@@ -169,8 +169,8 @@ def _features_of_rank(
     if count:
         numbers = steps[0] if common is None or not len(common) else common
         dur = step_length(ahead, numbers, dur, spent["device_span_ns"])
-    own = dur - spent["exposed_wait_ns"]
-    times = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
+    own_ns = dur - spent["exposed_wait_ns"]
+    times = np.stack([dur, own_ns, *(spent[name] for name in TIMES[2:])], axis=1)
     error = np.zeros(len(TIMES))
     if len(dur) > 1:
         error = times.std(axis=0, ddof=1) / np.sqrt(len(dur))
@@ -191,8 +191,8 @@ def _steps_of_events(
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
         step = part.table.step
-        at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
-        return np.where(numbers[at] == step, at, -1), end - start, len(numbers)
+        positions = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
+        return np.where(numbers[positions] == step, positions, -1), end - start, len(numbers)
     code = np.full(len(part.trace), -1, dtype=np.int64)
     code[part.without_window.rows] = 0
     start, end = part.clip_rows(part.rows)
@@ -473,14 +473,14 @@ def cluster_ranks(
 ) -> RankClusters:
     """Return the clusters of ranks by their features, within stages."""
     compared = _FeatureComparison.build(features, tolerance)
-    apart = compared.distances()
-    apart[stage[:, None] != stage[None, :]] = np.inf
-    similar = _representatives(apart, 1.0)
+    distances = compared.distances()
+    distances[stage[:, None] != stage[None, :]] = np.inf
+    similar = _representatives(distances, 1.0)
     outlier, typical = _outliers(similar, stage)
     limit, representative = 1.0, similar
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
         limit *= _WIDER
-        representative = _representatives(apart, limit)
+        representative = _representatives(distances, limit)
     distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
@@ -488,8 +488,8 @@ def cluster_ranks(
     return RankClusters(
         number[representative],
         representative,
-        apart[position, representative] / limit,
-        apart[position, typical],
+        distances[position, representative] / limit,
+        distances[position, typical],
         outlier,
         [
             "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
@@ -507,18 +507,18 @@ def _representatives(apart: Floats, limit: float) -> Ints:
     representatives = np.arange(len(apart))
     remaining = np.ones(len(apart), dtype=bool)
     count = similar.sum(axis=1)
-    near = close.sum(axis=1)
+    neighbor_count = close.sum(axis=1)
     while remaining.any():
         max_count = int(count[remaining].max())
         if max_count <= 1:
             break
         best = np.flatnonzero(remaining & (count == max_count))
-        closest = int(best[np.argmin(near[best])])
+        closest = int(best[np.argmin(neighbor_count[best])])
         members = np.flatnonzero(similar[closest] & remaining)
         representatives[members] = closest
         remaining[members] = False
         count -= similar[members].sum(axis=0)
-        near -= close[members].sum(axis=0)
+        neighbor_count -= close[members].sum(axis=0)
     return representatives
 
 
@@ -601,22 +601,22 @@ class _FeatureComparison:
 
     def reasons(self, rank: int, representative: int) -> str:
         """Describe at most three differences beyond their limits, causes first."""
-        more = self.low[rank] - self.high[representative]
-        less = self.high[rank] - self.low[representative]
-        apart = np.where(more > 0, more, np.where(less < 0, less, 0.0))
+        excess = self.low[rank] - self.high[representative]
+        shortfall = self.high[rank] - self.low[representative]
+        difference = np.where(excess > 0, excess, np.where(shortfall < 0, shortfall, 0.0))
         shares = self.features.kernels[rank] - self.features.kernels[representative]
-        apart[_FEATURES.index("kernels")] = np.abs(shares).sum() / 2
-        beyond = np.flatnonzero(np.abs(apart) > self.limits)
-        largest = beyond[np.argsort(-(np.abs(apart) / self.limits)[beyond], kind="stable")]
+        difference[_FEATURES.index("kernels")] = np.abs(shares).sum() / 2
+        beyond = np.flatnonzero(np.abs(difference) > self.limits)
+        largest = beyond[np.argsort(-(np.abs(difference) / self.limits)[beyond], kind="stable")]
         return "; ".join(
             self._difference_text(
-                _FEATURES[k], float(apart[k]), shares, float(self.low[representative, k])
+                _FEATURES[k], float(difference[k]), shares, float(self.low[representative, k])
             )
             for k in sorted(largest[:_MAX_REASONS].tolist())
         )
 
     def _difference_text(self, name: str, apart: float, shares: Floats, usual: float) -> str:
-        _, more, less = _FEATURE_WORDS[name]
+        _, more_word, less_word = _FEATURE_WORDS[name]
         if name == "kernels":
             kernel = int(np.abs(shares).argmax())
             return (
@@ -627,7 +627,7 @@ class _FeatureComparison:
         if name in _RELATIVE and usual > 0:
             apart /= usual
         unit = "a step" if self.features.steps.any() else "its time"
-        return (more if apart > 0 else less).format(_percent(abs(apart)), unit)
+        return (more_word if apart > 0 else less_word).format(_percent(abs(apart)), unit)
 
 
 def _percent(share: float) -> str:

@@ -38,7 +38,7 @@ def with_counters(
     """Return the set with additional counters that are derived from its events.
 
     Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` lists
-    them after those of the file, and their ``Trace.counter_table.record`` is -1. Counters that a
+    them after the file's counters, and their ``Trace.counter_table.record`` is -1. Counters that a
     file already has, because it is such an export, are not added again.
 
     Parameters

@@ -128,19 +128,25 @@ def side_parts(
     narrow = narrow_selection(
         traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window
     )
-    asked = [narrow] if own_selection is None else [own_selection, narrow]
+    selections = [narrow] if own_selection is None else [own_selection, narrow]
     parts = []
     for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
-        if any(wanted.ranks is not None and trace.rank not in wanted.ranks for wanted in asked):
+        if any(
+            wanted.ranks is not None and trace.rank not in wanted.ranks for wanted in selections
+        ):
             continue
         masks = [
-            wanted.mask(trace) for wanted in asked if not replace(wanted, ranks=None).is_everything
+            wanted.mask(trace)
+            for wanted in selections
+            if not replace(wanted, ranks=None).is_everything
         ]
         rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
         starts = [
-            wanted.start_ns - trace.shift_ns for wanted in asked if wanted.start_ns is not None
+            wanted.start_ns - trace.shift_ns for wanted in selections if wanted.start_ns is not None
         ]
-        ends = [wanted.end_ns - trace.shift_ns for wanted in asked if wanted.end_ns is not None]
+        ends = [
+            wanted.end_ns - trace.shift_ns for wanted in selections if wanted.end_ns is not None
+        ]
         parts.append(RankPart(trace, rows, max(starts, default=None), min(ends, default=None)))
     return parts
 

@@ -6,7 +6,7 @@ without length for each rank that is ready, whose name is the number of the rank
 
 For example, the ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait
 for 30 and 28 ns. The timeline is one rank of its set, as the clock and the file are those of one
-process, so these ranks are not those of `collectives`.
+process, so these ranks differ from the ranks of `collectives`.
 """
 
 from __future__ import annotations

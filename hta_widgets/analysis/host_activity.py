@@ -29,7 +29,7 @@ from hta_widgets.trace.trace import Trace
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
-#: The order in which activities count: those of the thread itself (False), then those of all
+#: The order in which activities count: first of the thread itself (False), then of all
 #: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
 #: Python.
 _LEVELS: tuple[tuple[int, bool], ...] = (
@@ -141,16 +141,16 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
 def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
-    behind = np.zeros(len(table), dtype=bool)
+    follows = np.zeros(len(table), dtype=bool)
     waits = stream_wait_calls(trace)
     calls = launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
         calls_of_thread = calls[table.track[calls] == thread]
-        at = np.searchsorted(
+        positions = np.searchsorted(
             table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
         )
-        behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
-    return behind
+        follows[calls_of_thread[positions[positions < len(calls_of_thread)]]] = True
+    return follows
 
 
 def stream_wait_calls(trace: Trace) -> Rows:

@@ -310,8 +310,8 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
-    whole = part.without_window
-    start, end, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
+    full_part = part.without_window
+    start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
     low, high = part.clip_edges(start, end)
     inside = np.flatnonzero(high > low)
     start, end, ends_gap, low, high = (
@@ -326,16 +326,18 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 
 def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
-    whole = rank_part(trace, Selection())
-    starts, ends, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
-    at = int(np.searchsorted(ends, time, "right"))
-    if at == len(starts) or starts[at] > time:
+    part = rank_part(trace, Selection())
+    starts, ends, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
+    number = int(np.searchsorted(ends, time, "right"))
+    if number == len(starts) or starts[number] > time:
         return None
-    gap = starts[at : at + 1], ends[at : at + 1]
-    call = trace.launch_of[ends_gap[at : at + 1]]
+    gap = starts[number : number + 1], ends[number : number + 1]
+    call = trace.launch_of[ends_gap[number : number + 1]]
     pieces = gap_pieces(trace, gap, gap, call, short_ns)[0]
     by_cause = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
-    return IdleGap(int(starts[at]), int(ends[at]), int(ends_gap[at]), int(call[0]), by_cause)
+    return IdleGap(
+        int(starts[number]), int(ends[number]), int(ends_gap[number]), int(call[0]), by_cause
+    )
 
 
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
@@ -376,10 +378,10 @@ def gap_pieces(
     table = trace.table
     start, end = cut
     pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
-    known = call >= 0
-    began = np.where(known, np.clip(table.start_ns[call], start, end), start)
+    has_call = call >= 0
+    began = np.where(has_call, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
-    left = np.where(known, np.clip(returned, began, end), start)
+    left = np.where(has_call, np.clip(returned, began, end), start)
     pieces[:, : len(ACTIVITIES)] = np.stack(activity_times(trace, start, began, call), axis=1)
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
     pieces[:, _LAUNCH_CALL] = left - began
@@ -411,10 +413,10 @@ def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: i
 def unrecorded_work(trace: Trace) -> Intervals:
     """Return when a rank's device was probably busy with work that is not in the file.
 
-    Times are those of the rank's table. `device_idle_breakdown` has the definition.
+    Times are as in the rank's table. `device_idle_breakdown` has the definition.
     """
-    whole = rank_part(trace, Selection())
-    start, end, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
+    part = rank_part(trace, Selection())
+    start, end, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
     call = trace.launch_of[ends_gap]
     begin = np.maximum(start, trace.table.start_ns[call] + trace.table.dur_ns[call])
     is_long = (call >= 0) & (end - begin >= _SHORT_NS)

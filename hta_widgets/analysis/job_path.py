@@ -82,10 +82,10 @@ def job_critical_path(
         ``ProfilerStep`` has the path of a step of its inference engine or else the whole path, as
         in `critical_path`.
     instance : int or (first, last), default 0
-        Number of the range among those of that name, from 0 by their earliest start on any rank.
-        The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
-        one name by their order. The span is from its earliest start on any rank to its latest end,
-        or to the end of the last device work that it launched.
+        Number of the range among the ranges of that name, from 0 by their earliest start on any
+        rank. The same range on different ranks is identified by its name (``ProfilerStep#4``),
+        ranges of one name by their order. The span is from its earliest start on any rank to its
+        latest end, or to the end of the last device work that it launched.
     window : (start_ns, end_ns), optional
         A span on the fitted clock instead of a range.
 
@@ -114,8 +114,8 @@ def job_critical_path(
     match = matching(traces)
     fit = clock_fit(traces)
     times = arrival_times(traces, match, "fitted")
-    asked = annotation
-    annotation = resolve_annotation(match.traces, asked)
+    requested = annotation
+    annotation = resolve_annotation(match.traces, requested)
     spans = _spans_of_ranks(match.traces, times.shifts_ns, annotation, instance, window)
     span = _span_of_job(spans, window)
     walk = _JobWalker(match, times, spans)
@@ -124,7 +124,7 @@ def job_critical_path(
     return result_frame(
         _path_columns(match, walk.job_segments()),
         matched=count_selected(match, Selection())[1],
-        note=_path_note(traces, match, span, asked if window is None else "", annotation),
+        note=_path_note(traces, match, span, requested if window is None else "", annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),
         span_ns=(0, 0) if span is None else (span.low, span.high),
@@ -147,7 +147,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
         ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
-        Its ``.attrs`` are those of `frame`.
+        It has the ``.attrs`` of `frame`.
     """
     table = critical_path_summary(frame)
     table["share"] = table["dur_ns"] / max(int(table["dur_ns"].sum()), 1)
@@ -157,7 +157,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _path_note(
-    traces: TraceSet, match: Matching, span: _JobSpan | None, asked: str, annotation: str
+    traces: TraceSet, match: Matching, span: _JobSpan | None, requested: str, annotation: str
 ) -> str:
     if not len(traces):
         return "no ranks are loaded"
@@ -165,7 +165,7 @@ def _path_note(
         return f"no event of any rank has {annotation!r} in its name"
     if span is None:
         return "no rank has events before the end of the window"
-    notes = [without_steps_note(asked, annotation)] if asked else []
+    notes = [without_steps_note(requested, annotation)] if requested else []
     if not len(match):
         notes.append(
             "no collective is found on two ranks, so the path is that of the rank that ends last"
@@ -369,8 +369,8 @@ class _JobWalker(PathWalker):
         if entry < 0 or graph.time[node] >= self._limit:
             return None
         last = int(self._last[entry])
-        to = int(self._match.trace[last])
-        of_last, _ = self._graph(to)
+        target = int(self._match.trace[last])
+        of_last, _ = self._graph(target)
         arrival = int(of_last.path.nodes.of_start[self._rows[last]])
         if arrival < 0:
             return None
@@ -382,7 +382,7 @@ class _JobWalker(PathWalker):
         self.jumps += 1
         # No second jump from one instant: clocks that disagree could cause a loop.
         self._limit = now if arrived >= now else begin + 1
-        return to, of_last, arrival, begin
+        return target, of_last, arrival, begin
 
     def _graph(self, place: int) -> tuple[RankGraph, dict[int, int]]:
         """Return a rank's graph, and the entry of each end of a collective in which it waited."""

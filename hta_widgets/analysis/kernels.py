@@ -193,15 +193,15 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
     """Return the names of the operators around some calls, outermost first."""
     tree = operator_tree(trace)
     table = trace.table
-    up = tree.forest.parent
+    parent = tree.forest.parent
     names = [table.names[code] for code in table.name[tree.rows].tolist()]
-    at = tree.innermost[calls]
+    nodes = tree.innermost[calls]
     paths: list[list[str]] = [[] for _ in range(len(calls))]
-    while (at >= 0).any():
-        for path, place in zip(paths, at.tolist(), strict=True):
+    while (nodes >= 0).any():
+        for path, place in zip(paths, nodes.tolist(), strict=True):
             if place >= 0:
                 path.append(names[place])
-        at = np.where(at >= 0, up[at], -1)
+        nodes = np.where(nodes >= 0, parent[nodes], -1)
     return [path[::-1] for path in paths]
 
 
@@ -562,8 +562,8 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         events = rows[stream_places]
         start, low = table.start_ns[events], table.start_ns[stream_ranges]
         end, high = start + table.dur_ns[events], low + table.dur_ns[stream_ranges]
-        which = shortest_overlapping(start, end, low, high)
-        shortest[stream_places] = np.append(stream_ranges, -1)[which]
+        range_of_event = shortest_overlapping(start, end, low, high)
+        shortest[stream_places] = np.append(stream_ranges, -1)[range_of_event]
     return shortest
 
 

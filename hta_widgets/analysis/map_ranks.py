@@ -54,7 +54,9 @@ def map_ranks(
     selection = None if parts is None else parts.selection
     if executor is None:
         executor = getattr(over, "executor", None)
-    arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
+    arguments = (
+        [args] * len(traces) if each is None else [(*args, *rank_args) for rank_args in each]
+    )
     if executor is not None and traces and all(trace.in_file for trace in traces):
         results = _map_elsewhere(executor, traces, selection, function, arguments)
     else:
@@ -91,22 +93,22 @@ def _map_elsewhere(
         int
     )
     batches = deque(pairwise(edges.tolist()))
-    sent: deque[Future[Any]] = deque()
-    while batches or sent:
-        while batches and len(sent) < workers * _BATCHES_IN_FLIGHT:
+    futures: deque[Future[Any]] = deque()
+    while batches or futures:
+        while batches and len(futures) < workers * _BATCHES_IN_FLIGHT:
             low, high = batches[0]
             work = traces[low:high], selection, function, arguments[low:high]
             try:
-                sent.append(submit(executor, _run_batch, *work))
+                futures.append(submit(executor, _run_batch, *work))
             except ExecutorClosedError:
                 break
             batches.popleft()
-        if not sent:
+        if not futures:
             # The executor is closed: the remaining ranks run in this process.
             low = batches[0][0]
             yield from _map_here(traces[low:], selection, function, arguments[low:])
             return
-        yield from result_of(sent.popleft())
+        yield from result_of(futures.popleft())
 
 
 def _run_batch(*work: Any) -> list[_RankResult]:

@@ -201,10 +201,10 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
             continue
         # The last operator to start may have ended; then an enclosing one may still run.
         last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
-        at = np.where(last >= 0, operators[last], -1)
-        while (over := (at >= 0) & (end[at] <= time[on_thread])).any():
-            at[over] = tree.forest.parent[at[over]]
-        innermost[on_thread] = np.where(at >= 0, tree.rows[at], -1)
+        current = np.where(last >= 0, operators[last], -1)
+        while (over := (current >= 0) & (end[current] <= time[on_thread])).any():
+            current[over] = tree.forest.parent[current[over]]
+        innermost[on_thread] = np.where(current >= 0, tree.rows[current], -1)
     return innermost
 
 
@@ -237,7 +237,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 
     Notes
     -----
-    Sums and categories are those of HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
+    Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """

@@ -26,7 +26,7 @@ def missing_ranks_note(
         return "" if chosen else note_text("no_ranks")
     if len(without) == len(chosen):
         return note_text(notes[0])
-    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
+    named = f"rank{'s' if len(without) > 1 else ''} {', '.join(without)}"
     return note_text(notes[1], ranks=named)
 
 
@@ -62,9 +62,9 @@ def prelaunched_note(chosen: RankParts) -> str:
         return ""
     share = int(100 * early_ns / max(all_ns, 1) + 0.5)
     exported = any(trace.stated_work_ns is not None for trace in chosen.traces)
-    what = "the exported window" if exported else "recording"
+    period = "the exported window" if exported else "recording"
     return (
-        f"{count} of the device events, {share} % of their time, were launched before {what}"
+        f"{count} of the device events, {share} % of their time, were launched before {period}"
         ' began; the query "prelaunched == False" leaves them out'
     )
 

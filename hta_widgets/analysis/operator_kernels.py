@@ -290,8 +290,8 @@ def frequent_kernel_sequences(
     Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
     each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
     host events; events of the autograd thread lie below the ``## backward ##`` range or the step
-    that runs at that time. A pattern is the name of the occurrence and those of its device events
-    by start: kernels, copies and waits, on any stream.
+    that runs at that time. A pattern is the name of the occurrence and the names of its device
+    events by start: kernels, copies and waits, on any stream.
 
     Parameters
     ----------
@@ -434,9 +434,9 @@ def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tupl
     """Return the root above each event and above each of `device`, as positions, -1 for none."""
     stops = mask_of_rows(roots, len(trace))
     above = nearest_ancestor(attach_backward_threads(trace, nested_parents(trace, stops)), stops)
-    up = positions_of_rows(roots, len(trace))[above]
-    launched = up[call[device]]
-    below = up[:-1].copy()
+    root_positions = positions_of_rows(roots, len(trace))[above]
+    launched = root_positions[call[device]]
+    below = root_positions[:-1].copy()
     below[trace.table.stream >= 0] = -1
     below[device] = launched
     return below, launched

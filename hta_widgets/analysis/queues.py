@@ -31,7 +31,7 @@ from hta_widgets.analysis.step_series import (
 )
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Bools, Ints, Rows, sum_by_group
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -216,9 +216,9 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     inside = part.is_in_window(time_ns)
     # A length that lasts until another window of the recording is not known to hold.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
-    held = hold_times_ns(code, time_ns, part.low, part.high)
-    held[:-1][window[1:] != window[:-1]] = 0
-    area, span = time_weighted_sums(code, groups, length, held)
+    hold_ns = hold_times_ns(code, time_ns, part.low, part.high)
+    hold_ns[:-1][window[1:] != window[:-1]] = 0
+    area, span = time_weighted_sums(code, groups, length, hold_ns)
     return {
         "rank": part.rank,
         "stream": steps.streams,
@@ -289,11 +289,11 @@ def time_blocked_on_full_queue(
         **int64("trace_ns peak at_peak_ns"),
     }  # fmt: skip
     column = stack_blocks([columns for columns, _ in results], schema)
-    near = [text for _, texts in results for text in texts]
+    near_texts = [text for _, texts in results for text in texts]
     return result_frame(
         column,
         **about,
-        note=_nearly_full_note(near, max_queue_length)
+        note=_nearly_full_note(near_texts, max_queue_length)
         if len(column["rank"])
         else note_text("no_launches"),
     )
@@ -304,20 +304,21 @@ def _blocked_times(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
-    held = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
+    hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
-    np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
+    np.maximum.at(peak, steps.code, np.where(hold_ns > 0, length, 0))
     near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
-    duration, at_peak, nearly = (
-        sum_by_group(steps.code, np.where(chosen, held, 0), groups)
-        for chosen in (length >= max_queue_length, length == peak[steps.code], near_limit)
-    )
+
+    def time_of(is_counted: Bools) -> Ints:
+        return sum_by_group(steps.code, np.where(is_counted, hold_ns, 0), groups)
+
+    duration, nearly = time_of(length >= max_queue_length), time_of(near_limit)
     trace_ns = _trace_ns(part)
     almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
-    near = [
-        f"of rank {part.rank} stream {steps.streams[at]} for {nearly[at] / 1e6:,.1f} ms, at up to"
-        f" {peak[at]:,}"
-        for at in np.flatnonzero(almost).tolist()
+    near_texts = [
+        f"of rank {part.rank} stream {steps.streams[index]} for {nearly[index] / 1e6:,.1f} ms,"
+        f" at up to {peak[index]:,}"
+        for index in np.flatnonzero(almost).tolist()
     ]
     columns = {
         "rank": part.rank,
@@ -326,9 +327,9 @@ def _blocked_times(
         "share": duration / (trace_ns or np.nan),
         "trace_ns": trace_ns,
         "peak": peak,
-        "at_peak_ns": at_peak,
+        "at_peak_ns": time_of(length == peak[steps.code]),
     }
-    return columns, near
+    return columns, near_texts
 
 
 def _nearly_full_note(near: list[str], limit: int) -> str:

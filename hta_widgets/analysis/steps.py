@@ -170,12 +170,12 @@ def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
 def whole_steps(part: RankPart, steps: Ints) -> Bools:
     """Return whether each step is within the window and not clipped by an export."""
     numbers, start, end = _all_steps(part.trace)
-    at = np.searchsorted(numbers, steps)
+    positions = np.searchsorted(numbers, steps)
     is_whole = ~np.isin(steps, clipped_steps(part.trace))
     if part.low is not None:
-        is_whole &= start[at] >= part.low
+        is_whole &= start[positions] >= part.low
     if part.high is not None:
-        is_whole &= end[at] <= part.high
+        is_whole &= end[positions] <= part.high
     return is_whole
 
 
@@ -201,8 +201,8 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
     if len(numbers):
-        at = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
-        code = np.where(numbers[at] == trace.table.step, at, -1)
+        positions = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
+        code = np.where(numbers[positions] == trace.table.step, positions, -1)
     times = device_times(part, code, len(numbers), waits)
     has_work = times["device_start_ns"] >= 0
     times["device_start_ns"] = np.where(has_work, times["device_start_ns"] + trace.shift_ns, -1)
@@ -247,8 +247,8 @@ def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
     steps_of_rank = {}
     for trace in iter_ranks(traces.values()):
         numbers, first, last = device_edges(trace)
-        at = np.flatnonzero(np.isin(numbers, ahead))
-        columns = numbers[at], first[at] + trace.shift_ns, (last - first)[at]
+        positions = np.flatnonzero(np.isin(numbers, ahead))
+        columns = numbers[positions], first[positions] + trace.shift_ns, (last - first)[positions]
         steps_of_rank[trace.rank] = list(zip(*(column.tolist() for column in columns), strict=True))
     return steps_of_rank
 
@@ -261,9 +261,9 @@ def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
     """
     numbers, start, end = _all_steps(trace)
     worked, first, last = device_edges(trace)
-    at = np.searchsorted(numbers, worked)
-    inside = np.minimum(last, end[at]) - np.maximum(first, start[at])
-    return worked, last - first, np.maximum(inside, 0), end[at] - start[at]
+    positions = np.searchsorted(numbers, worked)
+    inside = np.minimum(last, end[positions]) - np.maximum(first, start[positions])
+    return worked, last - first, np.maximum(inside, 0), end[positions] - start[positions]
 
 
 @memoize

@@ -1,6 +1,6 @@
 """Count and time of the selected events by kind and by name.
 
-Durations add up, also those of events that overlap or enclose each other. `device_time` splits the
+Durations add up, also if events overlap or enclose each other. `device_time` splits the
 time of a device instead, in which every instant counts once.
 """
 

@@ -90,6 +90,7 @@ def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
         return f"@{{{name}}}"
 
     lines = [
-        (what, place(template, f"tip_{at}")) for at, (what, template) in enumerate(tooltip.rows)
+        (label, place(template, f"tip_{index}"))
+        for index, (label, template) in enumerate(tooltip.rows)
     ]
     return Tooltip(place(tooltip.heading, "tip_heading"), lines)

@@ -68,8 +68,8 @@ def _last_rank_names(ranks: pd.Series) -> list[str]:
     return ["several" if rank < 0 else f"rank {rank}" for rank in ranks]
 
 
-def _signed_tick(at: float, step: float, zero: str) -> str:
-    return zero if at == 0 else f"{'+' if at > 0 else MINUS}{axis_time(abs(at), step)}"
+def _signed_tick(value: float, step: float, zero: str) -> str:
+    return zero if value == 0 else f"{'+' if value > 0 else MINUS}{axis_time(abs(value), step)}"
 
 
 def _tick_step(ticks: list[float], end: float) -> float:
@@ -160,7 +160,7 @@ def arrivals(
                 ("last", "@{last_text}"),
                 ("collective", "@{collective}"),
                 ("at", "{arrival_ns:duration}"),
-                *[("arrivals in this spot", "@{arrivals}")] * bool(thinning),
+                *([("arrivals in this spot", "@{arrivals}")] if thinning else []),
             ],
         ),
     )
@@ -216,7 +216,7 @@ def _arrival_dots(
     add_tooltip(figure, [dots], theme, tooltip.heading, tooltip.rows)
     legend = legend_for(figure, entries, theme)
     step = _tick_step(ticks, high)
-    names = [(at, _signed_tick(at, step, "median")) for at in ticks]
+    names = [(tick, _signed_tick(tick, step, "median")) for tick in ticks]
     keep_fitting(figure, width=style.width, names=names, legend=legend, timed=True)
     return figure
 
@@ -375,8 +375,8 @@ class _Grid:
         if self.fold > 1:
             # A cell shows its longest wait or lateness.
             order = np.lexsort((data["shown_ns"], data["left"], data["row"]))
-            at = data[["row", "left"]].to_numpy()[order]
-            longest = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+            corners = data[["row", "left"]].to_numpy()[order]
+            longest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
             data = data.iloc[order[longest]].reset_index(drop=True)
         self.cells = data
         shown = data["shown_ns"].to_numpy(float)
@@ -390,7 +390,9 @@ class _Grid:
         return [f"rank {rank}" for rank in self.ranks]
 
     def ticks(self) -> list[tuple[float, str]]:
-        return [(at, count(at)) for at in round_ticks(float(self.count), 4) if at == int(at)]
+        return [
+            (tick, count(tick)) for tick in round_ticks(float(self.count), 4) if tick == int(tick)
+        ]
 
     def end(self) -> float:
         return float(self.columns * self.fold)
@@ -498,7 +500,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
         ],
     )
     axis = figure.xaxis[0]
-    axis.ticker = models.FixedTicker(ticks=[at for at, _ in grid.ticks()])
+    axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in grid.ticks()])
     axis.major_label_overrides = dict(grid.ticks())
     figure.add_layout(
         models.BoxAnnotation(

@@ -119,13 +119,15 @@ def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
     shown = consecutive_runs(numbers)[:max_runs]
     words = map(run_text, shown)
     left = len(numbers) - sum(map(len, shown))
-    more = f" and {count(left)} more" if left else ""
-    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more}"
+    more_text = f" and {count(left)} more" if left else ""
+    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more_text}"
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    channels = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops])
+    channels = np.array(
+        [[int(stop[digit : digit + 2], 16) for digit in (1, 3, 5)] for stop in stops]
+    )
     places = np.linspace(0, len(stops) - 1, steps)
     mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
     return [
@@ -288,7 +290,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     described = data["description"] if "description" in data else pd.Series("", index=data.index)
     data["described"] = described.astype(str)
     data["code"] = pd.factorize(data["group"].astype(str))[0]
-    order_of = {kind: at for at, kind in enumerate(KIND_ORDER)}
+    order_of = {kind: index for index, kind in enumerate(KIND_ORDER)}
     groups = (
         data.groupby("code")
         .agg(
@@ -301,32 +303,36 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
         .assign(order=lambda group: group["kind"].map(order_of).fillna(len(order_of)))
         .sort_values(["order", "kind", "described", "first", "size"], kind="stable")
     )
-    columns: list[dict[str, Any]] = []
-    column_of, number_of = {}, {}
-    for code, group in groups.iterrows():
-        free = [
-            at
-            for at, column in enumerate(columns)
-            if column["kind"] == group["kind"] and not column["members"] & group["members"]
-        ]
-        same = [at for at in free if columns[at]["described"] == group["described"]]
-        if not free:
-            free = [len(columns)]
-            columns.append(
-                {
-                    "kind": group["kind"],
-                    "described": group["described"],
-                    "members": set(),
-                    "groups": 0,
-                }
-            )
-        at = (same or free)[0]
-        column_of[code], number_of[code] = at, columns[at]["groups"]
-        columns[at]["members"] |= group["members"]
-        columns[at]["groups"] += 1
+    column_of, number_of = _place_groups(groups)
     data["column"] = data["code"].map(column_of)
     data["number"] = data["code"].map(number_of)
     return data
+
+
+def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
+    """Return the column of each group, and its number in the column.
+
+    A group goes to the first column of its kind that has none of its ranks, if possible to one with
+    the same description; else to a new column.
+    """
+    columns: list[dict[str, Any]] = []
+    column_of: dict[Any, int] = {}
+    number_of: dict[Any, int] = {}
+    for code, group in groups.iterrows():
+        free = [
+            index
+            for index, column in enumerate(columns)
+            if column["kind"] == group["kind"] and not column["members"] & group["members"]
+        ]
+        same_groups = [index for index in free if columns[index]["described"] == group["described"]]
+        if not free:
+            free = [len(columns)]
+            columns.append({**group[["kind", "described"]], "members": set(), "groups": 0})
+        index = (same_groups or free)[0]
+        column_of[code], number_of[code] = index, columns[index]["groups"]
+        columns[index]["members"] |= group["members"]
+        columns[index]["groups"] += 1
+    return column_of, number_of
 
 
 def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
@@ -344,7 +350,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     kind = ranks_of_column["kind"].iloc[0]
     numbers = ranks_of_column.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
     return [
-        f"{kind} {each}" for each in range(ranks_of_column["number"].max() + 1)
+        f"{kind} {number}" for number in range(ranks_of_column["number"].max() + 1)
     ], numbers.to_numpy(int)
 
 
@@ -356,10 +362,10 @@ def top_rows(
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
     if len(ordered) <= top + 1:
-        kept = ordered
-        labels = [label(name) for name in kept["name"]]
+        selected = ordered
+        labels = [label(name) for name in selected["name"]]
     else:
-        kept, rest = ordered.iloc[:top], ordered.iloc[top:]
+        selected, rest = ordered.iloc[:top], ordered.iloc[top:]
         others = {
             column: _whole_numbers(rest[column], column)
             for column in rest.columns
@@ -368,15 +374,15 @@ def top_rows(
         words = plural(len(rest), f"other {noun}")
         text = {column: "" for column in rest.columns if column not in others}
         row = pd.DataFrame([{**text, **others, "name": words, "names": len(rest)}])
-        plain = kept.astype(dict.fromkeys(text, object))
-        kept = pd.concat([plain, row[list(plain.columns)]], ignore_index=True)
-        labels = [*(label(name) for name in kept["name"][:-1]), words]
-    kept = kept.reset_index(drop=True)
-    kept["row"] = range(len(kept))
-    return kept, labels
+        plain = selected.astype(dict.fromkeys(text, object))
+        selected = pd.concat([plain, row[list(plain.columns)]], ignore_index=True)
+        labels = [*(label(name) for name in selected["name"][:-1]), words]
+    selected = selected.reset_index(drop=True)
+    selected["row"] = range(len(selected))
+    return selected, labels
 
 
-def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the rows of `top_rows` with the smallest and the largest sum of a rank.
 
     ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
@@ -384,20 +390,20 @@ def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) 
     """
     group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
     groups, first = np.unique(group, return_index=True)
-    named = kept[kept["names"] == 1]
+    named = shown[shown["names"] == 1]
     row_of = {
         tuple(map(str, key)): row
         for *key, row in named[[*keys, "row"]].itertuples(index=False, name=None)
     }
-    rows = np.full(len(groups), len(kept) - 1)
+    rows = np.full(len(groups), len(shown) - 1)
     for number, key in enumerate(frame[keys].iloc[first].itertuples(index=False, name=None)):
-        rows[number] = row_of.get(tuple(map(str, key)), len(kept) - 1)
+        rows[number] = row_of.get(tuple(map(str, key)), len(shown) - 1)
     rank, ranks = pd.factorize(frame["rank"])
     place = rows[np.searchsorted(groups, group)] * len(ranks) + rank
     sums = np.bincount(
-        place, weights=frame["sum_ns"].to_numpy(float), minlength=len(kept) * len(ranks)
-    ).reshape(len(kept), len(ranks))
-    return kept.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
+        place, weights=frame["sum_ns"].to_numpy(float), minlength=len(shown) * len(ranks)
+    ).reshape(len(shown), len(ranks))
+    return shown.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
 
 
 def _whole_numbers(values: pd.Series, column: str) -> float:

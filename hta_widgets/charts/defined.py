@@ -127,7 +127,7 @@ def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
 
 def _lists(values: Sequence[Any]) -> Any:
     lists = np.empty(len(values), object)
-    lists[:] = [list(each) for each in values]
+    lists[:] = [list(value) for value in values]
     return lists
 
 
@@ -151,8 +151,8 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
         scope |= {name: scope[name][order] for name in columns}
         place = place[order]
     rank = scope["rank"]
-    of = np.broadcast_to(evaluate(spread.of, scope), items)
-    at = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
+    values = np.broadcast_to(evaluate(spread.of, scope), items)
+    middles = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
     group_of_item = np.where(place > 0, -place, rank)
     folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
@@ -171,12 +171,12 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
         else:
             scope[name] = reduce_folds("first" if is_text else rule, value)
     set_members(scope, members)
-    scope["fold_low"] = np.where(alone, np.nan, reduce_folds("min", at).astype(float))
-    scope["fold_high"] = np.where(alone, np.nan, reduce_folds("max", at).astype(float))
-    ends = {"low": reduce_folds("min", of), "high": reduce_folds("max", of)}
+    scope["fold_low"] = np.where(alone, np.nan, reduce_folds("min", middles).astype(float))
+    scope["fold_high"] = np.where(alone, np.nan, reduce_folds("max", middles).astype(float))
+    ends = {"low": reduce_folds("min", values), "high": reduce_folds("max", values)}
     ends |= {
-        "of_low": reduce_folds("pick", rank, -of),
-        "of_high": reduce_folds("pick", rank, of),
+        "of_low": reduce_folds("pick", rank, -values),
+        "of_high": reduce_folds("pick", rank, values),
     }
     low, high = (f"{{{end}:{spread.format}}} (rank {{of_{end}}})" for end in ("low", "high"))
     text = fill_template(f"{low} – {high}", ends)
@@ -238,7 +238,7 @@ def rows_content(
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
     require_columns_of(frame, source, *definition.needs)
     frame = with_folded_groups(frame, clusters)
-    # Texts and scale are those of all ranks, folded or not.
+    # Texts and scale are of all ranks, folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)
     if drawn_frame.empty:
         return None, style, ""
@@ -263,8 +263,8 @@ def rows_content(
     marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if groups:
         # Over bars, below dots.
-        at = len(marks) if _has_rank_rows(definition) else 0
-        marks.insert(at, _add_spread(definition, scope, data, colors))
+        mark_index = len(marks) if _has_rank_rows(definition) else 0
+        marks.insert(mark_index, _add_spread(definition, scope, data, colors))
     else:
         style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
     tooltip = _add_tooltip(definition, scope, data, parts, is_folded=bool(groups))
@@ -441,15 +441,16 @@ def item_colors(color: ItemColor, scope: Scope, colors: Theme) -> list[str]:
     if isinstance(color, RampColor):
         stops = getattr(colors, color.ramp)
         missing = color_of(color.missing, colors)
-        return [missing if np.isnan(at) else _ramp_color(stops, at) for at in places]
+        return [missing if np.isnan(value) else _ramp_color(stops, value) for value in places]
     ends = zip(evaluate_items(color.start), evaluate_items(color.end), places, strict=True)
     return [
-        _ramp_color((color_of(start, colors), color_of(end, colors)), at) for start, end, at in ends
+        _ramp_color((color_of(start, colors), color_of(end, colors)), value)
+        for start, end, value in ends
     ]
 
 
-def _ramp_color(stops: tuple[str, ...], at: float) -> str:
-    return _shade_colors(stops)[round(float(at) * 255)]
+def _ramp_color(stops: tuple[str, ...], value: float) -> str:
+    return _shade_colors(stops)[round(float(value) * 255)]
 
 
 def _styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
@@ -510,29 +511,29 @@ def _add_part_stack(
     stack: PartStack, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> StackMarks:
     rows = len(scope["names"])
-    whole = None if stack.of is None else evaluate(stack.of, scope)
+    total = None if stack.of is None else evaluate(stack.of, scope)
     left = np.zeros(rows)
     marks: list[Bars | Dots | Whiskers] = []
     lines, shares = [], []
-    for at, part in enumerate(stack.parts):
+    for index, part in enumerate(stack.parts):
         ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
-        size = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
+        size = ns if total is None else np.divide(ns, total, out=np.zeros(rows), where=total > 0)
         name = str(fill_template(part.name, scope))
-        bars = _styled_bars(part.color, f"left_{at}", f"right_{at}", name, colors)
+        bars = _styled_bars(part.color, f"left_{index}", f"right_{index}", name, colors)
         # A zero-width bar would still draw its outline.
         is_drawn = (size > 0) | (bars.line is None)
-        data[f"left_{at}"] = np.where(is_drawn, left, np.nan)
-        data[f"right_{at}"] = np.where(is_drawn, left + size, np.nan)
+        data[f"left_{index}"] = np.where(is_drawn, left, np.nan)
+        data[f"right_{index}"] = np.where(is_drawn, left + size, np.nan)
         left = left + size
         if not (ns > 0).any():
             continue
-        has_text = whole is not None and bars.hatch is None
-        marks.append(replace(bars, text=f"text_{at}" if has_text else ""))
-        if whole is not None:
-            shares.append(f"{name} {share(ns.sum() / max(whole.sum(), 1))}")
-            data[f"text_{at}"] = [share(part_share) for part_share in size]
-            data[f"time_{at}"] = [duration(time_ns) for time_ns in ns]
-            lines.append((name, f"@{{time_{at}}} · @{{text_{at}}}"))
+        has_text = total is not None and bars.hatch is None
+        marks.append(replace(bars, text=f"text_{index}" if has_text else ""))
+        if total is not None:
+            shares.append(f"{name} {share(ns.sum() / max(total.sum(), 1))}")
+            data[f"text_{index}"] = [share(part_share) for part_share in size]
+            data[f"time_{index}"] = [duration(time_ns) for time_ns in ns]
+            lines.append((name, f"@{{time_{index}}} · @{{text_{index}}}"))
     scope["ends"] = left
     scope["parts"] = ", ".join(shares)
     return marks, lines
@@ -614,16 +615,16 @@ def _scale_ticks(scale: ScaleSpec, scope: Scope) -> list[tuple[float, str]]:
     places = round_ticks(end, int(max_ticks), start)
     step = places[1] - places[0] if len(places) > 1 else max(end, 1.0)
     return [
-        (at, ticks.zero if at == 0 and ticks.zero else _format_tick(ticks.format, at, step))
-        for at in places
-        if ticks.format != "count" or at == int(at)
+        (tick, ticks.zero if tick == 0 and ticks.zero else _format_tick(ticks.format, tick, step))
+        for tick in places
+        if ticks.format != "count" or tick == int(tick)
     ]
 
 
-def _format_tick(spec: str, at: float, step: float) -> str:
+def _format_tick(spec: str, value: float, step: float) -> str:
     if spec in ("share_delta", "count"):
-        return share_delta(at) if spec == "share_delta" else count(at)
-    return ("+" if spec == "duration_delta" and at > 0 else "") + axis_time(at, step)
+        return share_delta(value) if spec == "share_delta" else count(value)
+    return ("+" if spec == "duration_delta" and value > 0 else "") + axis_time(value, step)
 
 
 def _add_tooltip(
@@ -652,11 +653,11 @@ def _add_tooltip(
         for line in tooltip.lines
         if not isinstance(line, ConditionalLine) or evaluate(line.when, scope)
     )
-    for at, (label, template) in enumerate(templates):
+    for index, (label, template) in enumerate(templates):
         if label == "{parts}":
             lines += parts
         else:
-            lines.append((place(label, f"tip_name_{at}"), place(template, f"tip_{at}")))
+            lines.append((place(label, f"tip_name_{index}"), place(template, f"tip_{index}")))
     if is_folded:
         data["tip_of"], data["tip_spread"] = scope["mean_of"], scope["spread_text"]
         lines += [("mean of", "@{tip_of}"), (_fold_of(definition).spread.name, "@{tip_spread}")]

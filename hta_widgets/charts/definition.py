@@ -277,7 +277,7 @@ class RowsDefinition(Definition, kw_only=True):
 
 
 class HeatmapDefinition(Definition, kw_only=True):
-    """A heatmap: `cells` are the columns that its cells have in addition to those of rows."""
+    """A heatmap: `cells` are the columns of its cells, in addition to the columns of rows."""
 
     cells: list[str]
 

@@ -264,7 +264,7 @@ def kernel_breakdown(
             names=disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
             marks=[
                 Bars(0.0, "per_rank_ns", "fill"),
-                *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
+                *([Whiskers("least_ns", "most_ns", theme.ink2)] if has_ranks else []),
             ],
             scale=time_scale(
                 float(max(data["per_rank_ns"].max(), data["most_ns"].max() if has_ranks else 0))

@@ -55,7 +55,7 @@ def _calls_text(number: float) -> str:
 def counts_text(data: pd.DataFrame) -> list[str]:
     """Return the numbers of calls before and after as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
-    return [f"{_calls_text(was)} → {_calls_text(now)}" for was, now in pairs]
+    return [f"{_calls_text(before)} → {_calls_text(after)}" for before, after in pairs]
 
 
 def relative_change(data: pd.DataFrame) -> pd.Series:
@@ -73,17 +73,17 @@ def _signed_bars(
     margin: float = 0.02,
 ) -> tuple[list[Bars], Scale]:
     """Return bars left and right of zero, coloured by less, more or same, and their scale."""
-    same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
+    is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
-    data["fill"] = np.where(same, theme.delta[3], change)
-    data["line"] = np.where(same, theme.rule_strong, data["fill"])
+    data["fill"] = np.where(is_same, theme.delta[3], change)
+    data["line"] = np.where(is_same, theme.rule_strong, data["fill"])
     sides = [data[end] for end in ends if isinstance(end, str)]
     low = min(0.0, *(float(side.min()) for side in sides))
     high = max(0.0, *(float(side.max()) for side in sides))
     span = (high - low or 1.0) * margin
     ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
-    labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
+    labels = [(tick, ("+" if tick > 0 else "") + axis_time(tick, step)) for tick in ticks]
     bars = Bars(*ends, "fill", line="line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
@@ -157,13 +157,15 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
     data["name"] = data["name"].astype(str)
     relative = data[column] / data[before].where(data[before] > 0)
     data["change_text"] = [
-        "new" if was == 0 else "gone" if now == 0 else share_delta(part)
-        for was, now, part in zip(data["before_count"], data["after_count"], relative, strict=True)
+        "new" if count_before == 0 else "gone" if after == 0 else share_delta(part)
+        for count_before, after, part in zip(
+            data["before_count"], data["after_count"], relative, strict=True
+        )
     ]
     data["diff_text"] = [words(number) for number in data[column]]
     marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
     if not is_timed:
-        scale = replace(scale, ticks=[(at, _count_delta(at)) for at, _ in scale.ticks])
+        scale = replace(scale, ticks=[(tick, _count_delta(tick)) for tick, _ in scale.ticks])
     # Ranges include the events inside of them: adding both would count these twice.
     total = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
@@ -255,10 +257,10 @@ def diff_changes(
     relative = relative_change(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
-        share_delta(each) if flag else "" for each, flag in zip(relative, timed, strict=True)
+        share_delta(change) if flag else "" for change, flag in zip(relative, timed, strict=True)
     ]
     data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
-    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
+    data["diff_text"] = [duration_delta(change) for change in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
     data["counts_text"] = counts_text(data)
     left = len(frame) - len(data)
@@ -320,7 +322,7 @@ def diff_names(
     Returns
     -------
     bokeh.plotting.figure
-        One bar per name, as from `diff_ops`, but counts and times are those of one step and rank.
+        One bar per name, as from `diff_ops`, but counts and times are of one step and rank.
 
     Examples
     --------
@@ -405,8 +407,8 @@ def diff_waterfall(
     starts = np.append(np.append(0, ends[:-2]), 0)
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
-    more = data["diff_ns"] > 0
-    marks, scale = _signed_bars(data, ("low", "high"), relative_change(data), more, theme)
+    is_increase = data["diff_ns"] > 0
+    marks, scale = _signed_bars(data, ("low", "high"), relative_change(data), is_increase, theme)
     return draw_rows(
         RowsContent(
             data=data,
@@ -477,10 +479,10 @@ def diff_steps(
     )
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
-    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    data["share_text"] = [share_delta(each) for each in relative_change(data)]
+    data["diff_text"] = [duration_delta(diff_ns) for diff_ns in data["diff_ns"]]
+    data["share_text"] = [share_delta(diff_ns) for diff_ns in relative_change(data)]
     sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
-    data["times_text"] = [f"{duration(was)} → {duration(now)}" for was, now in sides]
+    data["times_text"] = [f"{duration(before)} → {duration(after)}" for before, after in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
     data["label"] = [_step_text(*pair) for pair in pairs]
     for side in ("before", "after") if len(data) > 1 else ():
@@ -492,9 +494,11 @@ def diff_steps(
             "times_text": f"{duration(mean)} ± {duration(spread)}",
         }  # fmt: skip
         data.loc[len(data)] = pd.Series(row)
-    most, least = float(data["high"].max()), float(data["low"].min())
+    highest, lowest = float(data["high"].max()), float(data["low"].min())
     # On a scale from zero, differences that are small against the steps could not be seen.
-    start = 0.0 if most - least > 0.25 * most else least - 0.25 * (most - least or most)
+    start = (
+        0.0 if highest - lowest > 0.25 * highest else lowest - 0.25 * (highest - lowest or highest)
+    )
     return draw_rows(
         RowsContent(
             data=data,
@@ -505,9 +509,9 @@ def diff_steps(
                 Dots("after_ns", theme.delta[5], 9, "after"),
             ],
             scale=Scale(
-                most + 0.03 * (most - start),
+                highest + 0.03 * (highest - start),
                 start=max(start, 0.0),
-                ticks=_ticks(max(start, 0.0), most),
+                ticks=_ticks(max(start, 0.0), highest),
             ),
             head="step",
             columns=[
@@ -566,8 +570,8 @@ def _p_value_text(likely: float | None) -> str:
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     span = end - start
-    apart = round_ticks(span, 3)
-    step = apart[1] if len(apart) > 1 else max(span, 1.0)
+    ticks = round_ticks(span, 3)
+    step = ticks[1] if len(ticks) > 1 else max(span, 1.0)
     first = np.ceil(start / step) * step
     every = np.arange(first, end + 0.01 * step, step)
-    return [(float(at), axis_time(float(at), step)) for at in every]
+    return [(float(tick), axis_time(float(tick), step)) for tick in every]

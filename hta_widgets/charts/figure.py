@@ -67,13 +67,13 @@ def html_of(chart: Any) -> str:
     from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
 
     place = f"hta-chart-{make_globally_unique_id()}"
-    item = _escape_script(str(serialize_json(embed.json_item(chart, ID(place)))))
+    item = str(serialize_json(embed.json_item(chart, ID(place)))).replace("</", "<\\/")
     cell, run = _running_cell()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
         # A cell that runs again loses its output, so the new one must include the script again.
-        known = _loaded_by.get(script)
-        if known is None or (cell is not None and known[0] == cell and known[1] != run):
+        loaded = _loaded_by.get(script)
+        if loaded is None or (cell is not None and loaded[0] == cell and loaded[1] != run):
             _loaded_by[script] = cell, run
             scripts.append(script)
     library = "".join(f"<script>{script}</script>" for script in scripts)
@@ -100,10 +100,6 @@ def _running_cell() -> tuple[str | None, str | None]:
     return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
 
 
-def _escape_script(text: str) -> str:
-    return text.replace("</", "<\\/")
-
-
 _SPACING_PX = 8
 
 
@@ -128,7 +124,7 @@ def row(*charts: Any) -> Any:
 
 
 def column(*charts: Any) -> Any:
-    """Place charts below each other; parameters are those of `row`.
+    """Place charts below each other; parameters are as in `row`.
 
     Returns
     -------
@@ -213,11 +209,11 @@ def keep_fitting(
     for title, text, _ in texts:
         title.offset = 4 - gutter
         title.text = _wrap_lines(text, int((room - 12) / _LETTER_WIDTH))
-    for column, least in columns:
-        column.visible = room >= least
+    for column, min_width in columns:
+        column.visible = room >= min_width
     if legend is not None:
-        most = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
-        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // most)))
+        label_width = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
+        legend.ncols = int(max(1, min(len(legend.items), (room - 12) // label_width)))
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
         inner = max(40.0, room - gutter - 60.0 * len(columns))
@@ -230,7 +226,10 @@ def keep_fitting(
         args={
             "fig": figure,
             "axis": axis,
-            "names": [[at, "\n".join(map(escape_text, text.split("\n")))] for at, text in names],
+            "names": [
+                [position, "\n".join(map(escape_text, text.split("\n")))]
+                for position, text in names
+            ],
             "words": [list(entry) for entry in texts],
             "columns": [list(entry) for entry in columns],
             "labels": labels,
@@ -249,13 +248,13 @@ def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[floa
     """Shorten the long lines of names; number names that become equal."""
     met: dict[str, int] = {}
     labels = {}
-    for at, text in names:
+    for position, text in names:
         *first, last = [escape_text(line) for line in _split_lines(text, letters)]
         head = [_cut_middle(line, letters) for line in first]
         label = "\n".join([*head, _cut_middle(last, letters)])
         met[label] = met.get(label, 0) + 1
         end = f" ({met[label]})" if met[label] > 1 and "…" in label else ""
-        labels[at] = "\n".join([*head, _cut_middle(last, letters - len(end)) + end])
+        labels[position] = "\n".join([*head, _cut_middle(last, letters - len(end)) + end])
     return labels
 
 
@@ -289,13 +288,16 @@ def blend(color: str, ground: str, part: float) -> str:
 
     Translucent marks would show seams where their edges overlap.
     """
-    channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    channels = [
+        (int(color[digit : digit + 2], 16), int(ground[digit : digit + 2], 16))
+        for digit in (1, 3, 5)
+    ]
     return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
 
 
 def text_on(color: str) -> str:
     """Return the colour of text on a mark of this colour."""
-    red, green, blue = ((int(color[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5))
+    red, green, blue = ((int(color[digit : digit + 2], 16) / 255) ** 2.2 for digit in (1, 3, 5))
     return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
 
 
@@ -309,11 +311,11 @@ def unmatched_note(
 ) -> str:
     """Return a note on kinds without matching events and on missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
-    none = [key for key, found in matched.items() if found == 0 and key in kinds]
-    said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
+    none = [key for key, matches in matched.items() if matches == 0 and key in kinds]
+    texts = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
     missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
     nothing = f"nothing on {rank_list(missing)}" if missing else ""
-    return join_sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
+    return join_sentences(*(texts if none else []), nothing, str(frame.attrs.get("note", "")))
 
 
 @dataclass(frozen=True)
@@ -418,9 +420,9 @@ def add_tooltip(
     Values come from the source as text: Bokeh escapes them, so names of events are never markup.
     """
     cells = "".join(
-        f'<div style="color:{theme.ink3}">{what}</div>'
+        f'<div style="color:{theme.ink3}">{label}</div>'
         f'<div style="text-align:right">{template}</div>'
-        for what, template in rows
+        for label, template in rows
     )
     html = (
         f'<div style="background:{theme.bg};color:{theme.ink};font:11px/14px {FONT};margin:-6px;'
@@ -441,11 +443,15 @@ def add_tooltip(
 
 def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Any:
     """Return a figure with the reason why it is empty."""
-    said = note or str(frame.attrs.get("note", "")) or note_text("nothing")
+    reason = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
-    counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
+    counts = ", ".join(
+        f"{count(matches)} {key.replace('_', ' ')}" for key, matches in matched.items()
+    )
     figure = new_figure(
-        style.with_subtitle(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
+        style.with_subtitle(
+            reason[:1].upper() + reason[1:], f"matched: {counts}" if counts else ""
+        ),
         frame_height=8,
         x_range=models.Range1d(0, 1),
         y_range=models.Range1d(0, 1),
@@ -507,7 +513,7 @@ def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
     }
     later = models.CustomJS(args=arguments, code=_after_layout(script("pixels")))
     figure.js_on_change("inner_width", later)
-    now = models.CustomJS(args=arguments, code=script("pixels"))
-    figure.x_range.js_on_change("start", now)
-    figure.x_range.js_on_change("end", now)
+    callback = models.CustomJS(args=arguments, code=script("pixels"))
+    figure.x_range.js_on_change("start", callback)
+    figure.x_range.js_on_change("end", callback)
     return pixels

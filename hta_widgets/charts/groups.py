@@ -97,8 +97,8 @@ def parallel_groups(
         for kind, number in zip(data["kind"], data["number"], strict=True)
     ]
     data["position_text"] = [
-        "–" if at < 0 else f"{at} of {of}" if of > 0 else str(at)
-        for at, of in zip(data["position"], data["size"], strict=True)
+        "–" if position < 0 else f"{position} of {size}" if size > 0 else str(position)
+        for position, size in zip(data["position"], data["size"], strict=True)
     ]
     data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
     data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
@@ -122,14 +122,14 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
     # Charts that are too narrow for the numbers of all columns show those with most time.
     drawn = sorted(spent.index[:_MAX_COLUMNS])
-    more = len(spent) - len(drawn)
+    hidden_count = len(spent) - len(drawn)
     cells = data[data["column"].isin(drawn)].reset_index(drop=True)
     cells["row"] = np.searchsorted(ranks, cells["rank"])
     cells["x"] = np.searchsorted(drawn, cells["column"])
     cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
     cells["text"] = [
-        f"{number}{f' · {at}' if at >= 0 else ''}{' ?' if guess else ''}"
-        for number, at, guess in zip(
+        f"{number}{f' · {position}' if position >= 0 else ''}{' ?' if guess else ''}"
+        for number, position, guess in zip(
             cells["number"], cells["position"], cells["guessed"], strict=True
         )
     ]
@@ -149,12 +149,14 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
         marks=[Bars("left", "right", "fill", line="line", text="text", text_color=theme.ink)],
-        scale=Scale(float(len(drawn)), ticks=[(at + 0.5, head) for at, head in enumerate(heads)]),
+        scale=Scale(
+            float(len(drawn)), ticks=[(position + 0.5, head) for position, head in enumerate(heads)]
+        ),
         head=" ",
         columns=columns,
         tooltip=_group_tooltip("rank @{rank} · @{name}"),
     )
-    omitted = f"{plural(more, 'column')} of the least used left out" if more else ""
+    omitted = f"{plural(hidden_count, 'column')} of the least used left out" if hidden_count else ""
     return content, (_IN_CELLS, omitted)
 
 
@@ -188,7 +190,7 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         ],
         scale=Scale(
             float(len(ranks)),
-            ticks=[(at, f"rank {ranks[int(at)]}") for at in round_ticks(len(ranks) - 1, 4)],
+            ticks=[(tick, f"rank {ranks[int(tick)]}") for tick in round_ticks(len(ranks) - 1, 4)],
         ),
         head=" ",
         background=True,
@@ -305,8 +307,8 @@ def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
         text if many == 1 else f"from {text}"
         for text, many in zip(runs["position_text"], sizes, strict=True)
     ]
-    runs["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
-    runs["bytes_text"] = [_size_text(each) for each in grouped["bytes"].mean()]
+    runs["time_text"] = [duration(time_ns) for time_ns in grouped["time_ns"].mean()]
+    runs["bytes_text"] = [_size_text(time_ns) for time_ns in grouped["bytes"].mean()]
     return runs
 
 
@@ -321,15 +323,15 @@ def _group_finding(data: pd.DataFrame) -> str:
         groups_of_kind = groups[groups["kind"] == kind]
         if groups_of_kind.empty:
             continue
-        sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
-        of = f" of {sizes[0]}" if len(sizes) == 1 else ""
-        of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
+        sizes = sorted({int(size) for size in groups_of_kind["size"] if size > 0})
+        of_size = f" of {sizes[0]}" if len(sizes) == 1 else ""
+        of_size = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of_size
         if kind == "all":
             phrases.append(
                 f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
             )
         else:
-            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of)
+            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of_size)
     return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
 
 
@@ -443,7 +445,7 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
             marks=[
                 Bars(0.0, "overlapped_ns", orange, "behind compute", line=orange, alpha=0.25),
                 Bars("overlapped_ns", "communication_ns", orange, "exposed"),
-                *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
+                *([Whiskers("least_ns", "most_ns", theme.ink2)] if has_ranks else []),
             ],
             scale=time_scale(float(data["most_ns"].max())),
             head=noun,
@@ -461,7 +463,11 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
                     ("exposed", "{exposed_ns:duration}"),
                     ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
-                    *[("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")] * with_sizes,
+                    *(
+                        [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
+                        if with_sizes
+                        else []
+                    ),
                 ],
             ),
         ),

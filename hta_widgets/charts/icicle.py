@@ -69,41 +69,41 @@ def diff_icicle(
         return empty_figure(frame, style)
     size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
     level = frame["depth"].to_numpy()
-    whole = float(size[level == 0].sum())
-    if whole <= 0:
+    total = float(size[level == 0].sum())
+    if total <= 0:
         return empty_figure(frame, style, note="nothing below these operators takes time")
     left = _left_edges(frame["parent"].to_numpy(), size)
-    wide = size >= _MIN_SHARE * whole
-    kept = wide & (level < depth)
-    data = frame[kept].reset_index(drop=True)
+    wide = size >= _MIN_SHARE * total
+    is_shown = wide & (level < depth)
+    data = frame[is_shown].reset_index(drop=True)
     data["row"] = data["depth"]
-    data["low"] = left[kept]
-    data["high"] = (left + size)[kept]
+    data["low"] = left[is_shown]
+    data["high"] = (left + size)[is_shown]
     data["name"] = data["name"].astype(str)
     data["label"] = [
-        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / whole))
-        for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
+        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / total))
+        for name, wide in zip(data["name"], size[is_shown].tolist(), strict=True)
     ]
     shade = _shade_index(data)
     data["fill"] = [theme.delta[k] for k in shade.tolist()]
     # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
     relative = zip(relative_change(data), data["before_ns"], strict=True)
-    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
+    data["share_text"] = [share_delta(change) if is_old else "new" for change, is_old in relative]
     data["counts_text"] = counts_text(data)
     for name in ("before", "after", "diff", "diff_self"):
         data[f"{name}_whole"] = data[f"{name}_ns"].round()
     deeper = int((wide & (level >= depth)).sum())
     narrow = int((~wide).sum())
     measure = str(frame.attrs.get("measure", ""))
-    of = f" on the {measure}" if measure else ""
+    on_measure = f" on the {measure}" if measure else ""
     bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
     return draw_rows(
         RowsContent(
             data=data,
             names=[""] * (int(data["depth"].max()) + 1),
             marks=[bars],
-            scale=Scale(whole),
+            scale=Scale(total),
             pitch=20.0,
             tooltip=Tooltip(
                 "@{name}",
@@ -117,7 +117,7 @@ def diff_icicle(
             ),
         ),
         style.with_subtitle(
-            f"as wide as its time{of} in a step, mean of both runs",
+            f"as wide as its time{on_measure} in a step, mean of both runs",
             COLOURS,
             f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
             f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
@@ -133,11 +133,11 @@ def _cut_name(name: str, letters: int) -> str:
 def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
     left = np.zeros(len(size))
-    taken = np.zeros(len(size) + 1)
+    used_width = np.zeros(len(size) + 1)
     for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
         begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + taken[above]
-        taken[above] += size[node]
+        left[node] = begin + used_width[above]
+        used_width[above] += size[node]
     return left
 
 

@@ -67,14 +67,16 @@ def is_rows(value: Any) -> bool:
 def column(values: pd.Series) -> np.ndarray:
     """Return a frame's column as numbers, flags or texts; unknown numbers are NaN."""
     if pd.api.types.is_numeric_dtype(values.dtype):
-        whole = values.dtype.kind in "iub"
-        return values.to_numpy(values.dtype.name.lower() if whole and not values.hasnans else float)
+        is_integer = values.dtype.kind in "iub"
+        return values.to_numpy(
+            values.dtype.name.lower() if is_integer and not values.hasnans else float
+        )
     present = values[values.notna()]
-    if len(present) and all(isinstance(each, bool | np.bool_) for each in present):
+    if len(present) and all(isinstance(value, bool | np.bool_) for value in present):
         return values.fillna(value=False).to_numpy(bool)
-    if all(isinstance(each, float | int | np.number) for each in present):
+    if all(isinstance(value, float | int | np.number) for value in present):
         return values.to_numpy(float, na_value=np.nan)
-    return np.array(["" if pd.isna(each) else str(each) for each in values], object)
+    return np.array(["" if pd.isna(value) else str(value) for value in values], object)
 
 
 def combination_codes(columns: list[Any]) -> np.ndarray:
@@ -157,10 +159,10 @@ def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> 
     groups = range(int(keys.max(initial=0)) + 1)
     if name in ("pick", "is_most"):
         scores = pd.Series(np.asarray(columns[-1], float))[chosen].dropna()
-        most = scores.groupby(keys[scores.index]).idxmax()
+        best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
-            return np.isin(np.arange(length), most)
-        places = most.reindex(groups, fill_value=-1).to_numpy()
+            return np.isin(np.arange(length), best)
+        places = best.reindex(groups, fill_value=-1).to_numpy()
         results = values[np.maximum(places, 0)]
         if (places < 0).any():
             results = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, results)
@@ -258,8 +260,8 @@ def format_value(value: Any, spec: str = "") -> str:
         )
     if isinstance(value, float) and not np.isfinite(value):
         return ""
-    whole = isinstance(value, float) and value == int(value)
-    return text.plural(int(value), spec) if spec else str(int(value) if whole else value)
+    is_integer = isinstance(value, float) and value == int(value)
+    return text.plural(int(value), spec) if spec else str(int(value) if is_integer else value)
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -267,8 +269,8 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
     pieces, holes, last = [], [], 0
     for hole in _HOLE.finditer(template):
         pieces.append(template[last : hole.start()])
-        code, how = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
-        holes.append((code, how))
+        code, format_ = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
+        holes.append((code, format_))
         last = hole.end()
     return [*pieces, template[last:]], holes
 
@@ -276,14 +278,14 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Fill the holes of a text, for each row if a hole has rows; "" if a hole is empty."""
     pieces, holes = split_template(template)
-    values = [(evaluate(code, scope), how) for code, how in holes]
+    values = [(evaluate(code, scope), format_) for code, format_ in holes]
     length = next((len(value) for value, _ in values if is_rows(value)), None)
     columns = [
-        [format_value(each, how) for each in value.tolist()]
+        [format_value(item, format_) for item in value.tolist()]
         if is_rows(value)
-        else [format_value(value.item() if isinstance(value, np.generic) else value, how)]
+        else [format_value(value.item() if isinstance(value, np.generic) else value, format_)]
         * (length or 1)
-        for value, how in values
+        for value, format_ in values
     ]
     if not columns:
         return template

@@ -251,7 +251,7 @@ def _label_decades(figure: Any, bins: _DecadeBins, top: float) -> None:
     """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
     powers = np.arange(bins.low, bins.high + 1)
     ticks = [float(power) for power in powers]
-    labels = {at: _power_of_ten(int(at)) for at in ticks}
+    labels = {tick: _power_of_ten(int(tick)) for tick in ticks}
     if bins.zero_at is not None:
         ticks = [bins.zero_at, *ticks]
         labels[bins.zero_at] = "0"

@@ -84,8 +84,8 @@ def operators(
     data = frame.groupby(keys, observed=True)[["count", *measures]].sum().reset_index()
     data[measures] = data[measures] / ranks
     on_device = bool(data["device_self_ns"].sum())
-    by = "device_self_ns" if on_device else "cpu_self_ns"
-    data, names = top_rows(data, by, top, "operator", short_name)
+    time_column = "device_self_ns" if on_device else "cpu_self_ns"
+    data, names = top_rows(data, time_column, top, "operator", short_name)
     with_shapes = "input_shapes" in keys
     if with_shapes:
         names = [
@@ -102,14 +102,14 @@ def operators(
             scale=time_scale(float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max())),
             head="operator",
             columns=[
-                *[Column("device", "{device_self_ns:duration}")] * on_device,
+                *([Column("device", "{device_self_ns:duration}")] if on_device else []),
                 Column("host", "{cpu_self_ns:duration}", 420 if on_device else 0),
                 Column("calls", "{count:count}", 560),
             ],
             tooltip=Tooltip(
                 "@{name}",
                 [
-                    *[("shapes", "@{input_shapes}")] * with_shapes,
+                    *([("shapes", "@{input_shapes}")] if with_shapes else []),
                     ("device, itself", "{device_self_ns:duration}"),
                     ("device, with what it calls", "{device_total_ns:duration}"),
                     ("host, itself", "{cpu_self_ns:duration}"),
@@ -166,8 +166,8 @@ def user_annotation_breakdown(
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)
-    by = "annotation" if "annotation" in frame else "name"
-    require_columns_of(frame, "analysis.user_annotation_breakdown", by, "sum_ns")
+    name_column = "annotation" if "annotation" in frame else "name"
+    require_columns_of(frame, "analysis.user_annotation_breakdown", name_column, "sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
@@ -189,7 +189,7 @@ def user_annotation_breakdown(
             names=names,
             marks=[
                 Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
-                *[Whiskers("least_ns", "most_ns", theme.ink2)] * (ranks > 1),
+                *([Whiskers("least_ns", "most_ns", theme.ink2)] if ranks > 1 else []),
             ],
             scale=time_scale(
                 float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0))
@@ -197,7 +197,7 @@ def user_annotation_breakdown(
             head="annotation",
             columns=[
                 Column("total", "{per_rank_ns:duration}"),
-                *[Column("count", "{count:count}", 480)] * ("count" in data),
+                *([Column("count", "{count:count}", 480)] if "count" in data else []),
             ],
             tooltip=Tooltip(
                 "@{name}", [(label, text) for label, text, column in lines if column in data]

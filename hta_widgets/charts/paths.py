@@ -80,10 +80,10 @@ def critical_path(
     joining = ""
     segments = len(data)
     if segments > _MAX_SEGMENTS:
-        near = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
-        data = pd.concat(_join_segments(data, near), ignore_index=True)
+        max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
+        data = pd.concat(_join_segments(data, max_gap), ignore_index=True)
         joining = (
-            f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
+            f"{count(segments)} segments, of one cause closer than {duration(max_gap)} drawn as one"
         )
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
@@ -210,16 +210,16 @@ def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
     for cause, part in data.groupby("bound_by", sort=False):
         gap = part["start_ns"].to_numpy()[1:] - part["end_ns"].to_numpy()[:-1]
         group = np.r_[0, np.cumsum(gap > near)]
-        each = part.groupby(group)
-        names = each["name"].first().astype(str)
-        several = each.size() > 1
+        groups = part.groupby(group)
+        names = groups["name"].first().astype(str)
+        several = groups.size() > 1
         yield pd.DataFrame(
             {
-                "rank": each["rank"].first(),
-                "start_ns": each["start_ns"].min(),
-                "end_ns": each["end_ns"].max(),
-                "dur_ns": each["dur_ns"].sum(),
-                "id": each["id"].first().where(~several, -1),
+                "rank": groups["rank"].first(),
+                "start_ns": groups["start_ns"].min(),
+                "end_ns": groups["end_ns"].max(),
+                "dur_ns": groups["dur_ns"].sum(),
+                "id": groups["id"].first().where(~several, -1),
                 "name": names.where(~several, "several segments"),
                 "bound_by": cause,
             }
@@ -345,7 +345,7 @@ def job_critical_path(
                 ("bound by", "@{bound_text}"),
                 ("takes", "{dur_ns:duration}"),
                 ("after", "{after_ns:duration}"),
-                *[("reached by", "@{via}")] * ("via" in data),
+                *([("reached by", "@{via}")] if "via" in data else []),
             ],
         ),
     )
@@ -420,9 +420,9 @@ def _share_text(time_ns: float, total_ns: float) -> str:
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
     """Return a line for each change of ranks, from lane to lane."""
-    at = np.flatnonzero(data["is_jump"].to_numpy())
+    jumps = np.flatnonzero(data["is_jump"].to_numpy())
     rows = data["row"].to_numpy(float)
-    moved = at[rows[at] != rows[at - 1]]
+    moved = jumps[rows[jumps] != rows[jumps - 1]]
     if len(moved) > _MAX_SEGMENTS:
         # More lines than that would merge into one area anyway.
         moved = moved[:: -(-len(moved) // _MAX_SEGMENTS)]
@@ -453,10 +453,12 @@ def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str
     if causes.empty:
         return ""
     first = int(by_rank.index[0])
-    most = f"{cause_text(str(causes.index[0]))} is {share(float(causes.iloc[0]) / total_ns)} of it"
+    main_text = (
+        f"{cause_text(str(causes.index[0]))} is {share(float(causes.iloc[0]) / total_ns)} of it"
+    )
     if len(by_rank) == 1:
-        return f"all of it is on rank {first}, {most}"
-    return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {most}"
+        return f"all of it is on rank {first}, {main_text}"
+    return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {main_text}"
 
 
 @check_arguments
@@ -504,7 +506,7 @@ def job_path_summary(
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    whole = float(by_rank.sum()) or 1.0
+    total_ns = float(by_rank.sum()) or 1.0
     row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
     data["row"] = [row_of[int(rank)] for rank in data["rank"]]
     names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
@@ -521,11 +523,11 @@ def job_path_summary(
     data = data.reset_index(drop=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
-    data["share"] = data["dur_ns"] / whole
+    data["share"] = data["dur_ns"] / total_ns
     data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
-    on_most = by_rank.index[by_rank > whole / 2].tolist()
+    on_most = by_rank.index[by_rank > total_ns / 2].tolist()
     return draw_rows(
         RowsContent(
             data=data,
@@ -539,8 +541,8 @@ def job_path_summary(
             scale=time_scale(float(per_row.max())),
             head=" ",
             columns=[
-                Column("of the path", [share(float(each) / whole) for each in per_row]),
-                Column("time", [duration(float(each)) for each in per_row], 420),
+                Column("of the path", [share(float(time_ns) / total_ns) for time_ns in per_row]),
+                Column("time", [duration(float(time_ns)) for time_ns in per_row], 420),
             ],
             tooltip=Tooltip(
                 "@{who} · @{bound_text}",

@@ -106,7 +106,7 @@ def rank_clusters(
     if count_drawn < len(clusters):
         omitted = f"the first {count(count_drawn)} of {count(len(clusters))} clusters"
     # A cluster has a row for its bars, and one below it for each of its reasons.
-    reasons = [str(why).split("; ") if why else [] for why in data["why"]]
+    reasons = [str(reason).split("; ") if reason else [] for reason in data["why"]]
     heights = np.array([1 + len(texts) for texts in reasons])
     data = data.assign(row=np.cumsum(heights) - heights)
     parts = _add_parts(data, theme)
@@ -153,9 +153,9 @@ def rank_clusters(
         figure,
         {
             "row": [
-                row + 1 + at
+                row + 1 + index
                 for row, texts in zip(data["row"].tolist(), reasons, strict=True)
-                for at in range(len(texts))
+                for index in range(len(texts))
             ],
             "full": [escape_text(text) for texts in reasons for text in texts],
         },

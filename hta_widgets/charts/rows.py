@@ -226,7 +226,7 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
     """Return the positions of ticks on a time axis, with their labels."""
     ticks = round_ticks(end_ns, count, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
-    return [(at, axis_time(at, step)) for at in ticks]
+    return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
 def extremes_text(names: Sequence[str], values: Any, words: Callable[[float], str]) -> str:
@@ -352,8 +352,8 @@ def add_row_outlines(
 def _draw_scale(figure: Any, scale: Scale, theme: Theme, *, profile: bool, rows: int) -> None:
     axis = figure.xaxis[0]
     axis.visible = bool(scale.ticks)
-    axis.ticker = models.FixedTicker(ticks=[at for at, _ in scale.ticks])
-    axis.major_label_overrides = {at: escape_text(text) for at, text in scale.ticks}
+    axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in scale.ticks])
+    axis.major_label_overrides = {tick: escape_text(text) for tick, text in scale.ticks}
     figure.xgrid.ticker = axis.ticker
     figure.xgrid.grid_line_color = theme.rule
     if not profile:
@@ -379,16 +379,16 @@ def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool
             else np.full(len(right), float(mark.left))
         )
         colors = data.get(mark.text_color, [mark.text_color] * len(right))
-        kept = [
-            at
-            for at, full in enumerate(data[mark.text])
-            if full and (mark.only is None or data[mark.only[0]][at] == mark.only[1])
+        fitting = [
+            index
+            for index, full in enumerate(data[mark.text])
+            if full and (mark.only is None or data[mark.only[0]][index] == mark.only[1])
         ]
-        columns["row"] += [data["row"][at] for at in kept]
-        columns["x"] += left[kept].tolist()
-        columns["span"] += (right - left)[kept].tolist()
-        columns["full"] += [data[mark.text][at] for at in kept]
-        columns["color"] += [colors[at] for at in kept]
+        columns["row"] += [data["row"][index] for index in fitting]
+        columns["x"] += left[fitting].tolist()
+        columns["span"] += (right - left)[fitting].tolist()
+        columns["full"] += [data[mark.text][index] for index in fitting]
+        columns["color"] += [colors[index] for index in fitting]
     labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
     figure.text(
         x="x",

@@ -153,7 +153,8 @@ def _lane_series(
     # First the highest peak of each stream or kind of copy, then the second highest, and so on.
     highest = sorted(parts, key=lambda lane: -peaks[lane])
     place = {
-        lane: sum(other[1] == lane[1] for other in highest[:at]) for at, lane in enumerate(highest)
+        lane: sum(other[1] == lane[1] for other in highest[:index])
+        for index, lane in enumerate(highest)
     }
     drawn = set(sorted(highest, key=lambda lane: place[lane])[:top])
     has_ranks = len(frame["rank"].unique()) > 1

@@ -187,8 +187,8 @@ def step_times(
                 Column("median rank", [duration(median_ns) for median_ns in median], 520),
             ],
             legend=[
-                *[Dots("x", theme.late, 7, rank_list(marked))] * bool(is_late.any()),
-                *[Dots("x", theme.ink, 7, "stands out")] * bool((data["order"] == 1).any()),
+                *([Dots("x", theme.late, 7, rank_list(marked))] if is_late.any() else []),
+                *([Dots("x", theme.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
                 Dots("x", theme.rule_strong, 7, "a rank"),
             ],
             tooltip=Tooltip(
@@ -237,9 +237,9 @@ def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
     if len(dots) <= _MAX_DOTS:
         return dots, ""
     # Each outlier has a number of its own, so that all of them are kept.
-    apart = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
+    dot_group = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
     grid_rows = max(1, min(rows, _MAX_DOTS // 100))
-    drawn, _ = thin_points(dots["apart"], dots["row"], apart, columns=100, rows=grid_rows)
+    drawn, _ = thin_points(dots["apart"], dots["row"], dot_group, columns=100, rows=grid_rows)
     thinning = f"{count(len(dots))} dots, drawn as {count(len(drawn))}, outliers all"
     return dots.iloc[drawn], thinning
 
@@ -248,7 +248,8 @@ def _deviation_scale(deviation: pd.Series) -> Scale:
     low, high = min(float(deviation.min()), 0.0), max(float(deviation.max()), 0.01)
     margin = (high - low) * 0.05
     ticks = [
-        (at, "median" if abs(at) < 1e-9 else share_delta(at)) for at in round_ticks(high, 3, low)
+        (tick, "median" if abs(tick) < 1e-9 else share_delta(tick))
+        for tick in round_ticks(high, 3, low)
     ]
     return Scale(high + margin, low - margin, ticks, zero_line=True)
 
@@ -272,8 +273,10 @@ def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) 
 
 def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
     usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
-    apart = data["apart"].to_numpy()
-    outliers: npt.NDArray[np.bool_] = (apart >= _MIN_LONGER) & (apart >= _OUTLIER_FACTOR * usual)
+    deviation = data["apart"].to_numpy()
+    outliers: npt.NDArray[np.bool_] = (deviation >= _MIN_LONGER) & (
+        deviation >= _OUTLIER_FACTOR * usual
+    )
     return outliers
 
 
@@ -285,8 +288,8 @@ def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
     several = late.groupby("row").size()
     for record in late.drop_duplicates("row", keep="last").to_dict("records"):
         row = int(record["row"])
-        more = int(several[row]) - 1
-        also = f", {count(more)} more" if more else ""
+        other_count = int(several[row]) - 1
+        also = f", {count(other_count)} more" if other_count else ""
         texts[row] = f"rank {record['rank']} {share_delta(record['apart'])}{also}"
     return texts
 

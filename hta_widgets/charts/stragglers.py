@@ -97,14 +97,17 @@ def stragglers(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *[lost] * has_loss],
+            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *([lost] if has_loss else [])],
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
-                *[Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
-                * bool(is_straggler.any()),
+                *(
+                    [Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
+                    if is_straggler.any()
+                    else []
+                ),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
-                *[replace(lost, name="exposed")] * has_loss,
+                *([replace(lost, name="exposed")] if has_loss else []),
             ],
             columns=[
                 Column("because of", "{why}"),
@@ -168,12 +171,9 @@ def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
     """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
-    row: dict[str, Any] = {
-        str(name): (values.sum() if name in added else values.mean())
-        if values.dtype.kind in "iuf"
-        else ""
-        for name, values in others.items()
-    }
+    row: dict[str, Any] = dict.fromkeys(map(str, others), "")
+    for name, values in others.select_dtypes("number").items():
+        row[str(name)] = values.sum() if name in added else values.mean()
     row |= {"rank": -1, "is_straggler": False, "host": "", "cause": "", "pattern": ""}
     return pd.DataFrame([row])
 
@@ -297,15 +297,15 @@ def stragglers_by_step(
             head=" ",
             columns=[
                 Column(f"costly {kind}s" if kind == "step" else "costly", often),
-                Column(head, [duration(each) for each in by_row[total]], 520),
+                Column(head, [duration(total_ns) for total_ns in by_row[total]], 520),
             ],
             tooltip=Tooltip(
                 f"rank @{{rank}} · {kind} @{{step}}",
                 [
                     ("the others lose", "{lost_ns:duration} · {lost_share:share}"),
                     ("the others wait", "{imposed_wait_ns:duration}"),
-                    *[("last in", "{score:share} of collectives")] * ("score" in data),
-                    *[("collectives", "@{collectives}")] * ("collectives" in data),
+                    *([("last in", "{score:share} of collectives")] if "score" in data else []),
+                    *([("collectives", "@{collectives}")] if "collectives" in data else []),
                 ],
             ),
         ),
@@ -328,12 +328,12 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
     shown = ranks
     if len(ranks) > NAMED_ROWS:
         order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
-        kept = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
-        shown = np.sort(order[:kept].to_numpy())
+        max_rows = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
+        shown = np.sort(order[:max_rows].to_numpy())
     others = ~np.isin(ranks, shown)
     cells = every.copy()
-    at = np.searchsorted(shown, cells["rank"])
-    cells["row"] = np.where(np.isin(cells["rank"], shown), at, len(shown))
+    positions = np.searchsorted(shown, cells["rank"])
+    cells["row"] = np.where(np.isin(cells["rank"], shown), positions, len(shown))
     names = [f"rank {rank}" for rank in shown]
     by_row = sums.loc[shown].reset_index(drop=True)
     if others.any():
@@ -348,8 +348,8 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
 def _costliest_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the most expensive row of each cell."""
     order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
-    at = cells[["row", "left"]].to_numpy()[order]
-    is_max = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+    corners = cells[["row", "left"]].to_numpy()[order]
+    is_max = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
     costliest: pd.DataFrame = cells.iloc[order[is_max]].reset_index(drop=True)
     return costliest
 
@@ -376,11 +376,11 @@ def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
             Bars(0.0, "", pale, "less", line=theme.rule),
         ]
     else:
-        most = float(shown.max()) or 1.0
+        largest = float(shown.max()) or 1.0
         shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
-        data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
+        data["fill"] = shades[np.ceil(shown / largest * (_SHADES - 1)).astype(int)]
         key = [
-            Bars(0.0, "", late, duration(most)),
+            Bars(0.0, "", late, duration(largest)),
             Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
             Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
         ]
@@ -394,7 +394,7 @@ def _percent(part: float) -> str:
 def _ticks(steps: Any) -> list[tuple[float, str]]:
     """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     every = max(1, -(-len(steps) // 10))
-    return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
+    return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), every)]
 
 
 def _count_text(number: int, kind: str) -> str:
@@ -410,13 +410,13 @@ def _steps_finding(every: pd.DataFrame, kind: str) -> str:
     met = int((every["rank"] == first).sum())
     if len(steps_by_rank) == 1:
         costly_steps = costly["step"].tolist()
-        where = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
-        where = where or (
+        only_step = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
+        only_step = only_step or (
             f"in each of {_count_text(met, kind)}"
             if len(costly_steps) == met
             else f"in {count(len(costly_steps))} of {_count_text(met, kind)}"
         )
-        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
+        return f"rank {first} costs {_percent(_COSTLY)} or more {only_step}"
     often = steps_by_rank[
         steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
     ]

@@ -1,4 +1,4 @@
-"""The colours of charts, which are those of the timeline: ``facts/tokens.json``."""
+"""The colours of charts, shared with the timeline: ``facts/tokens.json``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FONT: str = facts("tokens")["font"]
 class Theme:
     """The colours of one theme; each is checked for contrast.
 
-    `kind` has the colours of marks by kind of event, and `on_kind` those of text on them; `busy`
+    `kind` has the colours of marks by kind of event, and `on_kind` of text on them; `busy`
     and `waiting` are ramps from 0 to 100 %; `delta` is a ramp from faster through equal to slower;
     `category` is for other categories than kinds of events, such as uses of memory.
     """

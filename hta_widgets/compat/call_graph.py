@@ -127,22 +127,22 @@ class _Forest:
         edges = np.searchsorted(self.depth[by_depth], np.arange(self.depth.max(initial=0) + 2))
         for level in range(len(edges) - 2, 0, -1):  # the deepest first; the top has no parent
             rows = by_depth[edges[level] : edges[level + 1]]
-            up = self.parent[rows]
-            np.add.at(count, up, count[rows])
-            np.add.at(total, up, total[rows])
-            np.minimum.at(first, up, first[rows])
-            np.maximum.at(last, up, last[rows])
-            np.maximum.at(height, up, height[rows] + 1)
-        some = count > 0
+            parents = self.parent[rows]
+            np.add.at(count, parents, count[rows])
+            np.add.at(total, parents, total[rows])
+            np.minimum.at(first, parents, first[rows])
+            np.maximum.at(last, parents, last[rows])
+            np.maximum.at(height, parents, height[rows] + 1)
+        has_kernels = count > 0
         return {
             "parent": np.where(self.parent >= 0, self.index[self.parent], top),
             "depth": np.where(self.member, self.depth, -1),
             "height": np.where(self.member, height, -1),
-            "first_kernel_start": np.where(some, first, -1),
-            "last_kernel_end": np.where(some, last, -1),
+            "first_kernel_start": np.where(has_kernels, first, -1),
+            "last_kernel_end": np.where(has_kernels, last, -1),
             "num_kernels": count,
             "kernel_dur_sum": total,
-            "kernel_span": np.where(some, last - first, 0),
+            "kernel_span": np.where(has_kernels, last - first, 0),
         }
 
 
@@ -151,12 +151,12 @@ def _threads_of(
 ) -> tuple[list[tuple[Any, Any]], Ints]:
     """Return the host's threads as (pid, tid), and the thread of each row; -1 on the device."""
     # Some categories of a device have no stream: annotations, and waits for the whole device.
-    apart = {
+    threads_by_key = {
         number
         for symbol, number in symbols.sym_index.items()
         if taxonomy.is_device_category(symbol) or symbol == "cuda_profiler_range"
     }
-    host = ~((frame["stream"] >= 0) | frame["cat"].isin(apart)).to_numpy()
+    host = ~((frame["stream"] >= 0) | frame["cat"].isin(threads_by_key)).to_numpy()
     code = np.full(len(frame), -1, dtype=np.int64)
     groups = frame[host].groupby(["pid", "tid"], sort=True)
     code[host] = groups.ngroup().to_numpy()
@@ -309,11 +309,11 @@ class CallStackGraph:
         columns = forest.columns(frame, self.root_index)
         nodes.update(_Nodes(forest, columns, [self.root_index]))
         if save and "parent" in self.full_df.columns:
-            there = self.full_df["index"].isin(forest.index)
-            order = index.get_indexer(pd.Index(self.full_df.loc[there, "index"]))
+            is_in_forest = self.full_df["index"].isin(forest.index)
+            order = index.get_indexer(pd.Index(self.full_df.loc[is_in_forest, "index"]))
             for name in STACK_COLUMNS:
                 if name in self.full_df.columns:
-                    self.full_df.loc[there, name] = columns[name][order]
+                    self.full_df.loc[is_in_forest, name] = columns[name][order]
 
     def __repr__(self) -> str:
         return f"CallStackGraph({self.identity}, {len(self.df)} events)"
@@ -433,10 +433,10 @@ class CallGraph:
 
     def __init__(self, trace: Trace, ranks: Sequence[int] | None = None) -> None:
         self.trace_data = trace
-        known = trace.get_ranks()
-        self.ranks = [rank for rank in ranks if rank in known] if ranks else known
+        available = trace.get_ranks()
+        self.ranks = [rank for rank in ranks if rank in available] if ranks else available
         if not self.ranks:
-            raise TraceError("no such rank", remedy=f"The ranks are {known}.")
+            raise TraceError("no such rank", remedy=f"The ranks are {available}.")
         self.call_stacks: list[CallStackGraph] = []
         self.rank_to_nodes: dict[int, Mapping[int, CallStackNode]] = {}
         self.rank_to_stacks: dict[int, dict[CallStackIdentity, CallStackGraph]] = {}

@@ -239,8 +239,8 @@ class ParserConfig:
 
     def add_args(self, args: Iterable[AttributeSpec]) -> None:
         """Add args whose column is not in the list yet."""
-        known = {spec.name for spec in self.args}
-        self.args += [spec for spec in args if spec.name not in known]
+        names = {spec.name for spec in self.args}
+        self.args += [spec for spec in args if spec.name not in names]
 
     def set_parse_all_args(self, parse_all_args: bool) -> ParserConfig:
         """Use every arg in `AVAILABLE_ARGS`."""
@@ -318,12 +318,12 @@ class ParserConfig:
         cls, args: pd.Series[Any], reference_specs: dict[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
         """Return a column for each key in events' args, from `reference_specs` if listed there."""
-        known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
-        known.pop("name", None)
+        spec_of = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
+        spec_of.pop("name", None)
         specs: dict[str, AttributeSpec] = {}
         for arg in args:
             for key, value in (arg if isinstance(arg, dict) else {}).items():
-                specs.setdefault(key, known.get(key) or cls.make_attribute_spec(key, value))
+                specs.setdefault(key, spec_of.get(key) or cls.make_attribute_spec(key, value))
         return specs
 
     def without_effect(self) -> list[str]:

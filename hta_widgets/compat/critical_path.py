@@ -52,7 +52,7 @@ _VARIABLES = (
     "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
     "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
 )
-#: HTA's names for those of our bounds that HTA leaves unnamed (``""``) or does not distinguish.
+#: HTA's names for the bounds that HTA leaves unnamed (``""``) or does not distinguish.
 _IN_HTA = {
     "cpu_blocked": "cpu_bound",
     "gpu_memory_bound": "gpu_compute_bound",
@@ -236,7 +236,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         *,
         zero_ns: int = 0,
         symbols: TraceSymbolTable | None = None,
-        asked: tuple[str, Any] = ("", None),
+        request: tuple[str, Any] = ("", None),
     ) -> None:
         super().__init__()
         if path is None:
@@ -244,8 +244,8 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.path, self._edges = path, path.edges
         edges: dict[tuple[int, int], Data] = {}
         for edge in self._edges_at(np.arange(len(path.edges))):  # the heaviest of parallel ones
-            known = edges.get((edge.begin, edge.end))
-            if known is None or edge.weight > known["weight"]:
+            edge_type = edges.get((edge.begin, edge.end))
+            if edge_type is None or edge.weight > edge_type["weight"]:
                 edges[edge.begin, edge.end] = {"weight": edge.weight, "object": edge}
         self.add_nodes_from(range(len(path.nodes)))
         self.add_edges_from((begin, end, data) for (begin, end), data in edges.items())
@@ -254,7 +254,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.full_trace = path.trace
         self.data_load_events = list(path.rules.data_loading) or None
         self._zero_ns = zero_ns - path.trace.shift_ns
-        self._asked = asked
+        self._asked = request
         self.symbol_table = symbols or TraceSymbolTable(symbols_of(path.trace.table))
         self._copy_path_attributes()
 
@@ -399,9 +399,11 @@ class CPGraph(_Base):  # type: ignore[misc]
     def edge_to_event_map(self) -> dict[tuple[int, int], int]:
         """The event that the time of an edge belongs to, if there is one."""
         edges, record = self.path.edges, self.path.trace.table.record
-        known = np.flatnonzero(self._has_event)
-        pairs = zip(edges.source[known].tolist(), edges.target[known].tolist(), strict=True)
-        return dict(zip(pairs, record[edges.event[known]].tolist(), strict=True))
+        with_event = np.flatnonzero(self._has_event)
+        pairs = zip(
+            edges.source[with_event].tolist(), edges.target[with_event].tolist(), strict=True
+        )
+        return dict(zip(pairs, record[edges.event[with_event]].tolist(), strict=True))
 
     @property
     def _has_event(self) -> Bools:
@@ -445,10 +447,10 @@ class CPGraph(_Base):  # type: ignore[misc]
         np.savez_compressed(
             arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
         )
-        asked = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
-        asked |= {"rank": self.rank, "data_load_events": self.data_load_events}
+        request = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
+        request |= {"rank": self.rank, "data_load_events": self.data_load_events}
         with write_atomically(target) as file, zipfile.ZipFile(file, "w") as out:
-            out.writestr("asked.json", json.dumps(asked))
+            out.writestr("asked.json", json.dumps(request))
             out.writestr("edges.npz", arrays.getvalue())
         return str(target)
 
@@ -480,7 +482,7 @@ def graph_of(
         path,
         zero_ns=first_event_ns(t.values()),
         symbols=getattr(t, "symbol_table", None),
-        asked=(annotation, instance_id),
+        request=(annotation, instance_id),
     )
     return graph, graph.critical_path()
 
@@ -507,17 +509,17 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
     """Return a graph that `CPGraph.save` wrote; raise if it belongs to another trace."""
     try:
         with zipfile.ZipFile(zip_filename) as archive:
-            asked = json.loads(archive.read("asked.json"))
+            request = json.loads(archive.read("asked.json"))
             saved = np.load(io.BytesIO(archive.read("edges.npz")))
             source, target, weight = saved["source"], saved["target"], saved["weight_ns"]
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as cause:
         raise TraceError(
             f"holds no graph ({cause})", path=zip_filename, remedy="Give what save returned."
         ) from None
-    instance = asked["instance_id"]
+    instance = request["instance_id"]
     instance = tuple(instance) if isinstance(instance, list) else instance
     restored_graph = graph_of(
-        t_full, rank, asked["annotation"], instance, asked["data_load_events"]
+        t_full, rank, request["annotation"], instance, request["data_load_events"]
     )
     graph = CPGraph() if restored_graph is None else restored_graph[0]
     edges = None if restored_graph is None else graph.path.edges

@@ -136,8 +136,8 @@ class TraceSymbolTable:
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
         """Return symbols by number for the numbers that exist."""
-        known = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
-        return {int(number): self.sym_table[number] for number in known}
+        valid_ids = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
+        return {int(number): self.sym_table[number] for number in valid_ids}
 
     get_profiler_step_ids = _prefix_matcher(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
     get_kernel_launch_ids = _prefix_matcher(
@@ -274,9 +274,11 @@ def first_event_ns(traces: Iterable[Trace]) -> int:
 
 
 def _is_shown(table: EventTable) -> Bools:
-    apart = [code for code, text in enumerate(table.categories.values) if text in ("", "Trace")]
+    excluded_codes = [
+        code for code, text in enumerate(table.categories.values) if text in ("", "Trace")
+    ]
     is_shown: Bools = table.phase == _COMPLETE
-    return is_shown & ~np.isin(table.category, apart)
+    return is_shown & ~np.isin(table.category, excluded_codes)
 
 
 def symbols_of(table: EventTable, rows: Rows | None = None) -> list[str]:

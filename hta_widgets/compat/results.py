@@ -154,16 +154,16 @@ def top_names(
     if len(frame) <= num_kernels:
         return frame
     running = frame["sum_ns"].cumsum().to_numpy()
-    apart = running > np.quantile(running, duration_ratio)
-    apart |= np.arange(len(frame)) >= num_kernels
-    apart &= ~frame["name"].isin(list(always)).to_numpy()
-    if not apart.any():
+    is_rest = running > np.quantile(running, duration_ratio)
+    is_rest |= np.arange(len(frame)) >= num_kernels
+    is_rest &= ~frame["name"].isin(list(always)).to_numpy()
+    if not is_rest.any():
         return frame
-    folded = frame[apart]
+    folded = frame[is_rest]
     count = folded["count"].to_numpy()
     total, every = int(folded["sum_ns"].sum()), int(count.sum())
     mean = total / every
-    # The squared deviations within each name, then those of the names' means.
+    # The squared deviations within each name, then of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
     squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
     others = {
@@ -175,7 +175,7 @@ def top_names(
         "mean_ns": [mean],
         "std_ns": [float(np.sqrt(squares.sum() / max(every - 1, 1)))],
     }
-    shown: pd.DataFrame = frame.loc[~apart]
+    shown: pd.DataFrame = frame.loc[~is_rest]
     return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
 
 
@@ -407,9 +407,9 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
             ids += _event_ids(events[events["rank"] == rank], trace, rank) or []
         return trace.select(ids=ids)
     for rank in trace.ranks:
-        found = _event_ids(events, trace, rank)
-        if found is not None:
-            return trace.select(ids=found)
+        event_ids = _event_ids(events, trace, rank)
+        if event_ids is not None:
+            return trace.select(ids=event_ids)
     raise TraceError(
         "the events are of several ranks, or not of this trace", remedy="Keep the column 'rank'."
     )
@@ -419,10 +419,10 @@ def _event_ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int,
     """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
     shown = hta_rows(table)
-    at = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
-    if (at < 0).any():
+    index = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
+    if (index < 0).any():
         return None
-    rows = shown[at]
+    rows = shown[index]
     if events["name"].dtype.kind == "i":
         numbers = symbol_numbers(trace.symbol_table, table.names.values)[table.name[rows]]
         if not np.array_equal(numbers, events["name"].to_numpy()):

@@ -307,8 +307,8 @@ class Trace(TraceSet):
 
     def get_device_type(self) -> str:
         """Return the type of the first rank's device, such as ``NVIDIA GPU``."""
-        known = next(iter(self.meta_data.values()), {})
-        return str(known.get("device_type", "UNKNOWN"))
+        metadata = next(iter(self.meta_data.values()), {})
+        return str(metadata.get("device_type", "UNKNOWN"))
 
     def get_trace_start_unixtime_ns(self, rank: int) -> int:
         """Return the Unix time, in ns, of the trace's time 0."""
@@ -395,9 +395,9 @@ def get_cpu_gpu_correlation(df: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _wrong_files_error(given: object) -> TraceError:
+def _wrong_files_error(files: object) -> TraceError:
     return TraceError(
-        f"trace_files is a {type(given).__name__}",
+        f"trace_files is a {type(files).__name__}",
         remedy="Give a list of files, or a dictionary of rank to file.",
     )
 
@@ -450,34 +450,37 @@ class _Frames(UserDict[int, Any]):
         """Return the positions of dropped rows; raise if rows were added or values changed."""
         built = self._original(rank)
         place = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
-        whole = place.equals(built.index)
-        at = np.arange(len(built)) if whole else built.index.get_indexer(place)
-        if (at < 0).any() or len(np.unique(at)) < len(at):
+        is_complete = place.equals(built.index)
+        index = np.arange(len(built)) if is_complete else built.index.get_indexer(place)
+        if (index < 0).any() or len(np.unique(index)) < len(index):
             raise TraceError(f"events were added to the frame of rank {rank}", remedy=_REMEDY)
         changed = [
             column
             for column in built.columns.difference(_ADDED, sort=False)
             if column not in frame.columns
-            or not _is_same(frame[column], built[column], None if whole else at)
+            or not _is_same(frame[column], built[column], None if is_complete else index)
         ]
         if changed:
             raise TraceError(
                 f"the frame of rank {rank} was changed: {', '.join(map(repr, changed))}",
                 remedy=_REMEDY,
             )
-        return np.setdiff1d(np.arange(len(built)), at, assume_unique=True)
+        return np.setdiff1d(np.arange(len(built)), index, assume_unique=True)
 
 
-def _is_same(frame: pd.Series[Any], built: pd.Series[Any], at: Rows | None) -> bool:
-    """Return whether a column is unchanged; `at` are its positions in the built column."""
-    now, then = frame.to_numpy(), built.to_numpy()
-    if at is None and now.__array_interface__["data"] == then.__array_interface__["data"]:
+def _is_same(frame: pd.Series[Any], built: pd.Series[Any], positions: Rows | None) -> bool:
+    """Return whether a column is unchanged; `positions` are its positions in the built column."""
+    current, original = frame.to_numpy(), built.to_numpy()
+    if (
+        positions is None
+        and current.__array_interface__["data"] == original.__array_interface__["data"]
+    ):
         return True  # the same memory
-    if at is not None:
-        then = then[at]
-    if now.dtype.kind in "biuf" and then.dtype.kind in "biuf":
-        return np.array_equal(now, then, equal_nan=True)
-    return now.tolist() == then.tolist()
+    if positions is not None:
+        original = original[positions]
+    if current.dtype.kind in "biuf" and original.dtype.kind in "biuf":
+        return np.array_equal(current, original, equal_nan=True)
+    return current.tolist() == original.tolist()
 
 
 # --- the last step --------------------------------------------------------------------------------
@@ -495,11 +498,11 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     if len(names) < 2:
         return traces
     problems = traces.problem_list
-    kept = []
+    frames = []
     for trace in traces.values():
         table, codes = trace.table, _step_codes(trace)
         if not len(codes):
-            kept.append(trace)
+            frames.append(trace)
             continue
         last_ns = table.start_ns[np.isin(table.name, codes) & (table.stream < 0)].max()
         member: Bools = keep_last | (table.start_ns < last_ns)
@@ -514,8 +517,8 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
             trace.rank,
             trace.path,
         )
-        kept.append(trace_within(trace, member, Selection()))
-    return TraceSet(kept, like=traces, problems=problems)
+        frames.append(trace_within(trace, member, Selection()))
+    return TraceSet(frames, like=traces, problems=problems)
 
 
 def _step_codes(trace: RankTrace) -> Array:

@@ -215,15 +215,15 @@ class TraceAnalysis:
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
-        kept, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
+        cache, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
-        kernels = analysis.kernel_breakdown(kept, **options)
+        kernels = analysis.kernel_breakdown(cache, **options)
         if visualize:
             show("kernel_breakdown", kernels, top=num_kernels)
             by_rank = analysis.kernel_duration_by_rank
             if len(kernels):
                 options["top"] = num_kernels
-                show("kernel_duration_by_rank", lambda: by_rank(kept, **options))
+                show("kernel_duration_by_rank", lambda: by_rank(cache, **options))
         kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
         every = kernels.assign(kernel_type=kind)
         every = shown_statistics(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
@@ -275,16 +275,16 @@ class TraceAnalysis:
         None if no trace has annotations on devices, as in HTA. `shortern_names` is the spelling of
         HTA 0.5; see `analysis.kernels_by_annotation`.
         """
-        kept, symbols = self.kept, self.t.symbol_table
+        cache, symbols = self.kept, self.t.symbol_table
         if "gpu_user_annotation" not in symbols.sym_index:
             logger.warning(
                 "the traces have no annotations on devices; hta_widgets.analysis."
                 "kernels_by_annotation takes the host's annotations at the launch"
             )
             return None
-        kernels = analysis.kernels_by_annotation(kept, ranks=[rank], source="device")
+        kernels = analysis.kernels_by_annotation(cache, ranks=[rank], source="device")
         frame = hta_frame(
-            kept[rank],
+            cache[rank],
             kernels["id"].to_numpy(),
             symbols,
             zero_ns=self._zero_ns,
@@ -331,14 +331,14 @@ class TraceAnalysis:
         Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
         `analysis.operator_launch_delays`.
         """
-        by = list(sort_by or ["occurrence_count"])
+        sort_columns = list(sort_by or ["occurrence_count"])
         frames = self._by_rank("operator_launch_delays", ranks)
         for frame in frames.values():
-            if unknown := [name for name in by if name not in frame]:
+            if unknown := [name for name in sort_columns if name not in frame]:
                 remedy = f"The columns are {', '.join(map(str, frame))}."
                 raise TraceError(f"no columns {unknown} to sort by", remedy=remedy)
         return {
-            rank: frame.sort_values(by, ascending=False, kind="stable")
+            rank: frame.sort_values(sort_columns, ascending=False, kind="stable")
             for rank, frame in frames.items()
         }
 
@@ -358,9 +358,9 @@ class TraceAnalysis:
         `compress_other_kernels` drops the args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
-        kept = self.kept
+        cache = self.kept
         patterns = analysis.frequent_kernel_sequences(
-            kept, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
+            cache, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
         )
         frame = hta_columns("frequent_kernel_sequences", patterns)
         if not len(patterns):
@@ -368,7 +368,7 @@ class TraceAnalysis:
         if visualize:
             show("frequent_kernel_sequences", patterns.head(top_k))
         export_patterns(
-            kept,
+            cache,
             operator_name,
             new_folder(output_dir),
             rank=rank,
@@ -505,14 +505,18 @@ class TraceAnalysis:
         suffix = _file_stem(output_suffix) or "_with_counters"
         if output_dir is None:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
-            here = Path.cwd()
-            output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
-        kept, folder, written = self.kept, new_folder(output_dir), []
+            working_folder = Path.cwd()
+            output_dir = (
+                tempfile.mkdtemp(prefix="hta-widgets-")
+                if working_folder in inputs
+                else working_folder
+            )
+        cache, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
             target = folder / f"{_file_stem(name)}{suffix}{ending}"
-            report = add_counters(kept, target, kinds=kinds, ranks=[rank])
+            report = add_counters(cache, target, kinds=kinds, ranks=[rank])
             written.append(Path(report.path))
             print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
         return written
@@ -526,13 +530,13 @@ class TraceAnalysis:
 
         See `analysis.cupti_counters`.
         """
-        kept, frames = self.kept, []
-        zero_ns = first_event_ns(kept.values())
+        cache, frames = self.kept, []
+        zero_ns = first_event_ns(cache.values())
         for rank in self._ranks(ranks):
-            counters = analysis.cupti_counters(kept, ranks=[rank])
+            counters = analysis.cupti_counters(cache, ranks=[rank])
             if not len(counters):
                 continue
-            trace, rows = kept[rank], counters["id"].to_numpy()
+            trace, rows = cache[rank], counters["id"].to_numpy()
             symbols = TraceSymbolTable(symbols_of(trace.table, rows))
             events = hta_frame(trace, rows, symbols, zero_ns=zero_ns).reset_index(drop=True)
             symbols.decode_df(events, create_new_columns=False)
@@ -605,9 +609,11 @@ class TraceAnalysis:
             steps = chosen
         if visualize:
             show("stragglers", lambda: analysis.stragglers(self.kept))
-        own = straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
+        is_late_start = (
+            straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
+        )
         events = pd.concat(
-            [self._events(rank, with_args=not own) for rank in self.t.get_ranks()],
+            [self._events(rank, with_args=not is_late_start) for rank in self.t.get_ranks()],
             ignore_index=True,
         )
         if steps:
@@ -666,10 +672,10 @@ class TraceAnalysis:
 
     def _ranks(self, ranks: Iterable[int] | None) -> list[int]:
         """Return the given ranks; else rank 0 as in HTA, or the first."""
-        if given := [] if ranks is None else [int(rank) for rank in ranks]:
-            return given
-        kept = self.kept
-        return [0] if 0 in kept else kept.ranks[:1]
+        if requested := [] if ranks is None else [int(rank) for rank in ranks]:
+            return requested
+        cache = self.kept
+        return [0] if 0 in cache else cache.ranks[:1]
 
     def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
         """Return a rank's frame with ``rank``; args are read from the file on request only."""

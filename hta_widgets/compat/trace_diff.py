@@ -69,9 +69,9 @@ class LabeledTrace:
         self.t: Any = Trace(trace_dir=os.fspath(trace_dir)) if t is None else t
         if isinstance(self.t, Trace) and not self.t.is_parsed:
             self.t.parse_traces()
-        given = _trace_set(self.t)
-        self._symbols = given.symbol_table if isinstance(given, Trace) else TraceSymbolTable()
-        for trace in given.values():
+        traces = _trace_set(self.t)
+        self._symbols = traces.symbol_table if isinstance(traces, Trace) else TraceSymbolTable()
+        for trace in traces.values():
             self._symbols.add_symbols(symbols_of(trace.table))
         self.s_map = self._symbols.get_sym_index_series()
         self.s_tab = self._symbols.get_sym_table_series()
@@ -91,8 +91,8 @@ class LabeledTrace:
 
         HTA parses an analysis's trace again, which restores dropped events and the last step.
         """
-        given = _trace_set(self.t)
-        return given.kept if isinstance(given, Trace) and not given.is_aligned else given
+        traces = _trace_set(self.t)
+        return traces.kept if isinstance(traces, Trace) and not traces.is_aligned else traces
 
     def ranks(self) -> list[int]:
         """Return the ranks, ascending."""
@@ -159,15 +159,15 @@ class LabeledTrace:
             parts.append(RankPart(traces[number], rows, None, None))
         return parts
 
-    def _choose(self, word: str, wanted: Numbers, known: list[int]) -> list[int]:
+    def _choose(self, word: str, wanted: Numbers, available: list[int]) -> list[int]:
         if wanted is None:
-            return known[:1]
+            return available[:1]
         numbers = [wanted] if isinstance(wanted, (int, np.integer)) else list(map(int, wanted))
         for number in numbers:
-            if number not in known:
+            if number not in available:
                 raise TraceError(
                     f"{self.label} has no {word} {number}",
-                    remedy=f"The {word}s are {', '.join(map(str, known)) or 'none'}.",
+                    remedy=f"The {word}s are {', '.join(map(str, available)) or 'none'}.",
                 )
         return numbers
 
@@ -289,26 +289,26 @@ class TraceDiff:
         _draw_differences(df, "duration", export_image_path, is_shown=show_image)
 
 
-def _trace_set(given: Any) -> TraceSet:
+def _trace_set(source: Any) -> TraceSet:
     """Return the set in a user's object: a set, a rank, or one of HTA's objects."""
-    if isinstance(given, TraceSet):
-        return given
-    if isinstance(given, RankTrace):
-        return TraceSet([given])
-    if isinstance(inner := getattr(given, "t", None), TraceSet):
+    if isinstance(source, TraceSet):
+        return source
+    if isinstance(source, RankTrace):
+        return TraceSet([source])
+    if isinstance(inner := getattr(source, "t", None), TraceSet):
         return inner
     raise TraceError(
-        f"a {type(given).__name__} holds no traces",
+        f"a {type(source).__name__} holds no traces",
         remedy="Give what hw.load returns, a TraceAnalysis, or the path of a folder.",
     )
 
 
-def _as_labeled_trace(given: Any, label: str) -> LabeledTrace:
-    if isinstance(given, LabeledTrace):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return LabeledTrace(label=label, trace_dir=given)
-    return LabeledTrace(label=label, t=given)
+def _as_labeled_trace(trace: Any, label: str) -> LabeledTrace:
+    if isinstance(trace, LabeledTrace):
+        return trace
+    if isinstance(trace, (str, os.PathLike)):
+        return LabeledTrace(label=label, trace_dir=trace)
+    return LabeledTrace(label=label, t=trace)
 
 
 def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:

@@ -202,8 +202,8 @@ class _BytepsJob:
             is_slow = worker == self.slow_worker
             late = 12_000 + rng.randrange(2000) if is_slow else rng.randrange(400)
             for place, tensor in enumerate(tensors):
-                at = begin + late + (place + 1) * _BETWEEN_GRADIENTS_US + rng.randrange(200)
-                ready[worker, tensor] = at
+                time_us = begin + late + (place + 1) * _BETWEEN_GRADIENTS_US + rng.randrange(200)
+                ready[worker, tensor] = time_us
         self._order = [
             part for tensor in tensors for part in self.partitions if part.tensor == tensor
         ]
@@ -216,8 +216,8 @@ class _BytepsJob:
         self._lanes = {}
         for worker, gpu in gpus:
             for part in self._order:
-                at = enqueued[worker, gpu, part.tensor]
-                self._lanes[worker, gpu, part.key] = _Lane(at, at + rng.randrange(3))
+                time_us = enqueued[worker, gpu, part.tensor]
+                self._lanes[worker, gpu, part.key] = _Lane(time_us, time_us + rng.randrange(3))
         for worker in range(self.workers):
             self._copy_to_host(worker)
         if self.servers:
@@ -270,28 +270,30 @@ class _BytepsJob:
             link = dict.fromkeys(range(self.servers), 0)
             for part in self._order:
                 every = [self._lanes[worker, gpu, part.key].at for gpu in range(root + 1)]
-                sent = max(every) + rng.randrange(8)
-                link[part.server] = max(sent, link[part.server]) + part.size_bytes // _BYTES_PER_US
+                sent_us = max(every) + rng.randrange(8)
+                link[part.server] = (
+                    max(sent_us, link[part.server]) + part.size_bytes // _BYTES_PER_US
+                )
                 arrived = link[part.server] + _LATENCY_US + rng.randrange(10)
-                arrivals.append((arrived, worker, sent, part))
+                arrivals.append((arrived, worker, sent_us, part))
         thread = dict.fromkeys(range(self.servers), 0)
         pushed: dict[int, int] = {}
         pulls = []
-        for arrived, worker, sent, part in sorted(arrivals, key=lambda a: a[:2]):
+        for arrived, worker, sent_us, part in sorted(arrivals, key=lambda a: a[:2]):
             done = max(arrived, thread[part.server]) + 6 + part.size_bytes // 5000
             thread[part.server] = done
             pushed[part.key] = max(pushed.get(part.key, 0), done)
             node = self.node_of[worker]
             self.requests.append(_ServerRequest(part.server, node, part.key, True, arrived, done))
             lane = self._lanes[worker, root, part.key]
-            lane.take("PUSH", sent, done + _LATENCY_US + rng.randrange(10))
+            lane.take("PUSH", sent_us, done + _LATENCY_US + rng.randrange(10))
             pulls.append((lane, node, part, lane.at + rng.randrange(5)))
-        for lane, node, part, sent in pulls:
-            arrived = sent + _LATENCY_US + rng.randrange(10)
+        for lane, node, part, sent_us in pulls:
+            arrived = sent_us + _LATENCY_US + rng.randrange(10)
             done = max(arrived, pushed[part.key]) + 5 + rng.randrange(5)
             self.requests.append(_ServerRequest(part.server, node, part.key, False, arrived, done))
             data = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
-            lane.take("PULL", sent, data)
+            lane.take("PULL", sent_us, data)
 
     def _copy_to_devices(self, worker: int) -> None:
         """Copy to the devices and broadcast there; the other GPUs wait for the root's signal."""
@@ -391,8 +393,8 @@ def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
             name = f"{'push' if request.push else 'pull'}-{request.node}"
             key = request.key + server * (_IDS // job.servers)
             for phase, time in (("B", request.start), ("E", request.end)):
-                where = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
-                stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {where}}}'))
+                common = f'"pid": {key}, "tid": {key}, "ts": {time + clock}'
+                stamps.append((time, f'\t\t{{"name": "{name}", "ph": "{phase}", {common}}}'))
     if not stamps:
         return ""  # the beginning of the file is still in the buffer
     stamps.sort(key=lambda stamp: stamp[0])

@@ -97,10 +97,11 @@ def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = Fal
 
 def softmax(rows: int, width: int, *, backward: bool = False) -> DeviceTask:
     """Return a softmax of rows, as in the loss."""
-    which = "Backward" if backward else "Forward"
+    direction = "Backward" if backward else "Forward"
     name = (
-        f"void at::native::(anonymous namespace)::cunn_SoftMax{which}<4, float, float, float,"
-        f" at::native::(anonymous namespace)::LogSoftMax{which}Epilogue>(float*, float const*, int)"
+        f"void at::native::(anonymous namespace)::cunn_SoftMax{direction}<4, float, float, float,"
+        f" at::native::(anonymous namespace)::LogSoftMax{direction}Epilogue>"
+        "(float*, float const*, int)"
     )
     return _kernel(name, 4_000 + rows * width * 4 / _BYTES_PER_NS, (rows, 1, 1), 1024)
 

@@ -229,7 +229,7 @@ class JobPlan:
     def names_of(self, rank: int) -> dict[str, str]:
         """Return a rank's values for the placeholders of a template."""
         threads = thread_ids(rank)
-        names = {f"TID{which}": str(tid) for which, tid in threads.items()}
+        names = {f"TID{role}": str(tid) for role, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
         for partition, group in self.groups_of(rank).items():
             names[f"SIZE_{partition}"] = str(len(group.ranks))
@@ -333,16 +333,16 @@ class _Writer:
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
         return re.sub("@STEP@", lambda _: self.number(0, 1), raw)
 
-    def collective(self, what: CollectiveCall) -> str:
-        stride = self.program.sequences[what.partition]
+    def collective(self, call: CollectiveCall) -> str:
+        stride = self.program.sequences[call.partition]
         return (
-            f'"Collective name": "{what.name}", "In msg nelems": {what.in_elements}, '
-            f'"Out msg nelems": {what.out_elements}, "Group size": @SIZE_{what.partition}@,\n'
-            f'      "dtype": "{what.dtype}", "In split size": "[]", "Out split size": "[]", '
-            f'"Process Group Name": "@NAME_{what.partition}@", '
-            f'"Process Group Description": "@DESC_{what.partition}@", '
-            f'"Process Group Ranks": "@RANKS_{what.partition}@", "Rank": @RANK@, '
-            f'"Seq": {self.number(what.sequence + 1, stride)}'
+            f'"Collective name": "{call.name}", "In msg nelems": {call.in_elements}, '
+            f'"Out msg nelems": {call.out_elements}, "Group size": @SIZE_{call.partition}@,\n'
+            f'      "dtype": "{call.dtype}", "In split size": "[]", "Out split size": "[]", '
+            f'"Process Group Name": "@NAME_{call.partition}@", '
+            f'"Process Group Description": "@DESC_{call.partition}@", '
+            f'"Process Group Ranks": "@RANKS_{call.partition}@", "Rank": @RANK@, '
+            f'"Seq": {self.number(call.sequence + 1, stride)}'
         )
 
     # --- records ----------------------------------------------------------------------------------

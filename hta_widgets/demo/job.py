@@ -149,15 +149,15 @@ def write_demo(
 
 
 def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
-    groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
+    groups = {kind: len(groups[0].ranks) for kind, groups in plan.groups.items()}
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
         return replace(model, changes=changes)
-    two, three = (
+    two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
-    layers = 2 + round((events_per_step - two) / (three - two))
+    layers = 2 + round((events_per_step - two_layers) / (three_layers - two_layers))
     return replace(model, layers=max(1, layers), changes=changes)
 
 
@@ -184,11 +184,11 @@ def _write(
             if first_pass:
                 truth.add(step, times)
             for rank, file in out.items():
-                now = times.times_ns[rank]
+                clock_ns = times.times_ns[rank]
                 records = named[rank]
-                if now.min() < plan.record_from_ns[rank]:
-                    records = records.starting_at(now, plan.record_from_ns[rank])
-                file.write(records.fill(now + own_ns[rank], step))
+                if clock_ns.min() < plan.record_from_ns[rank]:
+                    records = records.starting_at(clock_ns, plan.record_from_ns[rank])
+                file.write(records.fill(clock_ns + own_ns[rank], step))
                 truth.counts[:, rank] += len(records.records), records.complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
         for rank, file in out.items():
@@ -276,8 +276,8 @@ class StepTimes:
 
     def _launch(self, stream: int, device: Ints) -> None:
         # start[j] = max(ready[j], end[j-1] + gap), unrolled into a running maximum.
-        taken = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
-        before = taken - (self.work[:, device] + _STREAM_GAP_NS)
+        busy_ns = np.cumsum(self.work[:, device] + _STREAM_GAP_NS, axis=1)
+        before = busy_ns - (self.work[:, device] + _STREAM_GAP_NS)
         slack = self._ready(device) - before
         slack[:, 0] = np.maximum(slack[:, 0], self.free[stream] + _STREAM_GAP_NS)
         self.starts[:, device] = before + np.maximum.accumulate(slack, axis=1)
@@ -316,19 +316,19 @@ class Truth:
         """Add the collectives of one step."""
         written = np.isin(np.arange(self.plan.ranks), self.plan.written)
         for position, device in enumerate(times.collectives):
-            what = self.program.collectives[device]
+            call = self.program.collectives[device]
             arrival_ns = times.arrival_ns[position]
             seen = written & (arrival_ns >= self.plan.record_from_ns)
-            for group in self.plan.groups[what.partition]:
+            for group in self.plan.groups[call.partition]:
                 members = np.array(group.ranks)
                 self.collectives.append(
                     {
                         "step": step,
                         "group": group.name,
-                        "name": what.name,
-                        "seq": step * self.program.sequences[what.partition] + what.sequence + 1,
-                        "in_bytes": what.in_elements * what.element_bytes,
-                        "out_bytes": what.out_elements * what.element_bytes,
+                        "name": call.name,
+                        "seq": step * self.program.sequences[call.partition] + call.sequence + 1,
+                        "in_bytes": call.in_elements * call.element_bytes,
+                        "out_bytes": call.out_elements * call.element_bytes,
                         "ranks": list(group.ranks),
                         "in_files": members[seen[members]].tolist(),
                         "arrival_ns": arrival_ns[members].tolist(),

@@ -283,9 +283,9 @@ class _MpiRun:
     def from_root(self, name: str, size_bytes: int) -> None:
         """Add a call in which the other ranks wait for rank 0."""
         begin = self.now + self._random_durations(800, 2_500)
-        sent = int(begin[0]) + _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
-        end = np.maximum(begin, sent) + self._random_durations(300, 3_000)
-        end[0] = sent
+        sent_ns = int(begin[0]) + _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
+        end = np.maximum(begin, sent_ns) + self._random_durations(300, 3_000)
+        end[0] = sent_ns
         self._call(name, size_bytes, 0, begin, end)
 
     def to_root(self, name: str, size_bytes: int) -> None:

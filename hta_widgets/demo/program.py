@@ -194,10 +194,14 @@ class Program:
         with self.op(name, category="user_annotation", before=600, after=500) as index:
             yield index
         for stream in streams:
-            mine = [k for k in range(seen, len(self.device)) if self.device[k].stream == stream]
-            if mine:
+            positions = [
+                k for k in range(seen, len(self.device)) if self.device[k].stream == stream
+            ]
+            if positions:
                 external = self.host[index].external
-                self.annotations.append(Annotation(name, stream, mine[0], mine[-1], external))
+                self.annotations.append(
+                    Annotation(name, stream, positions[0], positions[-1], external)
+                )
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
@@ -250,16 +254,16 @@ class Program:
         self.device.append(DeviceEvent(work, stream, call, call.end, graph_node))
 
     def collective(
-        self, work: DeviceTask, what: CollectiveCall, stream: int, annotation: str
+        self, work: DeviceTask, collective_call: CollectiveCall, stream: int, annotation: str
     ) -> None:
         """Run a collective on a communication stream, after the queue of `COMPUTE`."""
         with (
-            self.op(f"c10d::{what.name}_", before=4_500, after=1_500),
-            self.op("record_param_comms", before=3_500, after=1_200, collective=what),
+            self.op(f"c10d::{collective_call.name}_", before=4_500, after=1_500),
+            self.op("record_param_comms", before=3_500, after=1_200, collective=collective_call),
         ):
             with self.annotation(annotation, stream):
                 self.wait(stream, COMPUTE)
-                self.collectives[len(self.device)] = what
+                self.collectives[len(self.device)] = collective_call
                 call = self._call("cudaLaunchKernelExC", 7_500)
                 self._enqueue("collective", work, stream, call)
             self._call("cudaEventRecord", 700)

@@ -341,8 +341,8 @@ class Operators:
         share = elements // m.tensor_ranks
         sizes = (share, elements) if way == "gather" else (elements, share)
         name, annotation, kernel = _EXCHANGES[way]
-        what = CollectiveCall("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
-        p.collective(nccl(kernel, elements * 2, m.tensor_ranks), what, TENSORS, annotation)
+        call = CollectiveCall("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
+        p.collective(nccl(kernel, elements * 2, m.tensor_ranks), call, TENSORS, annotation)
         p.wait(COMPUTE, TENSORS)
         return 0
 
@@ -363,9 +363,9 @@ class Operators:
     def all_reduce(self, count: int) -> None:
         """Reduce the gradients of some parameters."""
         number = self.program.next_sequence("world")
-        what = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
+        call = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
         work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
-        self.program.collective(work, what, GRADIENTS, "nccl:all_reduce")
+        self.program.collective(work, call, GRADIENTS, "nccl:all_reduce")
 
     # --- copies -----------------------------------------------------------------------------------
 
@@ -380,12 +380,12 @@ class Operators:
 
 
 def _inputs(*inputs: list[int] | list[list[int]] | str, **types: str) -> str:
-    """Return args of an operator: dims of a tensor, those of a list of tensors, or a value.
+    """Return args of an operator: dims of a tensor, dims of a list of tensors, or a value.
 
     Tensors are BF16; `types` has others by place: ``a1="long int"``.
     """
     dims = [[] if isinstance(value, str) else value for value in inputs]
-    kinds = [types.get(f"a{at}", _input_type(value)) for at, value in enumerate(inputs)]
+    kinds = [types.get(f"a{index}", _input_type(value)) for index, value in enumerate(inputs)]
     texts = [value if isinstance(value, str) else "" for value in inputs]
     columns = {"Input type": kinds, "Input Dims": dims, "Concrete Inputs": texts}
     return ", ".join(f'"{name}": {json.dumps(values)}' for name, values in columns.items())

@@ -87,8 +87,8 @@ class TimeMap:
         time = np.asarray(time_ns, dtype=np.int64)
         if not len(start):
             return np.zeros(time.shape, dtype=bool)
-        at = np.searchsorted(start, time, side="right") - 1
-        return (at >= 0) & (time < end[np.maximum(at, 0)])
+        positions = np.searchsorted(start, time, side="right") - 1
+        return (positions >= 0) & (time < end[np.maximum(positions, 0)])
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""
@@ -180,7 +180,10 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         before, after = _time_maps(marks)
     else:
         first = [int(start[0]) for start, _ in marks]
-        lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
+        lengths = [
+            max(int(end[-1]) - first_start, 1)
+            for (_, end), first_start in zip(marks, first, strict=True)
+        ]
         common = lengths if base != "scaled" else [max(lengths)] * 2
         starts = first if base == "absolute" else [first[0]] * 2
         before, after = (

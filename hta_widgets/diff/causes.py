@@ -146,10 +146,14 @@ def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
         added_from = start.copy()
         added_from[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
         lasting = end > added_from
-        which, step, low, high = _clip_to_windows(added_from[lasting], end[lasting], windows)
+        window_of_event, step, low, high = _clip_to_windows(
+            added_from[lasting], end[lasting], windows
+        )
         hidden = CumulativeCoverage(*before)
         time = (high - low) - (hidden(high) - hidden(low))
-        shares.append((rows[lasting][which], step, np.full(len(which), number), time))
+        shares.append(
+            (rows[lasting][window_of_event], step, np.full(len(window_of_event), number), time)
+        )
         before = unite(before, union(start, end))
     return Shares(*(np.concatenate(column) for column in zip(*shares, strict=True)))
 

@@ -158,10 +158,10 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     device_ns = np.where(tree.kind == WORK, length, 0)
     if split:
         rows, _, until, _ = side.waits.of_rank(part.rank)
-        at = positions_of_rows(tree.rows, len(part.table))[rows]
-        at, until = at[at >= 0], until[at >= 0]
-        begin, finish = part.clip_rows(tree.rows[at])
-        device_ns[at] = finish - np.clip(until, begin, finish)
+        positions = positions_of_rows(tree.rows, len(part.table))[rows]
+        positions, until = positions[positions >= 0], until[positions >= 0]
+        begin, finish = part.clip_rows(tree.rows[positions])
+        device_ns[positions] = finish - np.clip(until, begin, finish)
     return NodeTimes(
         np.where(is_operator, length, 0),
         host_self_ns,
@@ -187,10 +187,11 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        apart = ~_communication_mask(matched.trees[0])[nodes]
+        is_compared = ~_communication_mask(matched.trees[0])[nodes]
         paths.append(path)
         draws.append(
-            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(apart, number, 0)
+            (number_occurrences(path) & _NTH) * len(matches.ranks)
+            + np.where(is_compared, number, 0)
         )
         device = [
             _time_with_launched_work(tree, node)
@@ -200,11 +201,13 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
             gaps[place].append(values[1][partner] - values[0][nodes])
     path, draw = concat_arrays(paths), concat_arrays(draws)
     key = path * (int(draw.max(initial=0)) + 1) + draw
-    _, first, at, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    _, first, group, count = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )
     device_p, host_p = (
         paired_p_value(
             path[first],
-            np.bincount(at, concat_arrays(gap), len(first)) / count,
+            np.bincount(group, concat_arrays(gap), len(first)) / count,
             len(matches.path_name),
         )
         for gap in gaps
@@ -468,11 +471,11 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean, p_value) in enumerate(tests):
-        for at in _significant(mean, p_value, min_relative, diff.step_ns, tested).tolist():
-            word = "slower" if mean[1, at] > mean[0, at] else "faster"
-            key = word, int(matches.path_name[path[at]])
-            flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[at]))
-            p_values[key] = float(np.fmin(p_values.get(key, np.nan), p_value[at]))
+        for index in _significant(mean, p_value, min_relative, diff.step_ns, tested).tolist():
+            word = "slower" if mean[1, index] > mean[0, index] else "faster"
+            key = word, int(matches.path_name[path[index]])
+            flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[index]))
+            p_values[key] = float(np.fmin(p_values.get(key, np.nan), p_value[index]))
     changes_of_names = [
         _time_change(matches, sums_of_sides, key, paths_by_measure, p_values[key])
         for key, paths_by_measure in flagged.items()

@@ -129,7 +129,7 @@ def compare(
 
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
-    of both sides are those of the devices: from the end of the previous step's work, for the first
+    of both sides are the devices': from the end of the previous step's work, for the first
     from its first start, to the end of its own. `findings` states it.
 
     Parameters
@@ -183,7 +183,7 @@ def compare(
     sides = make_sides(list(zip(names, owners, compared, strict=True)))
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
-    sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
+    sides = [replace(side, tabled=columns) for side, columns in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
     steps_alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
@@ -214,7 +214,7 @@ def paired_ranks(diff: Comparison) -> str:
     words = ", ".join(map(run_text, consecutive_runs(numbers)))
     if any(before != after for before, after in diff.rank_pairs):
         words = _format_pairs(diff.rank_pairs)
-    return f"rank{'s' * (len(numbers) > 1)} {words}"
+    return f"rank{'s' if len(numbers) > 1 else ''} {words}"
 
 
 def _ranks_by_format(
@@ -375,6 +375,13 @@ def _step_position(side: RunSide, step: int) -> int:
 # --- cautions -------------------------------------------------------------------------------------
 
 
+def _left_out_text(side: RunSide) -> str:
+    ranks = f"{plural(len(side.left_out), 'rank')} of {side.label}"
+    verb = "is" if len(side.left_out) == 1 else "are"
+    more = ", …" if len(side.left_out) > 4 else ""
+    return f"{ranks} without steps {verb} left out: {', '.join(map(str, side.left_out[:4]))}{more}"
+
+
 def _cautions(diff: Comparison) -> list[Caution]:
     before, after = diff.sides
     cautions: list[Caution] = []
@@ -405,16 +412,15 @@ def _cautions(diff: Comparison) -> list[Caution]:
         add("ranks", f"{times}, and calls are matched on {paired_ranks(diff)}" if calls else times)
     for side in diff.sides:
         if side.left_out:
-            ranks_of_side = f"{plural(len(side.left_out), 'rank')} of {side.label}"
-            listed = ", ".join(map(str, side.left_out[:4])) + ", …" * (len(side.left_out) > 4)
-            verb = "is" if len(side.left_out) == 1 else "are"
-            add("ranks", f"{ranks_of_side} without steps {verb} left out: {listed}")
+            add("ranks", _left_out_text(side))
     numbers_of_sides = [_stated_numbers(side.parts) for side in diff.sides]
     unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
     renamed = [(a, b) for a, b in unequal if numbers_of_sides[0][a] == numbers_of_sides[1][b]]
     different = [pair for pair in unequal if pair not in renamed]
     if different:
-        add("rank", f"different rank{'s' * (len(different) > 1)}: {_format_pairs(different)}")
+        add(
+            "rank", f"different rank{'s' if len(different) > 1 else ''}: {_format_pairs(different)}"
+        )
     if renamed:
         reason = "the same ranks under other numbers, as several files of a run state one rank"
         add("rank", f"{reason}: {_format_pairs(renamed)}")

@@ -64,12 +64,12 @@ def findings(diff: Comparison) -> list[Finding]:
     A difference of the step times is reported from 5 % on if it is significant at 1 %, from 20 % on
     at 5 %, and from 1 % on at 0.1 % (test of `steps`); with one step on a side from 20 % on.
     Differences from 1 % on at 5 % are reported with their p-value; with one step on a side and no
-    other finding, those of the step and of the name that differs most. Smaller ones, and those that
-    may be chance, come first, too, if there is any other finding. If the steps do not differ
-    in length, kinds of time come first whose share of the step differs significantly, and by more
-    than 5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with one
-    step on a side 20 %). The findings of swapped sides are the same in the other direction. Without
-    any difference the list is empty, except for a caution if a side has no events.
+    other finding, the changes of the step and of the name that differs most. Smaller ones, and
+    those that may be chance, come first, too, if there is any other finding. If the steps do not
+    differ in length, kinds of time come first whose share of the step differs significantly, and by
+    more than 5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with
+    one step on a side 20 %). The findings of swapped sides are the same in the other direction.
+    Without any difference the list is empty, except for a caution if a side has no events.
 
     Parameters
     ----------

@@ -94,15 +94,15 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     for rank in sorted({*shared, *lone_ranks(diff)}):
         if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
-        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
+        was_late, is_late = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
-        if was is now or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
+        if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
         results.append(
-            _late_on_both_sides(times, rank, appears=now, weight=max(lost))
+            _late_on_both_sides(times, rank, appears=is_late, weight=max(lost))
             if rank in shared
             else _late_on_one_side(
-                verdicts[now], rank, diff.step_count, appears=now, weight=max(lost)
+                verdicts[is_late], rank, diff.step_count, appears=is_late, weight=max(lost)
             )
         )
     return sorted(results, key=lambda finding: -finding.weight)
@@ -110,7 +110,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 @memoize
 def changed_ranks(diff: Comparison) -> list[Finding]:
-    """Return the ranks whose own time changed unlike the others', without those of `late_ranks`.
+    """Return the ranks whose own time changed unlike the others', except `late_ranks`.
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 5 % of the longer time, 1 % of the step (3 % with one step

@@ -213,12 +213,12 @@ class TreeMatcher:
             # A call that is found from both sides keeps its earliest pair, by the sum of positions
             # on both sides. Pairs that share a call differ in this sum.
             early = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
-            taken: tuple[set[int], set[int]] = (set(), set())
+            used_nodes: tuple[set[int], set[int]] = (set(), set())
             pairs = []
             for a, b in both[np.argsort(early, kind="stable")].tolist():
-                if a not in taken[0] and b not in taken[1]:
-                    taken[0].add(a)
-                    taken[1].add(b)
+                if a not in used_nodes[0] and b not in used_nodes[1]:
+                    used_nodes[0].add(a)
+                    used_nodes[1].add(b)
                     pairs.append((a, b))
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
@@ -248,14 +248,14 @@ class TreeMatcher:
         end = np.searchsorted(key, base + high, side="right")
         inside = np.flatnonzero(end > begin)
         inside = inside[np.argsort(tree.order[inner[inside]], kind="stable")]
-        taken: set[int] = set()
+        used_nodes: set[int] = set()
         candidates = []
         for place in inside.tolist():
             for node in loose[begin[place] : end[place]].tolist():
-                fits = other.end_ns[node] <= high[place] and node not in taken
+                fits = other.end_ns[node] <= high[place] and node not in used_nodes
                 same_lane = other.kind[node] == WORK or other.lane[node] == other.lane[above[place]]
                 if fits and same_lane:
-                    taken.add(node)
+                    used_nodes.add(node)
                     candidates.append((node, int(inner[place])))
                     break
         return np.array(candidates, dtype=np.int64).reshape(-1, 2)
@@ -283,12 +283,12 @@ class TreeMatcher:
         # Between a node and its caller are only Python functions without a partner.
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
-        up = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
+        callers_of_nodes = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
         top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
-        closed = (up < 0) | (self.partner[side][up] >= 0)
-        nodes, up, top = nodes[closed], up[closed], top[closed]
-        caller = up if side == 0 else self.partner[1][up]
-        caller = np.where(up < 0, -1 - self.roots[side][top], caller)
+        closed = (callers_of_nodes < 0) | (self.partner[side][callers_of_nodes] >= 0)
+        nodes, callers_of_nodes, top = nodes[closed], callers_of_nodes[closed], top[closed]
+        caller = callers_of_nodes if side == 0 else self.partner[1][callers_of_nodes]
+        caller = np.where(callers_of_nodes < 0, -1 - self.roots[side][top], caller)
         key = caller * 3 + tree.kind[nodes]
         order = np.lexsort((tree.order[nodes], key))
         nodes, key = nodes[order], key[order]
@@ -300,14 +300,14 @@ class TreeMatcher:
 
     def _pair_nested(self, a_nodes: Ints, b_nodes: Ints) -> list[tuple[int, int]]:
         """Pair two lists of nodes, callers first, so that callers of pairs are pairs as well."""
-        taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        used_nodes: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
             a, b = int(a_nodes[i]), int(b_nodes[j])
-            if taken[0].get(
-                self._nearest_paired_caller(0, a, taken[0]), -1
-            ) == self._nearest_paired_caller(1, b, taken[1]):
-                taken[0][a], taken[1][b] = b, a
-        return list(taken[0].items())
+            if used_nodes[0].get(
+                self._nearest_paired_caller(0, a, used_nodes[0]), -1
+            ) == self._nearest_paired_caller(1, b, used_nodes[1]):
+                used_nodes[0][a], used_nodes[1][b] = b, a
+        return list(used_nodes[0].items())
 
     def _nearest_paired_caller(self, side: int, node: int, taken: dict[int, int]) -> int:
         """Return the nearest caller with a partner; -1 if it is not one of `taken`."""
@@ -344,7 +344,7 @@ class TreeMatcher:
 
 
 class _ChildLists:
-    """Children of each node, then those of each root, by class and in order."""
+    """Children of each node, then of each root, by class and in order."""
 
     def __init__(self, tree: RankTree, root: Ints) -> None:
         count = len(tree)
@@ -450,7 +450,7 @@ class Matches:
 def match_ranks(diff: Comparison) -> Matches:
     """Match the events of the paired ranks."""
     # From the outermost operators down, the calls of two matched operators are aligned in order by
-    # name, identical subtrees first; names are those of `diff.trees.comparable_name`. The
+    # name, identical subtrees first; names are from `diff.trees.comparable_name`. The
     # callees of a Python function without a partner match as if its caller had called them. Threads
     # match by the work they run, device work below its operator in order of launch. An operator's
     # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
@@ -483,8 +483,8 @@ def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
         packed = ((keys[:, 0] + 1) << 33) | (keys[:, 1] << 2) | keys[:, 2]
         _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
         codes = [
-            paths.setdefault((up, name, kind), len(paths))
-            for up, name, kind in keys[first].tolist()
+            paths.setdefault((parent_path, name, kind), len(paths))
+            for parent_path, name, kind in keys[first].tolist()
         ]
         path_of_node[members] = np.array(codes, dtype=np.int64)[inverse]
     return path_of_node
@@ -505,16 +505,16 @@ def _mark_changed(matches: Matches) -> None:
     )
     beyond = np.abs(diff) > np.maximum(_RELATIVE * np.maximum(before, after), 2.0 * finest)
     # Most pairs are within these limits; only the paths of the others need spreads.
-    at = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
+    positions = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
-    spread[at] = _spreads(path[at], diff[at])
+    spread[positions] = _spreads(path[positions], diff[positions])
     # A change on some of the ranks is not noise, so the spread on one rank counts too.
-    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[at]
+    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[positions]
     _, group_code, calls = np.unique(
-        path[at] * len(chosen) + rank, return_inverse=True, return_counts=True
+        path[positions] * len(chosen) + rank, return_inverse=True, return_counts=True
     )
-    lower = np.minimum(spread[at], _spreads(group_code, diff[at]))
-    spread[at] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[at])
+    lower = np.minimum(spread[positions], _spreads(group_code, diff[positions]))
+    spread[positions] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[positions])
     changed = beyond & (np.abs(diff) > _SPREADS * spread)
     ends = np.cumsum([len(rows) for rows in chosen])[:-1]
     for matched, rows, flags in zip(matches.ranks, chosen, np.split(changed, ends), strict=True):

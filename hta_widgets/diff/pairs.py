@@ -56,14 +56,14 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
             np.append(matched.partner[0], added),
         )
         block = {}
-        for word, rank, tree, at in zip(
+        for word, rank, tree, node in zip(
             ("before", "after"), ranks, matched.trees, nodes, strict=True
         ):
             # The last entry is for nodes without a partner, -1.
-            block[f"{word}_rank"] = np.full(len(at), rank)
-            block[f"{word}_id"] = np.append(tree.rows, -1)[at]
-            block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[at]
-            block[f"{word}_ns"] = np.append(tree.durations, 0)[at]
+            block[f"{word}_rank"] = np.full(len(node), rank)
+            block[f"{word}_id"] = np.append(tree.rows, -1)[node]
+            block[f"{word}_step"] = np.append(tree.part.table.step[tree.rows], -1)[node]
+            block[f"{word}_ns"] = np.append(tree.durations, 0)[node]
         kinds = [tree.part.table.kind[tree.rows] for tree in matched.trees]
         names = [tree.name for tree in matched.trees]
         for name, (before, after) in (

@@ -1,7 +1,7 @@
 """Turn findings into sentences.
 
 Each topic has one function, which gets the finding and the comparison and returns the sentence. The
-tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those of a format come
+tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; a format's come
 between the two (`FormatComparison.finding_words`). No number is written before:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
@@ -150,7 +150,7 @@ def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
 
 def _late_clause(finding: Finding, diff: Comparison) -> str:
     ranks = ", ".join(map(run_text, consecutive_runs(finding.ranks)))
-    subject = f"rank{'s' * (len(finding.ranks) > 1)} {ranks}"
+    subject = f"rank{'s' if len(finding.ranks) > 1 else ''} {ranks}"
     if "appears" not in finding.details:
         return f"{subject} changed {'alone' if _is_alone(finding) else 'unlike the others'}"
     appears = finding.details["appears"]
@@ -230,8 +230,8 @@ def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
     if not shares:
         return ""
     ends = dict.fromkeys(share_delta(end) for end in (min(shares), max(shares)))
-    where = " on both sides" if lone_ranks(diff) else ""
-    return f" (the others{where} {' to '.join(ends)})"
+    on_sides = " on both sides" if lone_ranks(diff) else ""
+    return f" (the others{on_sides} {' to '.join(ends)})"
 
 
 def _waits_text(finding: Finding) -> str:
@@ -243,7 +243,7 @@ def _waits_text(finding: Finding) -> str:
     numbers = ", ".join(map(run_text, consecutive_runs(part.ranks[0] for part in waits)))
     subject = f"ranks {numbers} wait" if len(waits) > 1 else f"rank {numbers} waits"
     change = "longer" if finding.details["sign"] > 0 else "less"
-    return f"; {subject} {' to '.join(ends)} {change}{' each' * (len(waits) > 1)}"
+    return f"; {subject} {' to '.join(ends)} {change}{' each' if len(waits) > 1 else ''}"
 
 
 def _shapes_text(finding: Finding, _diff: Comparison) -> str:
@@ -296,9 +296,9 @@ def _longest_name_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _spread_text(finding: Finding, _diff: Comparison) -> str:
-    moved, of = finding.details["moved_steps"], finding.details["steps"]
+    moved, steps = finding.details["moved_steps"], finding.details["steps"]
     word = finding.details["direction"]
-    text = f"Every step is {word}" if moved == of else f"{moved} of {of} steps are {word}"
+    text = f"Every step is {word}" if moved == steps else f"{moved} of {steps} steps are {word}"
     if finding.step is None:
         return f"{text}, by {duration(abs(finding.diff_ns))} at most."
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
@@ -321,7 +321,7 @@ def _paired_ranks_text(diff: Comparison) -> str:
     """Return the ranks whose calls are matched, if other times are of all ranks."""
     if not diff.by_rank_means:
         return ""
-    return f" ({'mean over ' * (len(diff.rank_pairs) > 1)}{paired_ranks(diff)})"
+    return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
 def _change_text(finding: Finding, diff: Comparison) -> str:
@@ -331,14 +331,16 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     calls = f"{count_text(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
-        how = f"is {finding.kind} on the {finding.measure}"
+        change_text = f"is {finding.kind} on the {finding.measure}"
         if any(map(is_host_only, diff.before.formats)):
-            how, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
-        text = f"{name} {how}: {times_text(finding)}{unit}{relative_text(finding)}"
+            change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+        text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
     elif finding.kind == "replaced":
         counts = f"{count_text(finding.before_count)} → {calls}"
-        how = _replacement_text(finding.details)
-        text = f"Kernels of {name} were replaced{how}: {counts}, {_work_text(finding)}{delta}"
+        change_text = _replacement_text(finding.details)
+        text = (
+            f"Kernels of {name} were replaced{change_text}: {counts}, {_work_text(finding)}{delta}"
+        )
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({calls})"
     elif min(totals) > 0:
@@ -360,9 +362,9 @@ def _caller_text(finding: Finding) -> str:
     caller: str | None = finding.details["caller"]
     if caller is None:
         return ""
-    more: int = finding.details["places"] - 1
-    where = f" in {short_name(caller)}" if caller else " outside of other operators"
-    return where + f" and {plural(more, 'other place')}" * (more > 0)
+    other_count: int = finding.details["places"] - 1
+    in_caller = f" in {short_name(caller)}" if caller else " outside of other operators"
+    return in_caller + f" and {plural(other_count, 'other place')}" * (other_count > 0)
 
 
 def _replacement_text(details: Mapping[str, Any]) -> str:
@@ -379,7 +381,7 @@ def _work_text(finding: Finding) -> str:
         list(dict.fromkeys(map(short_name, finding.details[word])))
         for word in ("before_names", "after_names")
     ]
-    texts = [" + ".join(names[:2]) + " + …" * (len(names) > 2) for names in sides]
+    texts = [" + ".join(names[:2]) + (" + …" if len(names) > 2 else "") for names in sides]
     if texts[0] == texts[1]:
         return f"other variants of {''.join(sides[0][:1])}"
     return " → ".join(texts)

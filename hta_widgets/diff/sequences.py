@@ -108,10 +108,10 @@ def _best_alignment(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
     pairs = []
     i, j = a.shape[1], b.shape[1]
     while i and j:
-        here = table[i, j]
-        if here == table[i - 1, j]:
+        score = table[i, j]
+        if score == table[i - 1, j]:
             i -= 1
-        elif here == table[i, j - 1]:
+        elif score == table[i, j - 1]:
             j -= 1
         else:
             pairs.append((i - 1, j - 1))
@@ -128,12 +128,12 @@ def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     score = np.empty(second.shape[1], dtype=np.int32)
     rows = list(table)
     above = rows[0]
-    for here, a in zip(rows[1:], gain, strict=True):
+    for scores, a in zip(rows[1:], gain, strict=True):
         # Without a gain, the score is at most that of the row above.
         np.add(above[:-1], a, out=score)
         np.maximum(score, above[1:], out=score)
-        np.maximum.accumulate(score, out=here[1:])
-        above = here
+        np.maximum.accumulate(score, out=scores[1:])
+        above = scores
     return table
 
 
@@ -177,18 +177,18 @@ def _longest_increasing_run(pairs: Ints) -> Ints:
     holders: list[int] = []
     before = [-1] * len(pairs)
     for place, value in enumerate(pairs[:, 1].tolist()):
-        at = bisect.bisect_left(tops, value)
-        before[place] = holders[at - 1] if at else -1
-        if at == len(tops):
+        index = bisect.bisect_left(tops, value)
+        before[place] = holders[index - 1] if index else -1
+        if index == len(tops):
             tops.append(value)
             holders.append(place)
         else:
-            tops[at], holders[at] = value, place
+            tops[index], holders[index] = value, place
     chain = []
-    at = holders[-1] if holders else -1
-    while at >= 0:
-        chain.append(at)
-        at = before[at]
+    index = holders[-1] if holders else -1
+    while index >= 0:
+        chain.append(index)
+        index = before[index]
     return pairs[chain[::-1]]
 
 

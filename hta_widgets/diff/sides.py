@@ -54,7 +54,7 @@ class RunSide:
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
     on_device : bool
-        Whether the steps are those of the devices.
+        Whether the steps are the devices'.
     """
 
     label: str
@@ -121,8 +121,10 @@ def is_host_only(name: str) -> bool:
 def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
     """Return the compared step of a rank that runs at each of the times, -1 for none."""
     windows = side.windows[rank]
-    at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
-    return np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
+    positions = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
+    return np.where(
+        (positions >= 0) & (time_ns < windows[np.maximum(positions, 0), 1]), positions, -1
+    )
 
 
 def formats_of(parts: PartsByRank) -> set[str]:

@@ -103,15 +103,15 @@ def _regularised_beta(a: Floats, b: float, x: Floats) -> Floats:
     x = np.clip(x, 0.0, 1.0)
     swap = x > (a + 1) / (a + b + 2)
     first, two = np.where(swap, b, a), np.where(swap, a, b)
-    at = np.where(swap, 1 - x, x)
-    inside = (at > 0) & (at < 1)
-    safe = np.where(inside, at, 0.5)
+    point = np.where(swap, 1 - x, x)
+    inside = (point > 0) & (point < 1)
+    safe = np.where(inside, point, 0.5)
     front = np.exp(
         _lgamma(first + two) - _lgamma(first) - _lgamma(two)
         + first * np.log(safe) + two * np.log1p(-safe)
     ) / first  # fmt: skip
     value = front * _beta_fraction(first, two, safe)
-    value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
+    value = np.where(inside, value, np.where(point <= 0, 0.0, 1.0))
     return np.where(swap, 1 - value, value)
 
 
@@ -122,13 +122,13 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     d = 1 / d
     value = d.copy()
     for m in range(1, _ROUNDS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / _nonzero(1 + even * d)
-        c = _nonzero(1 + even / c)
+        even_term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _nonzero(1 + even_term * d)
+        c = _nonzero(1 + even_term / c)
         value = value * d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / _nonzero(1 + odd * d)
-        c = _nonzero(1 + odd / c)
+        odd_term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _nonzero(1 + odd_term * d)
+        c = _nonzero(1 + odd_term / c)
         step = d * c
         value = value * step
         if np.all(np.abs(step - 1) < 1e-14):

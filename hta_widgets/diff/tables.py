@@ -71,15 +71,17 @@ def join_sides(
         name: pd.Series([key[k] for key in distinct], dtype=_dtype(sides, name))
         for k, name in enumerate(keys)
     }
-    at = [np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in keys_of]
+    positions = [
+        np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in keys_of
+    ]
     for name in measures:
         values = [np.full(len(distinct), np.nan) for _ in range(2)]
-        for side, rows, value in zip(sides, at, values, strict=True):
+        for side, rows, value in zip(sides, positions, values, strict=True):
             value[rows] = side[name].to_numpy(dtype=np.float64)
         columns[f"before_{name}"], columns[f"after_{name}"] = values
         columns[f"diff_{name}"] = values[1] - values[0]
     for name in facts:
-        for word, side, rows in zip(_SIDES, sides, at, strict=True):
+        for word, side, rows in zip(_SIDES, sides, positions, strict=True):
             column_values = np.full(len(distinct), None, dtype=object)
             column_values[rows] = side[name].to_numpy(dtype=object)
             columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
@@ -276,12 +278,12 @@ def _event_codes(
         frame = category_mask(part.trace, FRAME)[rows]
         is_counted &= frames | ~frame
         rows, step, frame = rows[is_counted], step[is_counted], frame[is_counted]
-        key, at = np.unique(table.name[rows] * 2 + frame, return_inverse=True)
+        key, position = np.unique(table.name[rows] * 2 + frame, return_inverse=True)
         codes = []
         for text, of_frame in ((table.names[k // 2], bool(k % 2)) for k in key.tolist()):
             texts = comparable_name(text, frame=of_frame), comparable_name(text, frame=False)
             codes.append(pool.code(*map(short_name, texts) if short else texts))
-        code = np.array(codes, dtype=np.int64)[at]
+        code = np.array(codes, dtype=np.int64)[position]
         blocks.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
     step, code, kind, length = (np.concatenate(column) for column in zip(*blocks, strict=True))
     return step, code, kind, length

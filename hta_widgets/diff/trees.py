@@ -59,7 +59,7 @@ _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
 def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
-    Addresses are replaced. A Python function keeps the name of its file and its own, without
+    Addresses are replaced. A Python function keeps its name and the name of its file, without
     folder and line; an ``nn.Module`` keeps its class, without its number.
     """
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
@@ -232,8 +232,10 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     step = table.step[rows]
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
-    at = np.minimum(np.searchsorted(ascending, step), count - 1)
-    positions: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
+    nearest = np.minimum(np.searchsorted(ascending, step), count - 1)
+    positions: Ints = np.where(
+        ascending[nearest] == step, order[nearest], np.where(step < 0, count, -1)
+    )
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost_rows = np.flatnonzero(unknown)
     within = step_at(side, part.rank, table.start_ns[rows[lost_rows]] + part.trace.shift_ns)
@@ -259,13 +261,13 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     operator = is_node & ~call & ~work
 
     above = attach_backward_threads(trace, nested_parents(trace, operator))
-    up = nearest_ancestor(above, operator)
-    parent = np.where(work, up[trace.launch_of], up[above])
+    operator_of_row = nearest_ancestor(above, operator)
+    parent = np.where(work, operator_of_row[trace.launch_of], operator_of_row[above])
     # A node inside another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(is_node)
-    at = positions_of_rows(rows, len(table))[parent[rows]]
+    positions = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
@@ -287,14 +289,14 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         np.array(name, dtype=np.int64)[at_key],
         pool.full_codes(full)[at_key],
         frame,
-        at,
+        positions,
         slot[rows],
         table.track[rows].astype(np.int64),
         order,
         table.start_ns[when],
         table.start_ns[when] + table.dur_ns[when],
         _node_contents(part, rows, pool),
-        forest_of(at),
+        forest_of(positions),
     )
 
 

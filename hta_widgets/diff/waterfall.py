@@ -67,24 +67,17 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     """
     matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
-    taken = kind != CALL if measure == "device" else kind == OPERATOR
-    count, total, self_times = [], [], []
-    for times in path_times(diff):
-        count.append(times.count.mean(axis=0))
-        if measure == "device":
-            self_times.append(times.device_ns.mean(axis=0))
-            below = self_times[-1].copy()
-            for level in range(int(depth.max(initial=0)), 0, -1):
-                members = np.flatnonzero(depth == level)
-                np.add.at(below, parent[members], below[members])
-            total.append(below)
-        else:
-            total.append(times.host_ns.mean(axis=0))
-            below = np.zeros(len(parent))
-            inner = np.flatnonzero((parent >= 0) & taken)
-            np.add.at(below, parent[inner], total[-1][inner])
-            self_times.append(np.maximum(total[-1] - below, 0.0))
-    is_present = taken & ((count[0] > 0) | (count[1] > 0))
+    is_counted = kind != CALL if measure == "device" else kind == OPERATOR
+    times_of_sides = path_times(diff)
+    count = [times.count.mean(axis=0) for times in times_of_sides]
+    if measure == "device":
+        self_times = [times.device_ns.mean(axis=0) for times in times_of_sides]
+        total = [_sums_of_subtrees(parent, depth, times) for times in self_times]
+    else:
+        total = [times.host_ns.mean(axis=0) for times in times_of_sides]
+        inner = np.flatnonzero((parent >= 0) & is_counted)
+        self_times = [_without_children(parent, inner, times) for times in total]
+    is_present = is_counted & ((count[0] > 0) | (count[1] > 0))
     order = _depth_first_order(parent, is_present, np.maximum(*total))
     names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)
@@ -116,6 +109,22 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         without_waiting=measure == "device" and splits_communication(diff),
         steps=diff.step_count,
     )
+
+
+def _sums_of_subtrees(parent: Ints, depth: Ints, times: Floats) -> Floats:
+    """Return the time of each node with all nodes below it."""
+    sums = times.copy()
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        members = np.flatnonzero(depth == level)
+        np.add.at(sums, parent[members], sums[members])
+    return sums
+
+
+def _without_children(parent: Ints, inner: Ints, times: Floats) -> Floats:
+    """Return the time of each node less its children's; `inner` are the nodes with a parent."""
+    children = np.zeros(len(parent))
+    np.add.at(children, parent[inner], times[inner])
+    return np.maximum(times - children, 0.0)
 
 
 def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:

@@ -27,9 +27,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m hta_widgets.host")
     parser.add_argument("--view", choices=VIEWS, default="dashboard")
     parser.add_argument("paths", metavar="PATH", nargs="+")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        serve(given.paths, given.view)
+        serve(arguments.paths, arguments.view)
 
 
 def serve(paths: Sequence[str], view: str = "dashboard") -> None:
@@ -39,8 +39,8 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
     settings.export_dir = downloads.written
 
     def offer(path: Path) -> tuple[str, str] | None:
-        kept = downloads.keep(path)
-        return None if kept is None else (kept[1].name, str(kept[1]))
+        token = downloads.keep(path)
+        return None if token is None else (token[1].name, str(token[1]))
 
     def send(frame: bytes) -> None:
         # If the other end is closed, the input is closed too, and its end ends the host.

@@ -31,12 +31,12 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
     reported_s = 0.0
 
-    def progress(done: int, of: int) -> None:
+    def progress(done: int, total: int) -> None:
         nonlocal reported_s
-        now = time.monotonic()
-        if now - reported_s >= _REPORT_EVERY_S or done == of:
-            reported_s = now
-            report(stage="read", done=done, of=of)
+        now_s = time.monotonic()
+        if now_s - reported_s >= _REPORT_EVERY_S or done == total:
+            reported_s = now_s
+            report(stage="read", done=done, of=total)
 
     if view == "diff":
         if len(sources) != 2:
@@ -96,8 +96,8 @@ class Downloads:
 
     def offer(self, path: Path) -> tuple[str, str] | None:
         """Return name and address of a file that a page wrote; None for any other path."""
-        kept = self.keep(path)
-        return None if kept is None else (kept[1].name, f"/file/{kept[0]}")
+        token = self.keep(path)
+        return None if token is None else (token[1].name, f"/file/{token[0]}")
 
     def take(self, key: str) -> Path | None:
         """Return a file on its first request; the caller removes it."""

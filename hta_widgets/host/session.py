@@ -61,13 +61,13 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
         if not 1 <= count <= MAX_PARTS:
             raise WireError(f"a frame has 1 to {MAX_PARTS} parts, not {count}")
         lengths = struct.unpack_from(f"<{count}I", view, 4)
-        at = 4 + 4 * count
+        start = 4 + 4 * count
         for length in lengths:
-            at += -at % 8
-            parts.append(view[at : at + length])
-            at += length
-        if at != len(view):
-            raise WireError(f"a frame of {at} bytes has {len(view)}")
+            start += -start % 8
+            parts.append(view[start : start + length])
+            start += length
+        if start != len(view):
+            raise WireError(f"a frame of {start} bytes has {len(view)}")
         message = json.loads(bytes(parts[0]))
     except (struct.error, ValueError, RecursionError) as error:
         raise WireError(str(error)) from None
@@ -168,16 +168,21 @@ class Hub:
                 return
             if method == "custom":
                 data = self._with_download(data)
-            to = self.current if method == "custom" else None
+            receiver = self.current if method == "custom" else None
             # The page that made a change needs no echo.
-            but = self.current if method == "echo_update" else None
-            self.send({"type": kind, "comm": comm.comm_id, "data": data}, buffers, to=to, but=but)
+            excluded = self.current if method == "echo_update" else None
+            self.send(
+                {"type": kind, "comm": comm.comm_id, "data": data},
+                buffers,
+                to=receiver,
+                but=excluded,
+            )
 
     def _open(self, comm: WireComm, data: dict[str, Any], buffers: Any, to: str | None) -> None:
         state = {key: value for key, value in data["state"].items() if key not in _DROPPED}
         state |= {key: self.text(state[key]) for key in _TEXTS if key in state}
-        opened = {"state": state, "buffer_paths": data.get("buffer_paths", [])}
-        self.send({"type": "comm_open", "comm": comm.comm_id, "data": opened}, buffers, to=to)
+        content = {"state": state, "buffer_paths": data.get("buffer_paths", [])}
+        self.send({"type": "comm_open", "comm": comm.comm_id, "data": content}, buffers, to=to)
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
         """Replace the path of a written file by its name and the address of its download."""
@@ -373,13 +378,13 @@ class Session:
         """Handle the tasks that came during a load, except loads and their pages' later tasks."""
         load.is_exposed = False
         later: list[_Task | None] = []
-        held: set[str] = set()
+        deferred: set[str] = set()
         while not self._tasks.empty():
             task = self._tasks.get()
             is_open = task is not None and task[0] == self._handle and _is_open(task[1][1])
-            if task is None or is_open or task[1][0] in held:
+            if task is None or is_open or task[1][0] in deferred:
                 later.append(task)
-                held |= set() if task is None else {task[1][0]}
+                deferred |= set() if task is None else {task[1][0]}
             else:
                 self._run_task(*task)
         for task in later:

@@ -124,10 +124,10 @@ class Folder:
         states = dict(self._files())
         before, self._states = self._states, states
         files = [
-            _FolderFile(Path(path), state, known)
+            _FolderFile(Path(path), state, format_)
             for path, state in states.items()
             if (before is None or before.get(path) == state or path in self._known)
-            and (known := self._format(path, state)) is not None
+            and (format_ := self._format(path, state)) is not None
         ]
         self._known = {path: self._known[path] for path in states if path in self._known}
         entries = _folder_entries(self.path, files)
@@ -151,16 +151,16 @@ class Folder:
 
     def _format(self, path: str, state: _State) -> str | None:
         """Return the format of a trace file; None if it is something else."""
-        known = self._known.get(path)
-        if known is None or known[0] != state:
+        cached = self._known.get(path)
+        if cached is None or cached[0] != state:
             try:
                 sniffed = sniff(path)
                 is_trace = not sniffed.aside and (sniffed.format != "kineto" or _has_events(path))
-                known = state, sniffed.format if is_trace else None
+                cached = state, sniffed.format if is_trace else None
             except TraceError:
-                known = state, None
-            self._known[path] = known
-        return known[1]
+                cached = state, None
+            self._known[path] = cached
+        return cached[1]
 
 
 def _has_events(path: str) -> bool:
@@ -370,9 +370,9 @@ class Site:
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, text: str) -> bool:
         """Return whether a token is right, compared in constant time."""
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return hmac.compare_digest(text.encode(), self.token.encode())
 
     def join(self, page: SocketHandler) -> None:
         """Connect a page to the session."""

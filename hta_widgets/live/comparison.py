@@ -230,7 +230,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the compared device work; those of the hosts if there is none."""
+        """The call paths of the compared device work; the hosts' if there is none."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
 

@@ -207,11 +207,11 @@ class PanelEngine:
         selection, panels = Selection.from_json(request.selection), request.panels
         until = deadline_after(request.within_ms)
         frames: dict[str, Any] = {}
-        for at, panel in enumerate(panels):
-            is_late = at and time.perf_counter() >= until
+        for index, panel in enumerate(panels):
+            is_late = index and time.perf_counter() >= until
             frame = None if is_late else self._frame_until(until, panel, selection, request.top)
             if frame is None:
-                return {"panels": frames, "left": panels[at:]}, None
+                return {"panels": frames, "left": panels[index:]}, None
             frames[panel] = frame_to_json(frame)
         return {"panels": frames}, None
 

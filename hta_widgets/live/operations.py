@@ -349,28 +349,28 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         raise RequestError(f"a request is a JSON object, got a {name}", code="invalid_request")
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
-    for answerer in answerers if kind else ():
-        handler = getattr(answerer, f"_on_{op}", None)
-        if handler is not None and kind is not None:
-            try:
-                checked = convert({**request, **_whole_times(request)}, kind)
-            except ValidationError as error:
-                raise RequestError(
-                    f"the request {op} is not understood: {error}", code="invalid_request"
-                ) from None
-            try:
-                reply: Answer = handler(checked)
-            except TraceError:
-                raise
-            except ValueError as error:
-                raise TraceError(f"the request {op} has no answer: {error}") from None
-            return reply
-    ops = [
-        name
-        for name in OPERATIONS
-        if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
-    ]
-    raise RequestError(f"unknown op {op!r}; the ops are {', '.join(ops)}", code="unknown_op")
+    handlers = (getattr(answerer, f"_on_{op}", None) for answerer in answerers)
+    handler = next(filter(None, handlers), None)
+    if kind is None or handler is None:
+        ops = [
+            name
+            for name in OPERATIONS
+            if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
+        ]
+        raise RequestError(f"unknown op {op!r}; the ops are {', '.join(ops)}", code="unknown_op")
+    try:
+        checked = convert({**request, **_whole_times(request)}, kind)
+    except ValidationError as error:
+        raise RequestError(
+            f"the request {op} is not understood: {error}", code="invalid_request"
+        ) from None
+    try:
+        reply: Answer = handler(checked)
+    except TraceError:
+        raise
+    except ValueError as error:
+        raise TraceError(f"the request {op} has no answer: {error}") from None
+    return reply
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:

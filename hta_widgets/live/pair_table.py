@@ -138,8 +138,10 @@ def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
         edges = first + (last - first) * np.arange(BINS + 1, dtype=np.int64) // BINS
         attrs |= {f"{word}_start_ns": first, f"{word}_end_ns": last}
         for class_code in np.unique(code).tolist():
-            of = code == class_code
-            columns[f"{word}_{class_code}"] = _time_between_edges(start[of], end[of], edges)
+            of_class = code == class_code
+            columns[f"{word}_{class_code}"] = _time_between_edges(
+                start[of_class], end[of_class], edges
+            )
     overview = pd.DataFrame(columns, index=range(BINS))
     overview.attrs.update(attrs)
     return overview
@@ -168,9 +170,9 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
 def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
     """Return for each edge the sum of its distances from all marks before it."""
     marks = np.sort(marks)
-    at = marks.searchsorted(edges)
+    positions = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])
-    distances: Ints = at * edges - sums[at]
+    distances: Ints = positions * edges - sums[positions]
     return distances
 
 

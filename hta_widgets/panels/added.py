@@ -37,20 +37,20 @@ _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 def _critical_path(traces: TraceSet) -> pd.DataFrame:
     start, end = traces.start_ns, traces.end_ns
     path = analysis.job_critical_path(traces, annotation="", window=(start, end))
-    whole = analysis.job_path_summary(path)
-    frame = whole[["rank", "count", "dur_ns", "share"]].assign(
-        cause=whole["bound_by"]
+    summary = analysis.job_path_summary(path)
+    frame = summary[["rank", "count", "dur_ns", "share"]].assign(
+        cause=summary["bound_by"]
         .astype(str)
         .str.replace("kernel_kernel", "kernel_to_kernel")
         .str.replace("_", " ")
     )
-    return _first_rows(frame[whole["bound_by"] != "outside_path"], path)
+    return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
 
-def _first_rows(frame: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def _first_rows(frame: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     """Return the first rows of a panel's frame, with the number of others and the note."""
     shown = frame.head(MAX_BARS).reset_index(drop=True)
-    shown.attrs = {"others": len(frame) - len(shown), "note": of.attrs.get("note", "")}
+    shown.attrs = {"others": len(frame) - len(shown), "note": reference.attrs.get("note", "")}
     return shown
 
 
@@ -75,12 +75,12 @@ def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
     # One row per collective: that of the last rank, or of one of the ranks that are last together.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
-    known = last[last["busbw_gb_s"].notna()]
+    timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
-    spent = known.groupby(key, observed=True)["transfer_ns"].transform("sum")
-    known = known.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)
-    group = known.groupby(key, observed=True, sort=False).ngroup()
-    frame = known[group < MAX_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
+    spent = timed.groupby(key, observed=True)["transfer_ns"].transform("sum")
+    timed = timed.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)
+    group = timed.groupby(key, observed=True, sort=False).ngroup()
+    frame = timed[group < MAX_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
     frame = frame.rename(columns={"arrival_ns": "start_ns"}).reset_index(drop=True)
     frame["operation"] = frame["operation"].astype(str)
     frame.attrs = {
@@ -100,7 +100,7 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     frame = groups[means].mean().reset_index(drop=True)
     members = [sorted(ranks) for ranks in groups["rank"].agg(list)]
     frame["label"] = [
-        f"rank{'s' * (len(ranks) > 1)} {', '.join(map(run_text, consecutive_runs(ranks)))}"
+        f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(run_text, consecutive_runs(ranks)))}"
         for ranks in members
     ]
     frame["members"] = [",".join(map(str, ranks)) for ranks in members]
@@ -150,8 +150,8 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     first = np.zeros(len(match), dtype=bool)
     first[match.starts] = True
-    sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
-    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
+    is_message = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
+    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]]
     blocks += map(batched_sends, traces.values())
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]
@@ -218,11 +218,11 @@ def _call_tree(
         np.add.at(values[:, 0], path, 1)
         np.add.at(values[:, 1], path, part.durations(paths.rows[is_selected]))
         np.add.at(values[:, 2], path_of_work[has_path], work_dur[has_path])
-        for at in range(size - 1, -1, -1):
-            if paths.parent[at] >= 0:
-                values[paths.parent[at], 2] += values[at, 2]
+        for index in range(size - 1, -1, -1):
+            if paths.parent[index] >= 0:
+                values[paths.parent[index], 2] += values[index, 2]
         places: list[int] = []
-        for at, (above, path_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
+        for index, (above, path_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
             key = (places[above] if above >= 0 else -1, path_name)
             if key not in numbers:
                 numbers[key] = len(name)
@@ -230,8 +230,8 @@ def _call_tree(
                 name.append(path_name)
                 sums.append([0, 0, 0])
             places.append(numbers[key])
-            both = zip(sums[places[at]], values[at].tolist(), strict=True)
-            sums[places[at]] = [value + other for value, other in both]
+            both = zip(sums[places[index]], values[index].tolist(), strict=True)
+            sums[places[index]] = [value + other for value, other in both]
     if measure == "host":
         return _flame_bars(parent, name, sums, 1)
     bars = _flame_bars(parent, name, sums, 2)
@@ -242,22 +242,24 @@ def _call_tree(
 def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
     """Lay out call paths as bars: children below their parent, the longest first."""
     children: dict[int, list[int]] = {}
-    for at, above in enumerate(parent):
-        children.setdefault(above, []).append(at)
-    total = sum(sums[at][by] for at in children.get(-1, ()))
+    for index, above in enumerate(parent):
+        children.setdefault(above, []).append(index)
+    total = sum(sums[index][by] for index in children.get(-1, ()))
     rows, left_out = [], 0
     below = [(-1, 0, 0)]
     while below:
         above, depth, left = below.pop(0)
-        callees = [at for at in children.get(above, ()) if sums[at][by] > 0]
-        for at in sorted(callees, key=lambda callee: (-sums[callee][by], name[callee])):
-            value = sums[at][by]
+        callees = [index for index in children.get(above, ()) if sums[index][by] > 0]
+        for index in sorted(callees, key=lambda callee: (-sums[callee][by], name[callee])):
+            value = sums[index][by]
             if value < total * MIN_SHARE:
                 left_out += 1
                 continue
-            inner = sum(sums[child][by] for child in children.get(at, ()))
-            rows.append((depth, name[at], left, left + value, max(value - inner, 0), *sums[at]))
-            below.append((at, depth + 1, left))
+            inner = sum(sums[child][by] for child in children.get(index, ()))
+            rows.append(
+                (depth, name[index], left, left + value, max(value - inner, 0), *sums[index])
+            )
+            below.append((index, depth + 1, left))
             left += value
     columns = ("depth", "name", "left_ns", "right_ns", "own_ns", "count", "host_ns", "device_ns")
     frame = pd.DataFrame(rows, columns=columns)

@@ -75,8 +75,8 @@ def catalogue_panel(name: str, **more: Any) -> Panel:
     """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
     is_chart = entry["shape"] in {"chart", "heatmap"}
-    own, rows = tuple(entry["own"]), entry.get("rows", "")
-    return Panel(name, entry.get("analysis", ""), own, rows, is_chart=is_chart, **more)
+    own_parts, rows = tuple(entry["own"]), entry.get("rows", "")
+    return Panel(name, entry.get("analysis", ""), own_parts, rows, is_chart=is_chart, **more)
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
@@ -98,8 +98,10 @@ def panels() -> dict[str, Panel]:
 
 def chart_panels() -> list[str]:
     """Return the ids of the panels that are charts, in the order of the list."""
-    known = panels()
-    return [name for name in all_panels() if name in known and known[name].is_chart]
+    panels_by_name = panels()
+    return [
+        name for name in all_panels() if name in panels_by_name and panels_by_name[name].is_chart
+    ]
 
 
 def all_panels() -> list[str]:
@@ -109,20 +111,24 @@ def all_panels() -> list[str]:
 
 def panel_of(name: str) -> Panel:
     """Return the panel with an id, or the first panel of an analysis."""
-    known = panels()
-    of_analysis = (candidate for candidate in known.values() if candidate.analysis == name and name)
-    result = known.get(name) or next(of_analysis, None)
+    panels_by_name = panels()
+    of_analysis = (
+        candidate for candidate in panels_by_name.values() if candidate.analysis == name and name
+    )
+    result = panels_by_name.get(name) or next(of_analysis, None)
     if result is None:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
     return result
 
 
 def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
     """Return the function that makes a panel's frame, and the selection that filters it."""
-    known = panels()
-    if name not in known:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
-    return known[name].frame or MAKERS[name], without_panel_filters(known[name], selection)
+    panels_by_name = panels()
+    if name not in panels_by_name:
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
+    return panels_by_name[name].frame or MAKERS[name], without_panel_filters(
+        panels_by_name[name], selection
+    )
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
@@ -132,19 +138,19 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     """
     if selection is None:
         return Selection()
-    own = set(panel.own)
+    own_parts = set(panel.own)
     if selection.launches and panel.rows == "kernels":
-        own.discard("names")
-    if "ranks" in own:
+        own_parts.discard("names")
+    if "ranks" in own_parts:
         selection = replace(selection, ranks=None)
-    if "tracks" in own:
+    if "tracks" in own_parts:
         selection = replace(selection, tracks=None)
-    if "ids" in own:
+    if "ids" in own_parts:
         selection = replace(selection, ids=None)
-    if "window" in own:
+    if "window" in own_parts:
         selection = replace(selection, start_ns=None, end_ns=None)
     clauses = parse_clauses(selection.query)
-    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own}
+    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own_parts}
     others = replace(clauses, **unfiltered)
     return selection if others == clauses else replace(selection, query=others.query)
 
@@ -155,16 +161,16 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
-    known = {
+    names = {
         format_.name: format_.views.shared_panels
         for format_ in all_formats()
         if format_.name in format_names
     }
-    some = [_OFFERED if shared is None else shared for shared in known.values()]
-    if not format_names or format_names - set(known):
-        some = [_OFFERED]
-    shared = [name for name in _OFFERED if any(name in shared_names for shared_names in some)]
-    shared += ADDED if _OFFERED in some else ()
+    offered = [_OFFERED if shared is None else shared for shared in names.values()]
+    if not format_names or format_names - set(names):
+        offered = [_OFFERED]
+    shared = [name for name in _OFFERED if any(name in shared_names for shared_names in offered)]
+    shared += ADDED if _OFFERED in offered else ()
     format_panels_ids = [
         panel.id
         for group in _panel_groups(formats_named(format_names))
@@ -219,13 +225,13 @@ def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequenc
 
 def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     seen: list[str] = []
-    known = all_panels()
-    analyses = {one.analysis: id_ for id_, one in reversed(panels().items()) if one.analysis}
-    for given in names:
-        name = analyses.get(str(given), given)
-        if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            guess = f" Did you mean {near[0]!r}?" if near else ""
+    names_of_all = all_panels()
+    analyses = {panel.analysis: id_ for id_, panel in reversed(panels().items()) if panel.analysis}
+    for requested in names:
+        name = analyses.get(str(requested), requested)
+        if name not in names_of_all:
+            similar = get_close_matches(str(name), names_of_all, 1)
+            guess = f" Did you mean {similar[0]!r}?" if similar else ""
             remedy = f"The panels of this job are {', '.join(of_job)}.{guess}"
             raise TraceError(f"no panel {name!r}", remedy=remedy)
         if name in seen:
@@ -300,13 +306,13 @@ def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     names = _NameGroups(frame)
     shown = names.order[: TOP_DURATIONS if top is None else min(top, TOP_DURATIONS)]
     rows = names.rows[concatenate_ranges(names.first[shown], names.ranks[shown])]
-    found = pd.DataFrame(
+    durations = pd.DataFrame(
         {
             **names.labels(np.repeat(shown, names.ranks[shown])),
             **{name: frame[name].to_numpy()[rows] for name in _OF_DURATIONS},
         }
     )
-    return _with_attrs(found, frame, total=len(names.order))
+    return _with_attrs(durations, frame, total=len(names.order))
 
 
 def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
@@ -348,9 +354,9 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
-    kept = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
+    inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
-    panel_frame.attrs.update(kept | attrs)
+    panel_frame.attrs.update(inherited | attrs)
     return panel_frame
 
 
@@ -388,12 +394,12 @@ def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
     """Return for each name the rank with the mean farthest from the median, and their ratio."""
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
-    apart = np.abs(mean - median[names.code])
+    deviation = np.abs(mean - median[names.code])
     # In each group, the row with the greatest distance; the first one if there are several.
-    far = names.rows[np.lexsort((-apart[names.rows], names.code[names.rows]))][names.first]
-    known = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
+    far = names.rows[np.lexsort((-deviation[names.rows], names.code[names.rows]))][names.first]
+    is_comparable = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
     ratio = mean[far] / np.where(median > 0, median, np.nan)
-    return np.where(known, rank[far], -1), np.where(known, ratio, np.nan)
+    return np.where(is_comparable, rank[far], -1), np.where(is_comparable, ratio, np.nan)
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
@@ -409,8 +415,8 @@ def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
         table = part.table
         for code in np.unique(table.name[rows]).tolist():
             group = groups[table.names[code]]
-            mine = table.name[rows] == code
-            time = int((np.maximum(until, begin) - begin)[mine].sum())
+            is_chosen = table.name[rows] == code
+            time = int((np.maximum(until, begin) - begin)[is_chosen].sum())
             wait_ns[group] = max(wait_ns[group], 0) + time
     return wait_ns
 
@@ -425,20 +431,20 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
         starts.append(int(start.min()) + part.trace.shift_ns)
         ends.append(int(end.max()) + part.trace.shift_ns)
     match = matching(traces)
-    kept, _ = count_selected(match, narrow_selection(traces, selection))
-    found = pd.DataFrame(
+    selected, _ = count_selected(match, narrow_selection(traces, selection))
+    frame = pd.DataFrame(
         {
             "events": [sum(len(part.rows) for part in chosen)],
             "device_events": [sum(len(part.device_work_rows()) for part in chosen)],
-            "collectives": [len(np.unique(match.collective[kept]))],
+            "collectives": [len(np.unique(match.collective[selected]))],
             "ranks": [len(with_events)],
             "start_ns": null_if_negative([min(starts, default=-1)]),
             "end_ns": null_if_negative([max(ends, default=-1)]),
         }
     )
     if not with_events:
-        found.attrs["note"] = note_text("no_events")
-    return found
+        frame.attrs["note"] = note_text("no_events")
+    return frame
 
 
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -447,31 +453,31 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     A step that hosts leave before the devices do its work is as long as on the device. Phases are
     those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
     """
-    whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
-    is_compared = whole["dur_deviation_ns"].notna().to_numpy()
+    all_steps = analysis.step_times(traces, clock=CLOCK, selection=selection)
+    is_compared = all_steps["dur_deviation_ns"].notna().to_numpy()
     on_device = {
         (rank, step): (start_ns, dur_ns)
         for rank, steps in device_steps(narrow_selection(traces, selection).owner).items()
         for step, start_ns, dur_ns in steps
     }
-    keys = list(zip(whole["rank"], whole["step"], strict=True))
+    keys = list(zip(all_steps["rank"], all_steps["step"], strict=True))
     is_ahead = [key in on_device for key in keys]
-    on_host = zip(whole["start_ns"], whole["dur_ns"], strict=True)
+    on_host = zip(all_steps["start_ns"], all_steps["dur_ns"], strict=True)
     times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
-    whole[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
-    step_ns = whole["dur_ns"].to_numpy(np.int64)
-    _, deviation = deviation_from_median(whole["step"].to_numpy(np.int64), step_ns, is_compared)
+    all_steps[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    step_ns = all_steps["dur_ns"].to_numpy(np.int64)
+    _, deviation = deviation_from_median(all_steps["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
     spent = phases.groupby("phase")["dur_ns"].transform("sum")
-    lasting = spent * 100 >= int(whole["dur_ns"].sum()) * MIN_PCT
-    phases = phases[lasting] if len(whole) and len(phases) else phases.iloc[:0]
+    lasting = spent * 100 >= int(all_steps["dur_ns"].sum()) * MIN_PCT
+    phases = phases[lasting] if len(all_steps) and len(phases) else phases.iloc[:0]
     step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
     columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
-        both = whole[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
+        both = all_steps[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
         columns[name] = np.concatenate(both)
     columns["deviation_share"] = np.concatenate((deviation, phases["deviation_share"]))
-    return _with_attrs(pd.DataFrame(columns), whole)
+    return _with_attrs(pd.DataFrame(columns), all_steps)
 
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -524,9 +530,9 @@ def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, in
 
 def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     frame = analysis.device_idle_breakdown(traces, selection=selection)
-    found = take_columns(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
-    found.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
-    return found
+    columns = take_columns(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
+    columns.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
+    return columns
 
 
 def _columns_of(name: str, *columns: str) -> FrameMaker:
@@ -566,8 +572,8 @@ MAKERS: dict[str, FrameMaker] = {
 def _missing_ranks(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> list[int]:
     """Return the selected ranks without a row."""
     chosen = set(traces.ranks if selection.ranks is None else selection.ranks)
-    there = set(frame["rank"].tolist())
-    return [rank for rank in traces.ranks if rank in chosen - there]
+    ranks_of_frame = set(frame["rank"].tolist())
+    return [rank for rank in traces.ranks if rank in chosen - ranks_of_frame]
 
 
 def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -53,7 +53,7 @@ _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 _COMMUNICATION = KINDS.index("communication")
-#: Kinds of findings in the order of their sentences; those of one place are in order of share.
+#: Kinds of findings in the order of their sentences; kinds with one place are in order of share.
 _ORDER = (
     ("waiting", "last_ready"),
     ("host_communication",),
@@ -64,7 +64,7 @@ _ORDER = (
 )
 #: Those whose sentences are not cut, at the end.
 _LAST = ("unrecorded", "around_work", "missing_steps")
-#: The order of kinds for the headline itself; those of one place are in order of share.
+#: The order of kinds for the headline itself; kinds with one place are in order of share.
 _MAIN_PLACES = {
     "waiting": 0,
     "exposed_communication": 1,
@@ -269,16 +269,16 @@ def _headline_of_formats(traces: TraceSet) -> Headline | None:
     }:
         return None
     findings: list[HeadlineFinding] = []
-    more: list[list[Piece]] = []
+    details: list[list[Piece]] = []
     nothing: list[Piece] = []
     for headline_of in load_references(format_.views.headline for format_ in formats_named(names)):
         findings_of_format, sentences, without = headline_of(traces)
         findings += findings_of_format
-        more += sentences
+        details += sentences
         nothing = without or nothing
     if not findings:
-        more = [*more[:1], nothing, *more[1:]]
-    sentences = [parts for parts in (*(finding.parts for finding in findings), *more) if parts]
+        details = [*details[:1], nothing, *details[1:]]
+    sentences = [parts for parts in (*(finding.parts for finding in findings), *details) if parts]
     first, *others = sentences or [[]]
     return Headline(first, others[:MAX_SENTENCES], findings)
 

@@ -71,7 +71,7 @@ def _longer_by(excess: float, reference: str) -> str:
 
 def _number_runs_text(numbers: Sequence[int]) -> str:
     runs = [run_text(run) for run in consecutive_runs(numbers)]
-    return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
+    return ", ".join([*runs[:3], *(["…"] if len(runs) > 3 else [])])
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         wait_ns = late.wait_ns / len(late.waiting)
         how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(wait_ns)}"
         often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
-        last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
+        last = "" if times.ranks else f", which arrive{'s' if not others else ''} last at {often}"
         of_run = f"{share(wait_ns / times.run_ns)} of the run"
         return [f"{subject} {how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
@@ -209,9 +209,9 @@ def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
     limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
     per_step = " a step" if saving.steps else ""
     gain = duration(saving.saving_ns / max(saving.steps, 1))
-    where = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
+    on_rank = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
     text = f"{short_operator(saving.name)} runs at {share(saving.roofline_share)} of what {limit}"
-    return [f"{text} allows; {gain}{per_step} to gain{where}."]
+    return [f"{text} allows; {gain}{per_step} to gain{on_rank}."]
 
 
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
@@ -250,7 +250,9 @@ def _missing_steps_text(
         subject = f"ranks {_number_runs_text(ranks)} have" if several else f"rank {ranks[0]} has"
         listed = f" ({_number_runs_text(steps)})" if steps else ""
         texts.append(f"{subject} {len(steps)} of {plural(step_count, 'step')}{listed}")
-    text = "; ".join([*texts, *["others lack other steps"] * (len(ranks_by_steps) > len(texts))])
+    text = "; ".join(
+        [*texts, *(["others lack other steps"] if len(ranks_by_steps) > len(texts) else [])]
+    )
     return [f"{text[:1].upper()}{text[1:]}."]
 
 
@@ -333,9 +335,9 @@ def _operator_text(
     return [f"{next(iter(calls))} takes {part}."]
 
 
-def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, of: str) -> str:
+def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, subject: str) -> str:
     part = share(time_ns / (times.run_ns * rank_count))
-    return f"{part}{of}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
+    return f"{part}{subject}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
 
 
 #: The function of each kind of finding.

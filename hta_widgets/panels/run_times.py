@@ -184,7 +184,7 @@ class LateRanks:
     wait_ns: int  # of all ranks, for these ranks, without compute
     last: int
     collectives: int
-    #: whether the collectives are those of hosts
+    #: whether hosts run the collectives
     on_hosts: bool
     phase: str = ""
     phase_ns: float = 0.0

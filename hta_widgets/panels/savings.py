@@ -57,10 +57,12 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     if not len(frame):
         return None
     groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()
-    most = groups.reset_index().nlargest(1, "saving_ns").iloc[0]
-    share = float(most["roofline_ns"] / most["device_ns"])
+    largest = groups.reset_index().nlargest(1, "saving_ns").iloc[0]
+    share = float(largest["roofline_ns"] / largest["device_ns"])
     steps = np.unique(trace.table.step[trace.table.step >= 0])
-    return Saving(rank, most["name"], most["bound"], share, int(most["saving_ns"]), len(steps))
+    return Saving(
+        rank, largest["name"], largest["bound"], share, int(largest["saving_ns"]), len(steps)
+    )
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:

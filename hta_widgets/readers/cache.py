@@ -143,8 +143,8 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
 
 def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
     """Write an entry for a file and return the entry's mapped traces; None if that fails."""
-    copy, most = _entry_folder(path, format), limit_bytes()
-    if copy is None or not most:
+    copy, max_bytes = _entry_folder(path, format), limit_bytes()
+    if copy is None or not max_bytes:
         return None
     part = None
     try:
@@ -169,8 +169,8 @@ def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome 
 
 def _open_entry(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
     rebuild = partial(_rebuild_entry, path, format, str(folder))
-    opened = open_store(folder, SourceRestorer(source_from_store, rebuild), profile_type)
-    return Outcome(tuple(opened.traces), opened.problems)
+    traces = open_store(folder, SourceRestorer(source_from_store, rebuild), profile_type)
+    return Outcome(tuple(traces.traces), traces.problems)
 
 
 def source_to_store(source: RecordSource) -> StoredSource:
@@ -216,8 +216,8 @@ def _rebuild_entry(path: str, format: str, copy: str, place: int) -> Trace:  # n
 def _entry_folder(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
     try:
         state = Path(path).stat()
-        now = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-        identity = (os.path.realpath(path), path, *now, _code_fingerprint(), format)
+        file_state = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+        identity = (os.path.realpath(path), path, *file_state, _code_fingerprint(), format)
     except (OSError, ValueError):
         return None
     return folder() / (hashlib.sha256(repr(identity).encode()).hexdigest()[:40] + _SUFFIX)
@@ -270,9 +270,9 @@ def evict(new: Path) -> int:
                     _remove(copy)
                 continue
             entries.append((used, _size(copy), copy))
-    total, most = sum(size for _, size, _ in entries), limit_bytes()
+    total, max_bytes = sum(size for _, size, _ in entries), limit_bytes()
     for _, size, copy in sorted(entries):
-        if total <= most:
+        if total <= max_bytes:
             break
         if copy != new:
             _remove(copy)
@@ -292,11 +292,11 @@ class _CacheSize:
     def count_entry(self, copy: Path, size: int) -> None:
         """Count a new entry; evict others if the limit may be exceeded."""
         self._unseen += size
-        most = limit_bytes()
+        max_bytes = limit_bytes()
         if (
             copy.parent != self._folder
-            or self._total + self._unseen > most
-            or self._unseen > _SHARE_UNSEEN * most
+            or self._total + self._unseen > max_bytes
+            or self._unseen > _SHARE_UNSEEN * max_bytes
             or time.monotonic() - self._looked_s > _MEASURE_AGAIN_S
         ):
             self._total, self._unseen = evict(copy), 0

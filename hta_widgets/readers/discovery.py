@@ -43,10 +43,10 @@ def read_store(
 ) -> Outcome:
     """Return a store's ranks, without the clock of the set that was saved."""
     del advance, keepalive
-    opened = open_store(path, profile_type=profile_type)
-    traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
+    stored = open_store(path, profile_type=profile_type)
+    traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in stored.traces)
     problems = Problems()
-    problems.merge(problem for problem in opened.problems if problem.kind != "clock")
+    problems.merge(problem for problem in stored.problems if problem.kind != "clock")
     return Outcome(traces, problems)
 
 
@@ -113,22 +113,24 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             problems.add("skipped", 1, f"the file {error.message}", file=file.path)
             unreadable = unreadable or error
             continue
-        what = sniffed.foreign
+        foreign_tool = sniffed.foreign
         if sniffed.format is not None:
             detected = replace(file, format=sniffed.format)
             if sniffed.aside and not file.named:
-                aside.append((detected, f"is {what}; load it by itself"))
+                aside.append((detected, f"is {foreign_tool}; load it by itself"))
             else:
                 readable.append(detected)
-        elif sole or (file.named and what is not None):
-            if what is None:
-                why = _why_empty(file.path).removeprefix("the file ")
-                raise TraceError(why, path=file.path, remedy="Copy the file again.")
-            raise TraceError(f"is {what}", path=file.path, remedy=foreign_remedy(what))
-        elif what is None:
+        elif sole or (file.named and foreign_tool is not None):
+            if foreign_tool is None:
+                reason = _why_empty(file.path).removeprefix("the file ")
+                raise TraceError(reason, path=file.path, remedy="Copy the file again.")
+            raise TraceError(
+                f"is {foreign_tool}", path=file.path, remedy=foreign_remedy(foreign_tool)
+            )
+        elif foreign_tool is None:
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
-            foreign.append((file.path, f"is {what}"))
+            foreign.append((file.path, f"is {foreign_tool}"))
     foreign = _without_originals(foreign, readable)
     if readable:
         foreign += [(file.path, detail) for file, detail in aside]
@@ -345,11 +347,11 @@ def _expand_glob(pattern: str) -> set[str]:
     parts = Path(pattern).parts
     if "**" not in parts:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
-    at = parts.index("**")
+    index = parts.index("**")
     paths: set[str] = set()
-    for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:at])))):
+    for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:index])))):
         for folder, _, _ in _Search().folders(base):
-            paths |= _expand_glob(str(Path(glob.escape(folder), *parts[at + 1 :])))
+            paths |= _expand_glob(str(Path(glob.escape(folder), *parts[index + 1 :])))
     return paths
 
 

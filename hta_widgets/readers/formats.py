@@ -159,7 +159,7 @@ class FormatComparison:
     ----------
     tables : dict of name to (Comparison) -> DataFrame
     replaces : tuple of str
-        The shared tables that it has its own ones for.
+        Shared tables that the format replaces by its own.
     findings : (Comparison) -> iterator of Finding
     finding_words : dict of topic to (Finding, Comparison) -> str
         The sentences of findings, in the order of their importance.

@@ -148,7 +148,7 @@ def load(
     steps : str, optional
         Regular expression of the NVTX ranges that are steps, for exports of Nsight Systems, which
         do not state them; searched for in the names of ranges. The last number in a name is the
-        step's number. By default ranges such as ``iteration 10`` are steps, else those of one name
+        step's number. By default ranges such as ``iteration 10`` are steps, else ranges of one name
         that tile most of the time. The cache is not used.
 
     Returns
@@ -198,8 +198,8 @@ def load(
     else:
         files = _drop_unrequested(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
-        opened = open_store(files[0].path, profile_type=profile_type)
-        return opened.trace_set(problems).on(executor)
+        stored = open_store(files[0].path, profile_type=profile_type)
+        return stored.trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
     if steps is not None:
@@ -325,7 +325,8 @@ def _read_all(
     weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        if executor is None and plan.workers > 1 and _is_worth_processes(sizes):
+        is_large = len(sizes) > 1 and sum(sizes) >= _PARALLEL_BYTES
+        if executor is None and plan.workers > 1 and is_large and _cores() > 1:
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
             reporting_progress(sum(weights), len(missing), progress=progress)
@@ -560,10 +561,6 @@ def _finish_formats(
         traces = [trace for trace in traces if trace.format not in names] + list(finished)
         caller_ranks = [rank_of[trace.path] for trace in traces]
     return traces, caller_ranks
-
-
-def _is_worth_processes(sizes: list[int]) -> bool:
-    return len(sizes) > 1 and _cores() > 1 and sum(sizes) >= _PARALLEL_BYTES
 
 
 def _cores() -> int:

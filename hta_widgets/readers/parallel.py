@@ -168,8 +168,8 @@ def _read_file(read: ReadTrace, file: _FileToRead, handover: _Handover) -> _Read
     if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
         return _Read(copy)  # another worker read it
     outcome = read(file.path, file.format, cache=keep, aside=aside)
-    sent = not all(trace.in_file for trace in outcome.traces)
-    return _Read(outcome, socket.gethostname() if sent else None)
+    is_in_memory = not all(trace.in_file for trace in outcome.traces)
+    return _Read(outcome, socket.gethostname() if is_in_memory else None)
 
 
 #: Bytes of memory per byte of JSON, measured on PyTorch traces: after the load, and at its peak.
@@ -217,16 +217,16 @@ def plan_workers(
     workers = max(1, min(cores, len(sizes_bytes)))
     peak_bytes = _PEAK_SHARE * largest
     if limit_bytes is None:
-        stays = 0.0 if kept else _KEPT_SHARE * (total - largest)
+        resident = 0.0 if kept else _KEPT_SHARE * (total - largest)
         free = _available_bytes()
-        if free is not None and stays + peak_bytes > free:
+        if free is not None and resident + peak_bytes > free:
             _warn(
-                f"loading takes about {_gb(stays + peak_bytes)} of memory "
+                f"loading takes about {_gb(resident + peak_bytes)} of memory "
                 f"and {_gb(free)} are available: "
                 f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", to keep ranks on '
                 "disk"
             )
-        room = float("inf") if free is None else free - stays
+        room = float("inf") if free is None else free - resident
     else:
         room = limit_bytes - _PROCESS_BYTES
         if peak_bytes > room:
@@ -258,9 +258,9 @@ def _available_bytes() -> int | None:
         pass
     try:
         group = Path("/sys/fs/cgroup")
-        most = (group / "memory.max").read_text("ascii").strip()
-        if most.isdigit():
-            limits.append(int(most) - int((group / "memory.current").read_text("ascii")))
+        max_text = (group / "memory.max").read_text("ascii").strip()
+        if max_text.isdigit():
+            limits.append(int(max_text) - int((group / "memory.current").read_text("ascii")))
     except (OSError, ValueError):
         pass
     return min(limits, default=None)

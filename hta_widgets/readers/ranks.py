@@ -45,14 +45,10 @@ class NoteCounts:
         """Add all notes to the problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
-            at = (
-                ""
-                if first is None
-                else f" (first at byte {first:,})"
-                if count > 1
-                else f" (at byte {first:,})"
-            )
-            problems.add(kind, count, reason + at, file=file)
+            place = ""
+            if first is not None:
+                place = f" ({'first ' if count > 1 else ''}at byte {first:,})"
+            problems.add(kind, count, reason + place, file=file)
 
 
 _RANK = re.compile(r"(?i)(?<![a-z])rank[-_ ]?\[?(\d+)\]?")
@@ -92,7 +88,7 @@ def stated_rank(
 
 def assign_ranks(
     paths: Sequence[str],
-    given: Sequence[int | None],
+    requested: Sequence[int | None],
     stated: Sequence[int | None],
     problems: Problems,
     by_order: Sequence[bool] = (),
@@ -118,8 +114,8 @@ def assign_ranks(
         as most other ranks' files; of two of one run, the one that does not end early.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
-    keys: list[int | None] = list(given)
-    taken = {key for key in given if key is not None}
+    keys: list[int | None] = list(requested)
+    used_keys = {key for key in requested if key is not None}
     duplicates = []
     claims: list[_RankClaim] = []
     stated_ranks = [rank for rank in stated if rank is not None]
@@ -130,37 +126,37 @@ def assign_ranks(
         rank = stated[place]
         if keys[place] is not None or rank is None:
             continue
-        if rank in taken:
+        if rank in used_keys:
             duplicates.append(place)
         else:
             keys[place] = rank
-            taken.add(rank)
+            used_keys.add(rank)
 
     unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
     unknown = [place for place in unknown if place not in ordered]
-    guesses, how = _guess_ranks([paths[place] for place in unknown], taken)
+    guesses, source_text = _guess_ranks([paths[place] for place in unknown], used_keys)
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
-        taken.add(guess)
+        used_keys.add(guess)
         problems.add(
             "guessed_rank",
             1,
-            f"the file has no rank number; taken as {guess} {how}",
+            f"the file has no rank number; taken as {guess} {source_text}",
             guess,
             paths[place],
         )
     for place in duplicates:
-        key = _lowest_free_rank(taken)
+        key = _lowest_free_rank(used_keys)
         keys[place] = key
-        taken.add(key)
+        used_keys.add(key)
         first = keys.index(stated[place])
         early = ", and ends early" if paths[place] in cut else ""
-        name, own = PurePath(paths[first]).name, PurePath(paths[place]).name
-        name = name if name != own else paths[first]
-        why = _describe_difference(claims[place], claims[first], name) if claims else ""
-        detail = f"states rank {stated[place]}, as {name} does{early}{why}"
+        name, own_name = PurePath(paths[first]).name, PurePath(paths[place]).name
+        name = name if name != own_name else paths[first]
+        difference = _describe_difference(claims[place], claims[first], name) if claims else ""
+        detail = f"states rank {stated[place]}, as {name} does{early}{difference}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
-    following = max(taken, default=-1) + 1
+    following = max(used_keys, default=-1) + 1
     for place in ordered:
         if keys[place] is None:
             keys[place] = following
@@ -226,39 +222,41 @@ def _stated_values(trace: Trace, *keys: str) -> str:
     return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
 
 
-def _describe_difference(of: _RankClaim, holder: _RankClaim, name: str) -> str:
+def _describe_difference(claim: _RankClaim, holder: _RankClaim, name: str) -> str:
     """Describe how a file differs from `name`, the file that has the rank that both state."""
-    if of.job != holder.job and of.job and holder.job:
-        return f", and is of job {of.job}, not {holder.job}"
-    if of.trace.format != holder.trace.format or of.trace.is_totals != holder.trace.is_totals:
+    if claim.job != holder.job and claim.job and holder.job:
+        return f", and is of job {claim.job}, not {holder.job}"
+    if claim.trace.format != holder.trace.format or claim.trace.is_totals != holder.trace.is_totals:
         return ""
     differs = [
-        f"its {what} is {own_value}, not {other}"
-        for what, own_value, other in (
-            ("world size", of.world_size, holder.world_size),
-            ("host", of.host, holder.host),
+        f"its {attribute} is {own_value}, not {other}"
+        for attribute, own_value, other in (
+            ("world size", claim.world_size, holder.world_size),
+            ("host", claim.host, holder.host),
         )
         if own_value != other and own_value and other
     ]
-    if of.window != holder.window and -1 not in (of.window, holder.window):
-        apart_ns = of.trace.zero_ns - holder.trace.zero_ns
+    if claim.window != holder.window and -1 not in (claim.window, holder.window):
+        apart_ns = claim.trace.zero_ns - holder.trace.zero_ns
         differs.append(
             f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
         )
-    if not differs and (of.is_cut or _have_same_events(of.trace, holder.trace)):
+    if not differs and (claim.is_cut or _have_same_events(claim.trace, holder.trace)):
         return f": {POSSIBLE_DUPLICATE}"
     if not differs:
-        events = len(of.trace), len(holder.trace)
-        same = events[0] == events[1]
+        events = len(claim.trace), len(holder.trace)
+        is_same = events[0] == events[1]
         differs = [
-            "its events differ" if same else f"it has {events[0]:,} events, not {events[1]:,}"
+            "its events differ" if is_same else f"it has {events[0]:,} events, not {events[1]:,}"
         ]
-    pairs = zip(of.agree, holder.agree, strict=True)
-    less, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
-    which = "; it is unknown which of the two belongs with the other ranks"
+    pairs = zip(claim.agree, holder.agree, strict=True)
+    fewer, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
+    unknown_text = "; it is unknown which of the two belongs with the other ranks"
     if more:
-        which = f"; files of {more - 1} other ranks agree with {name}, of {less - 1} with it"
-    return f", and is {ANOTHER_RUN}: {', '.join(differs)}{which}"
+        unknown_text = (
+            f"; files of {more - 1} other ranks agree with {name}, of {fewer - 1} with it"
+        )
+    return f", and is {ANOTHER_RUN}: {', '.join(differs)}{unknown_text}"
 
 
 def _have_same_events(first: Trace, second: Trace) -> bool:
@@ -273,10 +271,10 @@ def _have_same_events(first: Trace, second: Trace) -> bool:
 
 def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and a text on where the ranks are from."""
-    for pattern, how in ((_RANK, "from its name"), (_WORKER, "from its name")):
+    for pattern, source_text in ((_RANK, "from its name"), (_WORKER, "from its name")):
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
-            return [rank for rank in ranks if rank is not None], how
+            return [rank for rank in ranks if rank is not None], source_text
     ordered = ranks_of_coordinates([PurePath(path).name for path in paths])
     if ordered is not None and _are_unique_and_free(ordered, taken):
         return ordered, "from the coordinates in its name"

@@ -118,8 +118,8 @@ class LocalCopies:
 def _path_of(name: str) -> str:
     """Return a relative path for a URL; folder and file names stay, as they may state ranks."""
     path = redact_urls(name).partition("://")[2]
-    kept = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
-    return "/".join(kept) or "file"
+    parts = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
+    return "/".join(parts) or "file"
 
 
 def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
@@ -128,8 +128,8 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
     try:
         tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = Path(tempfile.mkdtemp(dir=tree.parent, suffix=cache.PART))
-        for name, there in names.items():
-            target = part / _path_of(there)
+        for name, remote_path in names.items():
+            target = part / _path_of(remote_path)
             target.parent.mkdir(parents=True, exist_ok=True)
             fetch(name, target)
         if not tree.is_dir():

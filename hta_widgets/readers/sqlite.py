@@ -39,9 +39,9 @@ NO_TIME = -(1 << 63)
 _MAX_TEXT_BYTES = 1 << 28
 _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
-#: Size of a row with a text that is assumed for the progress of a load.
+#: Assumed size of a row with a text, for the progress of a load.
 _BYTES_PER_ROW = 64
-#: Steps of SQLite's virtual machine: for each byte of the file, and in any case.
+#: Limit of the steps of SQLite's virtual machine: per byte of the file, and its minimum.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
 _STEPS_PER_CALL = 100_000
@@ -123,8 +123,8 @@ class Database:
         present = self.columns_of(table)
         stored = [name for name in columns if name in present]
         blocks = [
-            self._read_block(table, stored, where, missing)
-            for where in self._row_ranges(table, rowids)
+            self._read_block(table, stored, condition, missing)
+            for condition in self._row_ranges(table, rowids)
         ]
         block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
         if rowids is not None and not np.array_equal(block[0], rowids):
@@ -261,7 +261,7 @@ class Database:
             low = high
 
     def _read_block(self, table: str, columns: Sequence[str], where: str, missing: int) -> Ints:
-        """Return the row ids and columns of some rows, one column a row of the array."""
+        """Return the row ids and columns of some rows; each is a row of the array."""
         names = ["rowid", *map(_quote, columns)]
         lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)

@@ -304,8 +304,8 @@ class _GzipStream(_PackedStream):
 
     def _next_member(self) -> bool:
         rest = self._input.lstrip(b"\0")
-        while len(rest) < 2 and (more := self._raw(_INPUT_BYTES)):
-            rest = (rest + more).lstrip(b"\0")
+        while len(rest) < 2 and (chunk := self._raw(_INPUT_BYTES)):
+            rest = (rest + chunk).lstrip(b"\0")
         if rest.startswith(GZIP_MAGIC):
             self._input = rest
             self._inflate = zlib.decompressobj(_GZIP)
@@ -326,11 +326,11 @@ class _GzipStream(_PackedStream):
                 continue
             inflate, data = trial, data[step:]
         read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
-        whole = "incorrect data check" in error or "incorrect length check" in error
+        is_complete = "incorrect data check" in error or "incorrect length check" in error
         self.fault = Fault(
-            not whole,
+            not is_complete,
             "the gzip checksum does not match its contents"
-            if whole
+            if is_complete
             else f"the gzip data are damaged ({error}); {read} of the file could be read",
         )
         block = b"".join(blocks)
@@ -409,8 +409,8 @@ def _zstd_content_size(head: bytes) -> int | None:
     flags = head[4] if len(head) > 4 else 0
     is_single_segment = bool(flags & 0x20)
     width = (int(is_single_segment), 2, 4, 8)[flags >> 6]
-    at = 5 + (not is_single_segment) + (0, 1, 2, 4)[flags & 3]
-    field = head[at : at + width]
+    start = 5 + (not is_single_segment) + (0, 1, 2, 4)[flags & 3]
+    field = head[start : start + width]
     if not width or len(field) < width:
         return None
     return int.from_bytes(field, "little") + (256 if width == 2 else 0)
@@ -482,9 +482,9 @@ class StreamBuffer:
         """Return the buffered bytes that are not read yet."""
         return self.text[self.at :]
 
-    def replace_unread(self, text: bytes, at: int) -> None:
-        """Replace the unread bytes by `text`, which starts with them; continue at `at` in it."""
-        self._text_offset, self.text, self.at = self.offset, text, at
+    def replace_unread(self, text: bytes, start: int) -> None:
+        """Replace the unread bytes by `text`, which starts with them; continue at `start` in it."""
+        self._text_offset, self.text, self.at = self.offset, text, start
 
     def read_block(self, size: int = 0) -> bytes:
         """Read a block of at least `size` bytes from the stream, fewer only at its end."""

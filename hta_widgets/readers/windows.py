@@ -58,7 +58,7 @@ _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
-    """Return the traces, those of one rank joined, and the first file of each joined other file."""
+    """Return the traces, one per rank, and the first file of the rank of each other file."""
     by_rank: dict[Any, list[Trace]] = defaultdict(list)
     for trace in traces:
         by_rank[_rank_identity(trace) or id(trace)].append(trace)

@@ -233,7 +233,7 @@ _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("recor
 
 def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
-    # Columns without a rule are those of sources of records, which check the order themselves.
+    # Columns without a rule belong to sources of records, which check the order themselves.
     rule = RULES.get(name) or ColumnRule()
     dtype = values.dtype
     if dtype.kind not in rule.kinds or not dtype.isnative:
@@ -253,15 +253,15 @@ def check_column(rank: CheckedRank, name: str, values: Column) -> None:
             )
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
             raise DamagedFileError(f"was changed: its column {name} is not in order")
-    more = _CHECKS.get(name)
-    if more is not None and not more(rank, values):
+    check = _CHECKS.get(name)
+    if check is not None and not check(rank, values):
         raise DamagedFileError(f"was changed: its column {name} does not fit the others")
 
 
-def _require_same(name: str, found: int, expected: int) -> None:
-    if found != expected:
+def _require_same(name: str, actual: int, expected: int) -> None:
+    if actual != expected:
         raise DamagedFileError(
-            f"was changed: its column {name} has {found:,} rows instead of {expected:,}"
+            f"was changed: its column {name} has {actual:,} rows instead of {expected:,}"
         )
 
 

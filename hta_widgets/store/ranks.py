@@ -294,9 +294,9 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
             columns["metadata_text"] = _json(decoded)
         else:
-            kept = keep_source(trace.source)
-            facts |= kept.facts
-            columns |= {f"source.{name}": column for name, column in kept.columns.items()}
+            restorer = keep_source(trace.source)
+            facts |= restorer.facts
+            columns |= {f"source.{name}": column for name, column in restorer.columns.items()}
     if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
         lanes, facts[FACT] = stored_lane_columns(table)
         columns |= lanes
@@ -358,7 +358,7 @@ def open_trace(
     folder: Path,
     entry: RankEntry,
     place: int = 0,
-    kept: SourceRestorer | None = None,
+    restorer: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
     """Return the trace of an entry in the manifest; its columns are read when first accessed."""
@@ -366,11 +366,11 @@ def open_trace(
     facts = entry["trace"]
     sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
     rank = StoredRank(
-        folder / entry["file"], FileFrame(*entry["frame"]), place, kept, sizes, entry["span_ns"]
+        folder / entry["file"], FileFrame(*entry["frame"]), place, restorer, sizes, entry["span_ns"]
     )
     source: Any = None
     if entry["records"] >= 0:
-        if kept is None:
+        if restorer is None:
             source = StoredRecords(rank, entry["records"], facts["path"])
         else:
             source = _KeptRecords(rank, entry["records"], facts["path"])
@@ -506,17 +506,17 @@ class _KeptRecords:
         if name.startswith("_"):
             raise AttributeError(name)
         if self._source is None:
-            rank, kept = self._rank, self._rank.kept
-            assert kept is not None  # noqa: S101
+            rank, restorer = self._rank, self._rank.kept
+            assert restorer is not None  # noqa: S101
             self._source = rank.stored_or_rebuilt(
-                lambda: rank.read_checked(lambda: self._restore_source(kept)),
+                lambda: rank.read_checked(lambda: self._restore_source(restorer)),
                 lambda trace: trace.source,
             )
         return getattr(self._source, name)
 
-    def _restore_source(self, kept: SourceRestorer) -> Any:
+    def _restore_source(self, restorer: SourceRestorer) -> Any:
         rank = self._rank
-        source = kept.restore(rank.file.facts, lambda key: rank.numbers(f"source.{key}"))
+        source = restorer.restore(rank.file.facts, lambda key: rank.numbers(f"source.{key}"))
         if len(source) != self._count:
             raise DamagedFileError(
                 f"was changed: it has {len(source):,} records, not {self._count:,}"
@@ -551,7 +551,7 @@ class OpenedStore:
 
 def open_store(
     path: str | Path,
-    kept: SourceRestorer | None = None,
+    restorer: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> OpenedStore:
     """Open a store by its folder, or by the manifest in it."""
@@ -559,14 +559,14 @@ def open_store(
     if folder.name == MANIFEST and not folder.is_dir():
         folder = folder.parent
     try:
-        body = validate_manifest(read_manifest(folder / MANIFEST), is_cache=kept is not None)
+        body = validate_manifest(read_manifest(folder / MANIFEST), is_cache=restorer is not None)
         for entry in body["ranks"]:
             _check_size(folder, entry)
         problems = Problems()
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
         traces = [
-            open_trace(folder, entry, place, kept, profile_type)
+            open_trace(folder, entry, place, restorer, profile_type)
             for place, entry in enumerate(body["ranks"])
         ]
         return OpenedStore(traces, problems, body["clock"])
@@ -591,7 +591,9 @@ def _check_size(folder: Path, entry: RankEntry) -> None:
     except OSError:
         size_bytes = None
     if size_bytes != size:
-        what = (
+        reason = (
             "is missing" if size_bytes is None else f"has {size_bytes:,} bytes instead of {size:,}"
         )
-        raise TraceError(what, path=file, remedy="Copy the store again, or save the traces again.")
+        raise TraceError(
+            reason, path=file, remedy="Copy the store again, or save the traces again."
+        )

@@ -83,10 +83,10 @@ def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
     raw: list[int] = []
     checks: list[int] = []
     texts: list[bytes] = []
-    held = 0
+    pending_bytes = 0
 
     def flush() -> None:
-        nonlocal held
+        nonlocal pending_bytes
         lengths = np.array([len(text) for text in texts], np.uint32)
         block = b"".join((lengths.tobytes(), *texts))
         small = memoryview(codec.compress(block))
@@ -95,13 +95,13 @@ def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
         checks.append(zlib.crc32(small))
         first.append(first[-1] + len(texts))
         texts.clear()
-        held = 0
+        pending_bytes = 0
 
     for number, text in source.records(np.arange(len(source), dtype=np.int64)):
         texts.extend([b""] * (number - first[-1] - len(texts)))
         texts.append(text)
-        held += len(text)
-        if held >= _BLOCK_BYTES:
+        pending_bytes += len(text)
+        if pending_bytes >= _BLOCK_BYTES:
             flush()
     texts.extend([b""] * (len(source) - first[-1] - len(texts)))
     if texts:

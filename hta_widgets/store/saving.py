@@ -68,18 +68,18 @@ def _check_target(path: Path) -> None:
     """Raise a `TraceError` if `path` exists and is not a store."""
     manifest = path / MANIFEST
     if path.is_symlink():
-        what = "is a link"
+        problem = "is a link"
     elif path.is_dir():
         if not any(path.iterdir()) or (
             manifest.is_file() and begins_manifest(manifest.read_bytes()[:64])
         ):
             return
-        what = "is a folder of other files"
+        problem = "is a folder of other files"
     elif path.exists():
-        what = "is a file, and a store is a folder"
+        problem = "is a file, and a store is a folder"
     else:
         return
-    raise TraceError(what, path=path, remedy="Save under another name.")
+    raise TraceError(problem, path=path, remedy="Save under another name.")
 
 
 def _replace_store(part: Path, path: Path, written: list[str]) -> None:

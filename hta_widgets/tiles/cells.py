@@ -69,8 +69,8 @@ def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Ce
     kind = codes[(times * weights[:, None]).argmax(axis=0)]
     instants = has_event & (times.max(axis=0) == 0)
     if instants.any():
-        at = lane.spans.points.searchsorted(edges[:-1][instants])
-        kind[instants] = lane.kinds.of_points[at]
+        positions = lane.spans.points.searchsorted(edges[:-1][instants])
+        kind[instants] = lane.kinds.of_points[positions]
     kind[~has_event] = NO_KIND
     mask = ((counts > 0) << codes[:, None]).sum(axis=0, dtype=np.uint8)
     return Cells(covered, count, kind, mask)
@@ -114,10 +114,10 @@ def longest_event(lane: EventLane, start: int, end: int) -> int | None:
 
     None if no event with a length overlaps the window.
     """
-    at = lane.long_events(start, end, 1)
-    if not len(at):
+    positions = lane.long_events(start, end, 1)
+    if not len(positions):
         return None
-    return int(at[lane.durations(at).argmax()])
+    return int(positions[lane.durations(positions).argmax()])
 
 
 def quantize_shares(covered: Ints, level: int) -> Words:
@@ -171,10 +171,10 @@ def event_tiles(
     filled = np.flatnonzero(count.any(axis=1))
     if not len(filled):
         return None
-    at = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
+    positions = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
     busy = quantize_shares(cells.covered, level).reshape(-1, CELLS)[filled]
     kind, mask = (column.reshape(-1, CELLS)[filled] for column in (cells.kind, cells.mask))
-    slices = _repeat_by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
+    slices = _repeat_by_tile(lane, positions, shift, bits=level + TILE_BITS, first=first, last=last)
     # Tiles with a slice have a count, so those that are kept hold all slices.
     position = np.searchsorted(filled, slices.tile)
     return EventTiles(
@@ -192,7 +192,7 @@ def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -
     if last - first <= 2 * len(index):
         edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
         return measure_cells(lane, edges, by_class=True).kind.reshape(-1, CELLS)[index - first]
-    edges_of_tiles = ((edges + at * CELLS) * (1 << level) - shift for at in index.tolist())
+    edges_of_tiles = ((edges + tile * CELLS) * (1 << level) - shift for tile in index.tolist())
     return np.stack([measure_cells(lane, edges, by_class=True).kind for edges in edges_of_tiles])
 
 
@@ -206,20 +206,20 @@ def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tupl
 
 
 def _repeat_by_tile(
-    lane: EventLane, at: Positions, shift: int, *, bits: int, first: int, last: int
+    lane: EventLane, positions: Positions, shift: int, *, bits: int, first: int, last: int
 ) -> TileSlices:
     """Repeat each event for every tile that it overlaps; tiles count from `first`."""
-    if not len(at):
-        return TileSlices(at, at)
-    starts = lane.spans.sorted_starts[at] + shift
-    ends = starts + lane.durations(at)
+    if not len(positions):
+        return TileSlices(positions, positions)
+    starts = lane.spans.sorted_starts[positions] + shift
+    ends = starts + lane.durations(positions)
     low = np.maximum((starts >> bits) - first, 0)
     high = np.minimum(((ends - 1) >> bits) - first, last - first - 1)
     repeats = high - low + 1
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     tile = np.repeat(low, repeats) + within
     order = np.argsort(tile, kind="stable")
-    return TileSlices(tile[order].astype(np.intp), np.repeat(at, repeats)[order])
+    return TileSlices(tile[order].astype(np.intp), np.repeat(positions, repeats)[order])
 
 
 @dataclass(slots=True, frozen=True)

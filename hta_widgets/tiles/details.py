@@ -174,7 +174,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     """Answer ``event``."""
     args, error = _event_args(index, table, row)
     is_event = table.table == "events"
-    same = (table.name == table.name[row]) & (table.category == table.category[row])
+    has_same_name = (table.name == table.name[row]) & (table.category == table.category[row])
     return {
         "event": _place_fields(index, table, row),
         "parents": list(_parent_summaries(index, table, row)) if is_event else [],
@@ -183,7 +183,7 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
         "flows": _event_flows(index, row) if is_event else [],
         "launched_by": _launch_context(index, table, row) if is_event else None,
         "kernels": _launched_kernels(index, row) if is_event else None,
-        "same": duration_figures(table.dur_ns[same]),
+        "same": duration_figures(table.dur_ns[has_same_name]),
     }
 
 
@@ -235,10 +235,10 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
         return None
     tree = operator_tree(trace)
     operators: list[Brief] = []
-    at = int(tree.innermost[call])
-    while at >= 0:
-        operators.append(event_summary(index, table, int(tree.rows[at])))
-        at = int(tree.forest.parent[at])
+    node = int(tree.innermost[call])
+    while node >= 0:
+        operators.append(event_summary(index, table, int(tree.rows[node])))
+        node = int(tree.forest.parent[node])
     modules: list[Brief] = []
     frames: list[Brief] = []
     for above in _parent_summaries(index, table, call):
@@ -303,7 +303,9 @@ def launches(index: RankIndex, row: int) -> Launches:
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,
         "kernels": [
-            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MAX_ARROWS
+            event_summary(index, table, event_row)
+            for event_row in ids.tolist()
+            if len(ids) <= MAX_ARROWS
         ],
         "count": len(ids),
     }
@@ -338,14 +340,14 @@ def _event_flows(index: RankIndex, row: int) -> list[Flow]:
         ("in", flows.target, flows.source),
     )
     for direction, near, far in ways:
-        for at in np.flatnonzero(near == row).tolist():
-            source, target = int(flows.source[at]), int(flows.target[at])
+        for near_row in np.flatnonzero(near == row).tolist():
+            source, target = int(flows.source[near_row]), int(flows.target[near_row])
             end = int(table.start_ns[source] + table.dur_ns[source])
             event_flows.append(
                 {
-                    "kind": flows.kinds[int(flows.kind[at])],
+                    "kind": flows.kinds[int(flows.kind[near_row])],
                     "direction": direction,
-                    "brief": event_summary(index, table, int(far[at])),
+                    "brief": event_summary(index, table, int(far[near_row])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
@@ -362,14 +364,14 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
     if isinstance(lane, CounterLane):
         smallest, largest = (float(column[0]) for column in lane.measure(edges))
         first, last = lane.times.searchsorted(edges)
-        held = not np.isnan(smallest)
+        has_value = not np.isnan(smallest)
         return {
             "count": int(last - first),
             "busy": 0,
             "longest": None,
             "kinds": {},
-            "min": smallest if held else None,
-            "max": largest if held else None,
+            "min": smallest if has_value else None,
+            "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
     # Lanes of waits hold parts of events, which have no details.
@@ -396,20 +398,22 @@ def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Br
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
     # Not a binary search: asyncs with the same start are not in the order of their rows.
-    at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
-    if not 0 <= at < len(members):
+    neighbor_index = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
+    if not 0 <= neighbor_index < len(members):
         return None
-    return event_summary(index, table, int(members[at]))
+    return event_summary(index, table, int(members[neighbor_index]))
 
 
 def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
     """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
-    near = [edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance]
-    if not near:
+    near_edges = [
+        edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance
+    ]
+    if not near_edges:
         return None
-    return min(near, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
+    return min(near_edges, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
 
 
 def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
@@ -420,6 +424,6 @@ def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
         sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
     neighbors = []
     for edges in sorts:
-        at = int(edges.searchsorted(time))
-        neighbors += edges[max(at - 1, 0) : at + 1].tolist()
+        index = int(edges.searchsorted(time))
+        neighbors += edges[max(index - 1, 0) : index + 1].tolist()
     return neighbors

@@ -73,20 +73,20 @@ class EventLane:
         kinds = 0 if self.kinds is None else self.kinds.nbytes
         return self.spans.nbytes + kinds + self.longest.nbytes + sum(a.nbytes for a in arrays)
 
-    def rows_of(self, at: Positions) -> EventRows:
+    def rows_of(self, positions: Positions) -> EventRows:
         """Return the rows of the events at these positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
-        return self.rows[at]
+        return self.rows[positions]
 
-    def durations(self, at: Positions) -> Ints:
+    def durations(self, positions: Positions) -> Ints:
         """Return durations of the events at these positions in `rows`."""
         if self.rows is None:
             raise ValueError(KEEPS_NO_ROWS)
         if self.durs is not None:
-            return self.durs[at]
+            return self.durs[positions]
         prefix = self.spans.cover.prefix
-        durs: Ints = prefix[at + 1] - prefix[at]
+        durs: Ints = prefix[positions + 1] - prefix[positions]
         return durs
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
@@ -102,19 +102,19 @@ class EventLane:
             return np.empty(0, np.intp)
         low, high = first // BLOCK, (last - 1) // BLOCK + 1
         blocks = np.flatnonzero(self.longest[low:high] >= at_least) + low
-        at = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-        at = at[(at >= first) & (at < last)]
-        durs = self.durations(at)
-        positions: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
+        candidates = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        candidates = candidates[(candidates >= first) & (candidates < last)]
+        durs = self.durations(candidates)
+        positions: Positions = candidates[(durs >= at_least) & (begins[candidates] + durs > start)]
         return positions
 
-    def overlap_mask(self, at: Positions) -> Bools:
+    def overlap_mask(self, positions: Positions) -> Bools:
         """Return which of the events at these positions begin before an earlier one ended."""
         if self.spans.is_disjoint:
-            return np.zeros(len(at), np.bool_)
+            return np.zeros(len(positions), np.bool_)
         begins, pieces = self.spans.sorted_starts, self.spans.cover.starts
-        piece = pieces.searchsorted(begins[at], "right") - 1
-        late: Bools = begins.searchsorted(pieces[piece]) != at
+        piece = pieces.searchsorted(begins[positions], "right") - 1
+        late: Bools = begins.searchsorted(pieces[piece]) != positions
         return late
 
 
@@ -138,14 +138,14 @@ class CounterLane:
         padded = np.append(self.times, np.iinfo(np.int64).max)
         # A cell without a sample at its start begins with the value of the sample before.
         first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
-        some = (last > first) & (low < self.end)
+        overlaps = (last > first) & (low < self.end)
         smallest = np.full(len(low), np.nan)
         largest = np.full(len(low), np.nan)
-        if some.any():
-            bounds = np.column_stack((first[some], last[some])).ravel()
+        if overlaps.any():
+            bounds = np.column_stack((first[overlaps], last[overlaps])).ravel()
             values = np.append(self.values, np.nan)
-            smallest[some] = np.fmin.reduceat(values, bounds)[::2]
-            largest[some] = np.fmax.reduceat(values, bounds)[::2]
+            smallest[overlaps] = np.fmin.reduceat(values, bounds)[::2]
+            largest[overlaps] = np.fmax.reduceat(values, bounds)[::2]
         return smallest, largest
 
 

@@ -42,9 +42,11 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
     groups: list[replies.SimilarRanks] = []
     for _, group in frame[~alone].groupby("cluster", sort=False):
         ranks = sorted(int(rank) for rank in group["rank"])
-        stands = int(group["representative"].iloc[0])
-        stands = stands if stands in ranks else ranks[0]
-        groups.append({"representative": stands, "ranks": ranks, "why": reason[stands]})
+        representative = int(group["representative"].iloc[0])
+        representative = representative if representative in ranks else ranks[0]
+        groups.append(
+            {"representative": representative, "ranks": ranks, "why": reason[representative]}
+        )
     outliers = sorted(int(rank) for rank in frame["rank"][alone])
     return {
         "clusters": sorted(groups, key=lambda group: group["representative"]),
@@ -87,8 +89,8 @@ def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPi
     has_length = end > start
     start, end, row = start[has_length], end[has_length], waits.row[has_length]
     left = subtract(Intervals(start, end), union(transfers.start, transfers.end))
-    of = np.searchsorted(start, left.start, side="right") - 1
-    return EventPieces(left.start, left.end - left.start, row[of])
+    containing = np.searchsorted(start, left.start, side="right") - 1
+    return EventPieces(left.start, left.end - left.start, row[containing])
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +226,13 @@ class LatenessIndex:
     def collective_reply(self, rank: int, row: int) -> replies.Collective | None:
         """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
         frame = self.frame
-        at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))
-        if not len(at):
+        matches = np.flatnonzero(
+            (frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row)
+        )
+        if not len(matches):
             return None
-        asked = frame.iloc[at[0]]
-        call = int(asked["call"])
+        requested = frame.iloc[matches[0]]
+        call = int(requested["call"])
         first, last = self._first_of_call[call : call + 2].tolist()
         members = frame.iloc[self._by_call[first:last]]
         first_member = members.iloc[0]
@@ -239,8 +243,8 @@ class LatenessIndex:
             "name": str(first_member["name"]),
             "group": str(first_member["group"]),
             "size": int(first_member["size_bytes"]),
-            "algbw": _json_number(asked["algbw_gb_s"]),
-            "busbw": _json_number(asked["busbw_gb_s"]),
+            "algbw": _json_number(requested["algbw_gb_s"]),
+            "busbw": _json_number(requested["busbw_gb_s"]),
             "last_rank": int(first_member["last_rank"]),
             "late": int(members["late_ns"].max()),
             "ranks": [
@@ -284,9 +288,9 @@ def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     sorted_ranks = ranks[by_rank]
     for rank, trace in traces.items():
         first, last = np.searchsorted(sorted_ranks, (rank, rank + 1)).tolist()
-        mine = by_rank[first:last]
-        start[mine] = trace.table.start_ns[rows[mine]] + trace.shift_ns
-        dur[mine] = trace.table.dur_ns[rows[mine]]
+        entries = by_rank[first:last]
+        start[entries] = trace.table.start_ns[rows[entries]] + trace.shift_ns
+        dur[entries] = trace.table.dur_ns[rows[entries]]
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
     order = np.lexsort((rows, start, ranks))
     # A rank that leaves before the last rank arrives has waited for its whole event.
@@ -379,9 +383,9 @@ class Ribbon:
         rows = np.arange(*np.searchsorted(self._time, (start, end)))
         if ranks is not None:
             rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
-        at = (self._time[rows] - start) * bins // (end - start)
-        largest = _position_of_largest(self._rank[rows] * bins + at, self._late[rows])
-        rows, at = rows[largest], at[largest]
+        bin_ = (self._time[rows] - start) * bins // (end - start)
+        largest = _position_of_largest(self._rank[rows] * bins + bin_, self._late[rows])
+        rows, bin_ = rows[largest], bin_[largest]
 
         calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
         call_at = (self._job_time[calls] - start) * bins // (end - start)
@@ -390,7 +394,7 @@ class Ribbon:
 
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
             "rank": ("i32", self._rank[rows]),
-            "bin": ("u32", at),
+            "bin": ("u32", bin_),
             "late": ("f64", self._late[rows]),
             "call": ("u32", self._call[rows] + 1),
             "name": ("u32", self._name[rows]),

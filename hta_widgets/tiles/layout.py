@@ -150,7 +150,7 @@ class RankLayout:
 
     @property
     def shift_ns(self) -> int:
-        """The clock's shift; public times are those of the table plus the shift."""
+        """The clock's shift; public times are the table's plus the shift."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:
@@ -328,15 +328,15 @@ def _assign_layers(starts: Ints, durs: Ints) -> Codes:
     if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
         return layer
     free = list(range(MAX_LAYERS - 1))
-    taken: list[tuple[int, int]] = []
-    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        while taken and taken[0][0] <= start:
-            heapq.heappush(free, heapq.heappop(taken)[1])
+    open_layers: list[tuple[int, int]] = []
+    for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        while open_layers and open_layers[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(open_layers)[1])
         if free:
-            layer[at] = heapq.heappop(free)
-            heapq.heappush(taken, (end, int(layer[at])))
+            layer[index] = heapq.heappop(free)
+            heapq.heappush(open_layers, (end, int(layer[index])))
         else:
-            layer[at] = MAX_LAYERS - 1
+            layer[index] = MAX_LAYERS - 1
     return layer
 
 
@@ -345,8 +345,8 @@ def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
 
     MPI profiles have no events; next to traces with events their rows would be empty.
     """
-    bare = {number for number, trace in traces.items() if trace.is_totals}
-    return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
+    totals_only = {number for number, trace in traces.items() if trace.is_totals}
+    return sorted(traces if len(totals_only) == len(traces) else set(traces) - totals_only)
 
 
 @dataclass(slots=True, frozen=True)
@@ -372,7 +372,7 @@ class _TrackCounts:
         return self.count_of_kind(track, _COMMUNICATION) == self.count_of(track) > 0
 
     def with_role(self, *roles: str) -> list[int]:
-        return [at for at, track in enumerate(self.tracks) if track.role in roles]
+        return [index for index, track in enumerate(self.tracks) if track.role in roles]
 
 
 def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> RankLayout:
@@ -392,13 +392,13 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     track_lane0 = np.zeros(len(table.tracks), np.int64)
     lane = lane0 + len(summary)
     for row in (
-        *(_track_row(counts, at) for at in _streams(counts)),
-        *(_track_row(counts, at, label) for at, label in threads.items()),
+        *(_track_row(counts, stream) for stream in _streams(counts)),
+        *(_track_row(counts, stream, label) for stream, label in threads.items()),
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(
             [
                 *_instant_rows(instants, process),
-                *(_track_row(counts, at) for at in counts.with_role("other")),
+                *(_track_row(counts, stream) for stream in counts.with_role("other")),
             ],
             list(_async_rows(asyncs, process)),
         ),
@@ -492,25 +492,36 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     threads = counts.with_role("thread")
     if not threads:
         return {}
-    calls = {at: counts.count_of_kind(at, _CPU) for at in threads}
+    calls = {track: counts.count_of_kind(track, _CPU) for track in threads}
     main = max(
-        threads, key=lambda at: (counts.count_flagged(at, _STEP), calls[at], counts.count_of(at))
+        threads,
+        key=lambda track: (
+            counts.count_flagged(track, _STEP),
+            calls[track],
+            counts.count_of(track),
+        ),
     )
-    backward = [at for at in threads if at != main and counts.count_flagged(at, _AUTOGRAD)]
-    ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
+    backward = [
+        track for track in threads if track != main and counts.count_flagged(track, _AUTOGRAD)
+    ]
+    ordered = [
+        main,
+        *backward,
+        *(track for track in threads if track != main and track not in backward),
+    ]
     named = {
-        at: thread_label(
-            counts.tracks[at],
+        track: thread_label(
+            counts.tracks[track],
             # Files of tools other than profilers may have no calls.
-            main=at == main and calls[main] > 0,
-            autograd=counts.count_flagged(at, _AUTOGRAD) > 0,
+            main=track == main and calls[main] > 0,
+            autograd=counts.count_flagged(track, _AUTOGRAD) > 0,
         )
-        for at in ordered
+        for track in ordered
     }
     often = {label for label, times in Counter(named.values()).items() if times > 1}
-    for at, label in named.items():
-        if label in often and at not in backward:
-            named[at] = f"{label} {counts.tracks[at].tid}"
+    for track, label in named.items():
+        if label in often and track not in backward:
+            named[track] = f"{label} {counts.tracks[track].tid}"
     return dict(zip(named, number_repeated(list(named.values())), strict=True))
 
 
@@ -524,20 +535,20 @@ def _streams(counts: _TrackCounts) -> list[int]:
     for track in sorted(tracks, key=lambda track: track.sort[0]):
         devices.setdefault(track.pid, len(devices))
     communication = {
-        (tracks[at].pid, tracks[at].stream): counts.communicates(at)
-        for at in counts.with_role("stream")
+        (tracks[stream].pid, tracks[stream].stream): counts.communicates(stream)
+        for stream in counts.with_role("stream")
     }
 
-    def order(at: int) -> tuple[object, ...]:
-        track = tracks[at]
+    def order(stream: int) -> tuple[object, ...]:
+        track = tracks[stream]
         communicates = communication.get((track.pid, track.stream), False)
         return devices[track.pid], track.role != "stream", communicates, track.stream, track.sort
 
     return sorted(counts.with_role("stream", "annotation"), key=order)
 
 
-def _track_row(counts: _TrackCounts, at: int, label: str | None = None) -> TrackRow:
-    track = counts.tracks[at]
+def _track_row(counts: _TrackCounts, track_index: int, label: str | None = None) -> TrackRow:
+    track = counts.tracks[track_index]
     return TrackRow(
         key=track.key,
         process=track.process,
@@ -547,17 +558,17 @@ def _track_row(counts: _TrackCounts, at: int, label: str | None = None) -> Track
         lane0=0,
         lanes=track.lanes,
         nested=track.nested,
-        events=counts.count_of(at),
-        communication=counts.communicates(at),
-        source=at,
+        events=counts.count_of(track_index),
+        communication=counts.communicates(track_index),
+        source=track_index,
     )
 
 
 def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRow]:
     count = len(table.series)
     first = np.searchsorted(table.series_id, np.arange(count + 1))
-    for at, (pid, name, series) in enumerate(table.series):
-        values = table.value[first[at] : first[at + 1]]
+    for index, (pid, name, series) in enumerate(table.series):
+        values = table.value[first[index] : first[index + 1]]
         label = counter_label(name, series)
         yield TrackRow(
             key=f"{process(pid)} · {label}",
@@ -565,7 +576,7 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
             label=label,
             role="counter",
             lane0=0,
-            source=at,
+            source=index,
             events=len(values),
             range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
             unit=counter_unit(name, series),
@@ -573,7 +584,7 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
 
 
 def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[TrackRow]:
-    for at, group in enumerate(groups):
+    for group_index, group in enumerate(groups):
         label = group.category or "async"
         yield TrackRow(
             key=f"{process(group.pid)} · {label} async",
@@ -581,7 +592,7 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
             label=label,
             role="async",
             lane0=0,
-            source=at,
+            source=group_index,
             events=len(group.rows),
             lanes=group.layers,
             nested=group.layers,
@@ -590,15 +601,15 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
 
 def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[TrackRow]:
     """Put asyncs below the rows of their process; those without such a row come first."""
-    last = {row.process: at for at, row in enumerate(rows) if row.role == "other"}
+    last = {row.process: index for index, row in enumerate(rows) if row.role == "other"}
     yield from (row for row in asyncs if row.process not in last)
     below: dict[int, list[TrackRow]] = {}
     for row in asyncs:
         if row.process in last:
             below.setdefault(last[row.process], []).append(row)
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         yield row
-        yield from below.get(at, ())
+        yield from below.get(index, ())
 
 
 def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
@@ -611,14 +622,14 @@ def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
 def _instant_rows(
     groups: Mapping[str, npt.NDArray[np.intp]], process: ProcessName
 ) -> Iterator[TrackRow]:
-    for at, (pid, rows) in enumerate(groups.items()):
+    for index, (pid, rows) in enumerate(groups.items()):
         yield TrackRow(
             key=" · ".join(filter(None, (process(pid), "instants"))),
             process=process(pid),
             label="instants",
             role="instant",
             lane0=0,
-            source=at,
+            source=index,
             events=len(rows),
         )
 
@@ -633,19 +644,23 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
         rows.append(SummaryRow(lane0 + len(rows), role, label, tuple(tracks), annotations))
 
     streams = counts.with_role("stream")
-    communication = sum(counts.count_of_kind(at, _COMMUNICATION) for at in streams)
-    if sum(counts.count_of(at) for at in streams) > communication:
+    communication = sum(counts.count_of_kind(track, _COMMUNICATION) for track in streams)
+    if sum(counts.count_of(track) for track in streams) > communication:
         add("gpu", "compute")
     if communication:
         add("comm", counts.library)
-    working = [at for at in threads if counts.count_of(at) > counts.count_of_kind(at, _ANNOTATION)]
+    working = [
+        track
+        for track in threads
+        if counts.count_of(track) > counts.count_of_kind(track, _ANNOTATION)
+    ]
     # Without device work, annotations best describe a thread.
     named = not rows
     if named and working:
-        working = [at for at in threads if counts.count_of(at)]
+        working = [track for track in threads if counts.count_of(track)]
     alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
-    for at in alone:
-        add("cpu", threads[at], (at,), annotations=named)
+    for track in alone:
+        add("cpu", threads[track], (track,), annotations=named)
     if len(working) > len(alone):
         add(
             "cpu",

@@ -345,9 +345,9 @@ class RankIndex:
         blocks = np.flatnonzero(self._last_ends[: -(-before // _OPEN_BLOCK)] > time_ns)
         if not len(blocks):
             return np.empty(0, np.intp)
-        at = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
-        at = at[at < before]
-        still: Positions = at[table.start_ns[at] + table.dur_ns[at] > time_ns]
+        positions = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
+        positions = positions[positions < before]
+        still: Positions = positions[table.start_ns[positions] + table.dur_ns[positions] > time_ns]
         return still
 
     @cached_property

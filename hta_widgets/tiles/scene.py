@@ -489,7 +489,7 @@ def stats_reply(
         if ranks is None
         else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
     )
-    total_span = sum(int(span[at]) for at in chosen)
+    total_span = sum(int(span[rank_index]) for rank_index in chosen)
     return {
         "start": start,
         "end": end,
@@ -502,7 +502,10 @@ def stats_reply(
         "span": span.tolist(),
         "idle": idle.tolist(),
         "unrecorded": columns["unrecorded"],
-        "kinds": {name: sum(columns[name][at] for at in chosen) / total_span for name in kinds}
+        "kinds": {
+            name: sum(columns[name][rank_index] for rank_index in chosen) / total_span
+            for name in kinds
+        }
         if total_span and device.present
         else {},
     }

@@ -85,17 +85,17 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
     total = in_view = 0
     for marked in members:
         total += len(marked.rows)
-        earlier, begun = _rows_in_window(marked, view)
-        in_view += len(earlier) + len(begun)
+        earlier, open_rows = _rows_in_window(marked, view)
+        in_view += len(earlier) + len(open_rows)
         position = view.position_of(marked.index)
         if position is not None:
-            rows = np.concatenate((earlier, begun))
+            rows = np.concatenate((earlier, open_rows))
             first, end = _bins_of_rows(marked, view, rows, len(earlier))
             for lanes in _lanes_of(marked, rows):
-                at = position[lanes]
-                seen = at >= 0
-                np.add.at(changes, (at[seen], first[seen]), 1)
-                np.add.at(changes, (at[seen], end[seen]), -1)
+                positions = position[lanes]
+                seen = positions >= 0
+                np.add.at(changes, (positions[seen], first[seen]), 1)
+                np.add.at(changes, (positions[seen], end[seen]), -1)
         raise_if_cancelled()
     edges = np.diff((changes.cumsum(axis=1) > 0).astype(np.int8), axis=1, prepend=np.int8(0))
     lane, bin_ = np.nonzero(edges > 0)
@@ -116,8 +116,8 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
         still = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
-        at = np.minimum(np.searchsorted(marked.rows, still), max(len(marked.rows) - 1, 0))
-        earlier = still[marked.rows[at] == still] if len(marked.rows) else still[:0]
+        positions = np.minimum(np.searchsorted(marked.rows, still), max(len(marked.rows) - 1, 0))
+        earlier = still[marked.rows[positions] == still] if len(marked.rows) else still[:0]
     else:
         earlier = marked.rows[:first]
         ends = table.start_ns[earlier] + table.dur_ns[earlier]
@@ -157,7 +157,7 @@ def _folded_lanes(index: RankIndex) -> Ints:
     rank = index.rank
     tracks = rank.table.tracks
     folded = np.full((len(tracks), len(KINDS)), -1, np.int64)
-    streams = [at for at, track in enumerate(tracks) if track.role == "stream"]
+    streams = [stream for stream, track in enumerate(tracks) if track.role == "stream"]
     for row in rank.summary:
         lane = row.lane - rank.lane0
         if row.role == "comm":
@@ -247,9 +247,9 @@ class RankHits:
         starts, tables, rows = self.sorted_matches
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
-        same = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
-        here = (table, row)
-        return low + sum(place < here or (inclusive and place == here) for place in same)
+        hits = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
+        target = (table, row)
+        return low + sum(place < target or (inclusive and place == target) for place in hits)
 
 
 @dataclass(slots=True, frozen=True)
@@ -314,9 +314,9 @@ class NameSearch:
         names, codes = self._names
         used = np.zeros(len(names), np.bool_)
         for index in self._indices:
-            at = codes[id(index.rank.table.names)]
+            codes_of_names = codes[id(index.rank.table.names)]
             for per_name in index.name_counts:
-                used[at[per_name > 0]] = True
+                used[codes_of_names[per_name > 0]] = True
             raise_if_cancelled()
         return used
 

@@ -113,10 +113,10 @@ def answer_tiles(
     most_bytes = sys.maxsize if request.most_bytes is None else request.most_bytes
     left: list[dict[str, Any]] = []
     for part in request.parts:
-        for at, number in enumerate(part.lanes):
+        for index, number in enumerate(part.lanes):
             # Answer at least one lane, or the page would repeat the request forever.
             if builder.lanes_added and (time.perf_counter() >= due or builder.bytes > most_bytes):
-                left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
+                left.append({"lanes": part.lanes[index:], "first": part.first, "last": part.last})
                 break
             window = (level, part.first, part.last)
             _add_lane(builder, index_of(number), number, window, names, classes_of)
@@ -162,16 +162,16 @@ def _add_lane(
 
 
 def _slice_columns(
-    rank_index: RankIndex, ref: LaneRef, lane: EventLane, at: Positions, names: NameKeys
+    rank_index: RankIndex, ref: LaneRef, lane: EventLane, positions: Positions, names: NameKeys
 ) -> OpSlices:
-    if not len(at):
+    if not len(positions):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.
-    named, rows = rank_index.names_of_lane(ref), lane.rows_of(at)
-    flags = lane.overlap_mask(at).astype(np.uint8) * TRIMMED
+    named, rows = rank_index.names_of_lane(ref), lane.rows_of(positions)
+    flags = lane.overlap_mask(positions).astype(np.uint8) * TRIMMED
     return {
-        "start": lane.spans.sorted_starts[at] + rank_index.rank.shift_ns,
-        "dur": lane.durations(at),
+        "start": lane.spans.sorted_starts[positions] + rank_index.rank.shift_ns,
+        "dur": lane.durations(positions),
         "id": rows,
         "name": names.keys(named.names, named.name[rows]),
         "kind": named.kind[rows],

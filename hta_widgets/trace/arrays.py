@@ -50,13 +50,13 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
     first = np.cumsum(count) - count
     total = np.add.reduceat(values, first)
     # Two passes: in sums of squares, rounding would hide small deviations of large values.
-    off = values - np.repeat(total / count, count)
+    deviations = values - np.repeat(total / count, count)
     return GroupStatistics(
         count,
         total,
         np.minimum.reduceat(values, first),
         np.maximum.reduceat(values, first),
-        np.sqrt(np.add.reduceat(off * off, first) / np.maximum(count - 1, 1)),
+        np.sqrt(np.add.reduceat(deviations * deviations, first) / np.maximum(count - 1, 1)),
     )
 
 
@@ -188,8 +188,8 @@ def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, 
         & sorted_open[:-1]
         & ~sorted_open[1:]
     )
-    at = np.flatnonzero(pair)
-    begins, ends = order[by_level[at]], order[by_level[at + 1]]
+    positions = np.flatnonzero(pair)
+    begins, ends = order[by_level[positions]], order[by_level[positions + 1]]
     alone = np.ones(count, dtype=bool)
     alone[begins] = alone[ends] = False
     return begins, ends, np.flatnonzero(alone)

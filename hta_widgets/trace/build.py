@@ -55,8 +55,8 @@ def launch_links(
     if not len(work) or not len(host):
         return none, none
     wanted = sorted_unique(correlation[work])
-    code, known = _positions_in(correlation[host], wanted)
-    host, code = host[known], code[known]
+    code, is_known = _positions_in(correlation[host], wanted)
+    host, code = host[is_known], code[is_known]
     if not len(host):
         return none, none
     host, code = _prefer_launching(host, code, name, names, len(wanted))
@@ -91,8 +91,8 @@ def _prefer_launching(
     launching = mask_of_rows([n for n in used if _LAUNCHING.search(names[n])], len(names))[
         name[host]
     ]
-    kept = launching | ~mask_of_rows(code[launching], size)[code]
-    return host[kept], code[kept]
+    is_preferred = launching | ~mask_of_rows(code[launching], size)[code]
+    return host[is_preferred], code[is_preferred]
 
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
@@ -104,8 +104,8 @@ def step_numbers(names: Sequence[str]) -> Ints:
     """Return the step number in each name, -1 for other names."""
     numbers = np.full(len(names), -1, dtype=np.int64)
     for code, text in enumerate(names):
-        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
-            numbers[code] = int(found[1])
+        if text.startswith("ProfilerStep") and (match := _STEP.match(text)):
+            numbers[code] = int(match[1])
     return numbers
 
 
@@ -206,7 +206,7 @@ def build_trace(
         by_phase["bneSTF"],
         by_phase["C"],
     )
-    times = (columns.start_ns[some] for some in (rows, *beside_rows[1:]) if len(some))
+    times = (columns.start_ns[selected] for selected in (rows, *beside_rows[1:]) if len(selected))
     zero_ns = next((int(time.min()) for time in times), 0)
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
@@ -274,12 +274,12 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
 
 
 def _count_unplaced(columns: RankColumns, problems: Problems) -> None:
-    known = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
-    timeless = known & ~columns.timed & (columns.phase != ord("M"))
+    is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
+    timeless = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
     problems.add("skipped", int(timeless.sum()), "records that state no time")
-    for code in np.unique(columns.phase[~known]).tolist():
-        what = f"of phase {chr(code)!r}" if code else "without a phase"
-        problems.add("skipped", int((columns.phase == code).sum()), f"records {what}")
+    for code in np.unique(columns.phase[~is_known_phase]).tolist():
+        phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
+        problems.add("skipped", int((columns.phase == code).sum()), f"records {phase_text}")
 
 
 def _event_rows(
@@ -378,13 +378,13 @@ def _gather_columns(
     scoped = np.fromiter(columns.scope, np.int64, len(columns.scope))
     places = np.searchsorted(rows_kept, scoped).tolist()
     at_next = columns.ends_at_next[np.isin(columns.ends_at_next, rows_kept)]
-    found = replace(
+    gathered = replace(
         columns,
         **others,
         ends_at_next=np.searchsorted(rows_kept, at_next),
         scope=dict(zip(places, columns.scope.values(), strict=True)),
     )
-    return events, found, tuple(np.searchsorted(rows_kept, rows) for rows in groups)
+    return events, gathered, tuple(np.searchsorted(rows_kept, rows) for rows in groups)
 
 
 def _event_table(
@@ -436,6 +436,6 @@ def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int,
     if not len(end_rows):
         return {}
     paired_from = len(order) - len(end_rows)
-    at = np.flatnonzero(order >= paired_from)
-    records = columns.record[end_rows[order[at] - paired_from]]
-    return dict(zip(at.tolist(), records.tolist(), strict=True))
+    positions = np.flatnonzero(order >= paired_from)
+    records = columns.record[end_rows[order[positions] - paired_from]]
+    return dict(zip(positions.tolist(), records.tolist(), strict=True))

@@ -89,11 +89,11 @@ class CopyTable:
         """Return rate and size of each record; NaN and -1 if it has none."""
         rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
         if len(self):
-            at = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
-            is_match = self.record[at] == records
+            positions = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
+            is_match = self.record[positions] == records
             rate[is_match], size[is_match] = (
-                self.gb_per_s[at[is_match]],
-                self.size_bytes[at[is_match]],
+                self.gb_per_s[positions[is_match]],
+                self.size_bytes[positions[is_match]],
             )
         return rate, size
 
@@ -422,12 +422,12 @@ class ArgTable:
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""
-        at = np.minimum(np.searchsorted(self.record, records), len(self.record) - 1)
-        return np.where(self.record[at] == records, at, -1)
+        positions = np.minimum(np.searchsorted(self.record, records), len(self.record) - 1)
+        return np.where(self.record[positions] == records, positions, -1)
 
-    def column(self, at: Ints, key: str) -> list[Any]:
+    def column(self, positions: Ints, key: str) -> list[Any]:
         """Return the values of an arg at some positions."""
-        values, codes = self.values, self.code[at, COMMUNICATION_KEYS.index(key)]
+        values, codes = self.values, self.code[positions, COMMUNICATION_KEYS.index(key)]
         return [values[code] for code in codes.tolist()]
 
 
@@ -441,7 +441,7 @@ def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None
         shared, _, last = text.rpartition(b"\0")
         row = rows_of.get(shared)
         if row is None:
-            row = [code_of.setdefault(one, len(code_of)) for one in shared.split(b"\0")]
+            row = [code_of.setdefault(value, len(code_of)) for value in shared.split(b"\0")]
             rows_of[shared] = row
         rows.append([*row, code_of.setdefault(last, len(code_of))])
     if not rows:
@@ -471,15 +471,15 @@ def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[s
 
 
 def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    known: ArgTable | None = getattr(trace.source, "comm_args", None)
-    if known is None or not set(keys) <= set(COMMUNICATION_KEYS):
+    table: ArgTable | None = getattr(trace.source, "comm_args", None)
+    if table is None or not set(keys) <= set(COMMUNICATION_KEYS):
         return _read_args(trace, rows, keys)
-    at = known.positions(trace.table.record[rows])
+    positions = table.positions(trace.table.record[rows])
     if ends := trace.table.end_record:  # such an event has the args of two records
-        at[np.isin(rows, np.fromiter(ends, np.int64))] = -1
-    others = np.flatnonzero(at < 0)
+        positions[np.isin(rows, np.fromiter(ends, np.int64))] = -1
+    others = np.flatnonzero(positions < 0)
     read = _read_args(trace, rows[others], keys)
-    args = {key: known.column(at, key) for key in keys}
+    args = {key: table.column(positions, key) for key in keys}
     for key, values in read.items():
         for place, value in zip(others.tolist(), values, strict=True):
             args[key][place] = value
@@ -509,10 +509,10 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
 
     def number(value: Any) -> int:
         try:
-            whole = int(value)
+            integer = int(value)
         except (TypeError, ValueError, OverflowError):
             return missing
-        return whole if -(1 << 63) <= whole < 1 << 63 else missing
+        return integer if -(1 << 63) <= integer < 1 << 63 else missing
 
     if set(map(type, values)) <= {int, type(None)}:
         try:
@@ -532,9 +532,9 @@ def _read_args(
     records = table.record[rows]
     # Binary files have their args as columns, so no text is parsed.
     columns = getattr(trace.source, "arg_columns", None)
-    known = columns(records, keys) if columns is not None else None
-    if known is not None:
-        return {key: list(known[key]) for key in keys}
+    read = columns(records, keys) if columns is not None else None
+    if read is not None:
+        return {key: list(read[key]) for key in keys}
     order = np.argsort(records, kind="stable")
     decode = _decoder(keys, kind)
     ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}
@@ -569,14 +569,14 @@ class _RequestOrder:
         self._next = 0
 
     def of(self, record: int) -> list[int]:
-        at = self._next
-        while at < len(self._records) and self._records[at] < record:
-            at += 1
-        first = at
-        while at < len(self._records) and self._records[at] == record:
-            at += 1
-        self._next = at
-        return self._order[first:at]
+        code = self._next
+        while code < len(self._records) and self._records[code] < record:
+            code += 1
+        first = code
+        while code < len(self._records) and self._records[code] == record:
+            code += 1
+        self._next = code
+        return self._order[first:code]
 
 
 def _decoder(keys: Sequence[str], kind: Any = Any) -> msgspec.json.Decoder[Any]:

@@ -65,12 +65,12 @@ def flow_table(
     start_at, end_at = rows[start_rows], rows[end_rows]
     tail, head = finder.rows_at(columns, start_at), finder.rows_at(columns, end_at)
     launch = _FlowIndex(source, target, len(table))
-    known = launch.position_of(tail, head)
-    unsure = np.flatnonzero((flow_kind == 0) & (known < 0))
+    is_launch = launch.position_of(tail, head)
+    unsure = np.flatnonzero((flow_kind == 0) & (is_launch < 0))
     if len(unsure) and len(table):
         tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
         head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
-        known[unsure] = launch.position_of(tail[unsure], head[unsure])
+        is_launch[unsure] = launch.position_of(tail[unsure], head[unsure])
     lost = (tail < 0) | (head < 0)
     problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
     # Tools write 0 for device events without an id, also in the flow records of their launches.
@@ -81,13 +81,13 @@ def flow_table(
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
     lost[without_id] = True
 
-    new = ~lost & ((known < 0) | (flow_kind != 0))
-    same = ~lost & ~new
+    new = ~lost & ((is_launch < 0) | (flow_kind != 0))
+    is_unchanged = ~lost & ~new
     start_record, end_record = columns.record[start_at], columns.record[end_at]
     source_record = np.full(len(source), -1, dtype=np.int64)
     target_record = np.full(len(source), -1, dtype=np.int64)
-    source_record[known[same]] = start_record[same]
-    target_record[known[same]] = end_record[same]
+    source_record[is_launch[is_unchanged]] = start_record[is_unchanged]
+    target_record[is_launch[is_unchanged]] = end_record[is_unchanged]
     return FlowTable(
         kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
         source=np.concatenate((source, tail[new])),
@@ -104,7 +104,7 @@ def counter_table(
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
     # Code of the series by combination of codes, so that its names are made only once.
-    known: dict[tuple[int, int, int, str], int] = {}
+    code_of_series: dict[tuple[int, int, int, str], int] = {}
     series_id, value, place = array("i"), array("d"), array("q")
     bad = 0
     codes = zip(
@@ -115,19 +115,19 @@ def counter_table(
         _args_of(columns, numbers[first : first + _AT_ONCE])
         for first in range(0, len(numbers), _AT_ONCE)
     )
-    for at, (values, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
+    for index, (values, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
         for label, raw in values.items():
             sample = _parse_number(raw)
             if sample is None:
                 bad += 1
                 continue
-            code = known.get((pid, name, flow, label))
+            code = code_of_series.get((pid, name, flow, label))
             if code is None:
                 key = (columns.pids[pid], _counter_name(columns, name, flow), str(label))
-                code = known[pid, name, flow, label] = series.setdefault(key, len(series))
+                code = code_of_series[pid, name, flow, label] = series.setdefault(key, len(series))
             series_id.append(code)
             value.append(sample)
-            place.append(at)
+            place.append(index)
     problems.add("skipped", bad, "counter samples that are not numbers")
     ids, places = np.array(series_id, np.int32), np.array(place, np.int64)
     times = columns.start_ns[rows][places] - zero_ns
@@ -224,18 +224,20 @@ class FlowEndpointFinder:
         # The first group is for records on no track.
         asked_by_track, bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
-            asked = asked_by_track[bounds[number + 1] : bounds[number + 2]]
-            if not len(asked):
+            times = asked_by_track[bounds[number + 1] : bounds[number + 2]]
+            if not len(times):
                 continue
             events = order[first[number] : first[number + 1]]
             begin = table.start_ns[events]
-            after = np.searchsorted(begin, time[asked], side="right")
-            result[asked] = np.where(after > 0, events[after - 1], -1)
-            following = asked[to_next[asked]]
+            after = np.searchsorted(begin, time[times], side="right")
+            result[times] = np.where(after > 0, events[after - 1], -1)
+            following = times[to_next[times]]
             if len(following):
-                at = np.searchsorted(begin, time[following], side="left")
+                positions = np.searchsorted(begin, time[following], side="left")
                 last = len(events) - 1
-                result[following] = np.where(at <= last, events[np.minimum(at, last)], -1)
+                result[following] = np.where(
+                    positions <= last, events[np.minimum(positions, last)], -1
+                )
         self._innermost_running(result, time, np.flatnonzero(~to_next))
         return result
 
@@ -258,11 +260,11 @@ class FlowEndpointFinder:
         sorted_ids = table.correlation[candidates]
         low = np.searchsorted(sorted_ids, ids[wrong])
         high = np.searchsorted(sorted_ids, ids[wrong], "right")
-        for at, a, b in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
+        for index, a, b in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
             rows_at = candidates[a:b]
-            fits = (table.track[rows_at] == track[at]) & (table.start_ns[rows_at] == time[at])
+            fits = (table.track[rows_at] == track[index]) & (table.start_ns[rows_at] == time[index])
             if fits.any():
-                result[at] = rows_at[fits][0]
+                result[index] = rows_at[fits][0]
         return result
 
     def _events_by_track(self) -> tuple[Rows, Ints]:
@@ -283,8 +285,8 @@ class FlowEndpointFinder:
         open_at = which[result[which] >= 0]
         while len(open_at):
             row = result[open_at]
-            begin, dur, at = table.start_ns[row], table.dur_ns[row], time[open_at]
-            outside = (at >= begin + dur) & ~((dur == 0) & (at == begin))
+            begin, dur, time_ns = table.start_ns[row], table.dur_ns[row], time[open_at]
+            outside = (time_ns >= begin + dur) & ~((dur == 0) & (time_ns == begin))
             open_at = open_at[outside]
             result[open_at] = table.parent[result[open_at]]
             open_at = open_at[result[open_at] >= 0]
@@ -303,10 +305,10 @@ class _FlowIndex:
         """Return the position of each arrow, -1 for none."""
         if not len(self._ends):
             return np.full(len(source), -1, dtype=np.int64)
-        asked = source * self._size + target
-        at = np.minimum(np.searchsorted(self._ends, asked), len(self._ends) - 1)
-        found = (self._ends[at] == asked) & (source >= 0) & (target >= 0)
-        return np.where(found, self._order[at], -1)
+        key = source * self._size + target
+        positions = np.minimum(np.searchsorted(self._ends, key), len(self._ends) - 1)
+        is_link = (self._ends[positions] == key) & (source >= 0) & (target >= 0)
+        return np.where(is_link, self._order[positions], -1)
 
 
 def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:

@@ -39,18 +39,18 @@ def name_mask(trace: Trace, matches: Callable[[str], bool]) -> Bools:
 def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
     """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
     count = len(parent)
-    up = np.empty(count + 1, dtype=np.int64)
+    ancestor = np.empty(count + 1, dtype=np.int64)
     # Each entry points to itself or to an event above; every round doubles the distance.
-    up[:-1] = np.where(stops, np.arange(count), parent)
-    up[up < 0] = count
-    up[-1] = count
+    ancestor[:-1] = np.where(stops, np.arange(count), parent)
+    ancestor[ancestor < 0] = count
+    ancestor[-1] = count
     while True:
-        farther = up[up]
-        if np.array_equal(farther, up):
+        farther = ancestor[ancestor]
+        if np.array_equal(farther, ancestor):
             break
-        up = farther
-    up[up == count] = -1
-    return up
+        ancestor = farther
+    ancestor[ancestor == count] = -1
+    return ancestor
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
@@ -105,15 +105,15 @@ class Forest:
     @cached_property
     def preorder(self) -> Ints:
         """Position of each in depth-first order."""
-        at = np.empty(len(self.parent), dtype=np.int64)
-        at[self.children] = (
+        positions = np.empty(len(self.parent), dtype=np.int64)
+        positions[self.children] = (
             np.cumsum(self.subtree_size[self.children]) - self.subtree_size[self.children]
         )
-        place = at.copy()
+        place = positions.copy()
         for members in self.levels[1:]:
             parent = self.parent[members]
             first_child = self.children[self.first[parent]]
-            place[members] += place[parent] + 1 - at[first_child]
+            place[members] += place[parent] + 1 - positions[first_child]
         return place
 
     def subtree_sums(self, values: Ints) -> Ints:
@@ -163,12 +163,12 @@ def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     high = np.minimum(end[child], end[above])
     if not len(child):
         return covered
-    same = above[1:] == above[:-1]
-    if (same & (high[:-1] > low[1:])).any():
+    has_same_parent = above[1:] == above[:-1]
+    if (has_same_parent & (high[:-1] > low[1:])).any():
         # Find the latest end of earlier siblings, with parent and end in one int64.
         ends, place = np.unique(high, return_inverse=True)
         reached = np.maximum.accumulate(above * len(ends) + place) % len(ends)
-        low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]
+        low[1:][has_same_parent] = np.maximum(low[1:], ends[reached[:-1]])[has_same_parent]
     np.add.at(covered, above, np.maximum(high - low, 0))
     return covered
 
@@ -245,5 +245,5 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
         )
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
-    at = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]
-    return OperatorTree(rows, forest_of(at[parent[rows]]), at)
+    positions = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]
+    return OperatorTree(rows, forest_of(positions[parent[rows]]), positions)

@@ -56,17 +56,17 @@ _NAME_LENGTH = 60
 def exclude_far_records(
     columns: RankColumns, by_phase: dict[str, Rows], problems: Problems
 ) -> None:
-    """Remove rows from `by_phase` whose times are far from those of the events."""
+    """Remove rows from `by_phase` whose times are far from the events."""
     starts = {letters: columns.start_ns[rows] for letters, rows in by_phase.items()}
     events = np.concatenate((starts["X"], starts["BE"])) if len(by_phase["BE"]) else starts["X"]
     low, high = _near_job(events if len(events) else starts["bneSTF"])
     for letters, rows in by_phase.items():
         start = starts[letters]
         if len(rows) and (start.min() < low or start.max() > high):
-            near = (start >= low) & (start <= high)
+            is_near = (start >= low) & (start <= high)
             text = "times far from all others; left out"
-            _count(columns, columns.name, columns.record, rows[~near], text, problems)
-            by_phase[letters] = rows[near]
+            _count(columns, columns.name, columns.record, rows[~is_near], text, problems)
+            by_phase[letters] = rows[is_near]
 
 
 def _near_job(times: Ints) -> tuple[int, int]:
@@ -92,10 +92,10 @@ def _near_job(times: Ints) -> tuple[int, int]:
     is_small = count <= max(1, _FEW * int(count[job]))
     longer = np.maximum(high - low, length).astype(np.float64)
     is_other = distance > np.maximum(_LONGEST_PAUSE_NS, _NEAR_LENGTHS * longer)
-    near = np.flatnonzero(~((distance > reach) & (is_small | is_other)))
+    near_rows = np.flatnonzero(~((distance > reach) & (is_small | is_other)))
     return (
-        max(int(low[near[0]]) - reach, _EVERYTHING[0]),
-        min(int(high[near[-1]]) + reach, _EVERYTHING[1]),
+        max(int(low[near_rows[0]]) - reach, _EVERYTHING[0]),
+        min(int(high[near_rows[-1]]) + reach, _EVERYTHING[1]),
     )
 
 
@@ -108,13 +108,13 @@ def repair_durations(
     """
     stated = events["dur_ns"]
     dur = _clip_outlasting(columns, events, problems)
-    near = _ends_near(columns, events, dur, problems)
-    if dur is stated and near is None:
+    is_near = _ends_near(columns, events, dur, problems)
+    if dur is stated and is_near is None:
         return end_record
     events["dur_ns"] = dur
     order = event_order(events["start_ns"], dur)
-    if near is not None:
-        order = order[near[order]]
+    if is_near is not None:
+        order = order[is_near[order]]
     place = positions_of_rows(order, len(dur))
     for name, values in events.items():
         events[name] = values[order]
@@ -130,10 +130,10 @@ def _ends_near(
     start = events["start_ns"]
     _, high = _near_job(start)
     # The end of a pair is a record of its own, whose time was checked.
-    near: Bools = (dur <= high - start) | (events["phase"] != 0)
+    is_near: Bools = (dur <= high - start) | (events["phase"] != 0)
     text = "durations that end far from all other times; left out"
-    _count(columns, events["name"], events["record"], np.flatnonzero(~near), text, problems)
-    return None if near.all() else near
+    _count(columns, events["name"], events["record"], np.flatnonzero(~is_near), text, problems)
+    return None if is_near.all() else is_near
 
 
 def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Problems) -> Ints:
@@ -185,5 +185,5 @@ def _count(
         f"{columns.names[name[row]][:_NAME_LENGTH]!r} (record {int(record[row]):,})"
         for row in rows[:_NAMED].tolist()
     ]
-    more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
-    problems.add("overflow", len(rows), f"{text}: {', '.join(named)}{more}")
+    more_text = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
+    problems.add("overflow", len(rows), f"{text}: {', '.join(named)}{more_text}")

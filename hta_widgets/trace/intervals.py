@@ -70,10 +70,8 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)
-    which_a, which_b = np.repeat(np.arange(len(a.start)), count), concatenate_ranges(first, count)
-    return Intervals(
-        np.maximum(a.start[which_a], b.start[which_b]), np.minimum(a.end[which_a], b.end[which_b])
-    )
+    in_a, in_b = np.repeat(np.arange(len(a.start)), count), concatenate_ranges(first, count)
+    return Intervals(np.maximum(a.start[in_a], b.start[in_b]), np.minimum(a.end[in_a], b.end[in_b]))
 
 
 def complement(pieces: Intervals) -> Intervals:

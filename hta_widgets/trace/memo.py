@@ -206,11 +206,11 @@ def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
     events = sum(len(trace) for trace in chosen if trace.is_mapped)
     all_fit = events * _BYTES_PER_EVENT <= _max_bytes
     for trace in chosen:
-        stays = all_fit or trace in _rank_cache
+        is_cached = all_fit or trace in _rank_cache
         try:
             yield trace
         finally:
-            if trace.is_mapped and stays:
+            if trace.is_mapped and is_cached:
                 _rank_cache.touch(trace)
             elif trace.is_mapped:
                 trace.release()

@@ -100,7 +100,7 @@ def parse_export_part(entry: object) -> ExportPart | None:
 
 
 def windows_mark(windows_ns: Iterable[tuple[int, int]]) -> dict[str, Any]:
-    """Return windows of a recording as an entry of the file's mark; times are those of the file."""
+    """Return windows of a recording as an entry of the file's mark, in the file's times."""
     return {WINDOWS_KEY: [[int(low), int(high)] for low, high in windows_ns]}
 
 

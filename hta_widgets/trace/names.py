@@ -197,20 +197,20 @@ def _source_names(text: str) -> list[str]:
     """Return the identifiers of a mangled name; the first is the function's own."""
     names: list[str] = []
     head: list[str] = []
-    at = 3 if text.startswith("_ZN") else 2
+    position = 3 if text.startswith("_ZN") else 2
     in_head = True
-    while at < len(text):
-        number = _LENGTH.match(text, at)
+    while position < len(text):
+        number = _LENGTH.match(text, position)
         if number:
             start = number.end()
             end = start + int(number[0][:6])
             name = text[start:end]
             if name and not name.startswith("_GLOBAL_"):
                 (head if in_head else names).append(name)
-            at = end
+            position = end
         else:
-            in_head = in_head and text[at] not in "IE"
-            at += 1
+            in_head = in_head and text[position] not in "IE"
+            position += 1
     return [*head[-1:], *names]
 
 
@@ -264,12 +264,12 @@ def _short_kernel_name(text: str) -> str:
     return " ".join(filter(None, (_tidy(name), tile)))
 
 
-def _template_arguments(text: str, at: int) -> list[str]:
-    """Return the arguments of the template that opens at `at`; the text may be truncated."""
-    if text[at : at + 1] != "<":
+def _template_arguments(text: str, position: int) -> list[str]:
+    """Return the arguments of the template that opens at `position`; the text may be truncated."""
+    if text[position : position + 1] != "<":
         return []
-    arguments, depth, start = [], 0, at + 1
-    for k in range(at, len(text)):
+    arguments, depth, start = [], 0, position + 1
+    for k in range(position, len(text)):
         char = text[k]
         if char in "<({[":
             depth += 1
@@ -350,15 +350,15 @@ def disambiguate(
         ):
             tags[row] = ", ".join(filter(None, (tags[row], word)))
             texts[row] = _append_word(labels[row], tags[row])
-    taken = set(texts)
+    used_texts = set(texts)
     for rows in _duplicates(texts):
         number = 1
         for row in rows[1:]:
             plain = texts[row]
-            while texts[row] in taken:
+            while texts[row] in used_texts:
                 number += 1
                 texts[row] = f"{plain} ({number})"
-            taken.add(texts[row])
+            used_texts.add(texts[row])
     return texts
 
 
@@ -366,7 +366,7 @@ def _duplicates(labels: Sequence[str]) -> Iterable[list[int]]:
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
-    return [each for each in rows.values() if len(each) > 1]
+    return [rows_of_text for rows_of_text in rows.values() if len(rows_of_text) > 1]
 
 
 def _append_word(label: str, word: str) -> str:
@@ -385,9 +385,9 @@ def _distinguishing_words(names: Sequence[str]) -> list[str]:
         if not open_groups:
             break
         for rows in open_groups:
-            here = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
-            if len(set(here.values())) > 1:
-                for row, word in here.items():
-                    more = ", ".join(filter(None, (chosen[row], word)))
-                    chosen[row] = more if len(more) <= _LONGEST else chosen[row]
+            word_of = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
+            if len(set(word_of.values())) > 1:
+                for row, word in word_of.items():
+                    new_text = ", ".join(filter(None, (chosen[row], word)))
+                    chosen[row] = new_text if len(new_text) <= _LONGEST else chosen[row]
     return chosen

@@ -71,10 +71,10 @@ def parse_clauses(query: str | None) -> QueryClauses:
         clauses[clause[1]] = (
             values if before is None else tuple(value for value in before if value in values)
         )
-    whole = " and ".join(rest) or None
+    query_text = " and ".join(rest) or None
     if clauses and len(rest) == 1 and _is_wrapped(rest[0]):
-        whole = rest[0][1:-1].strip()
-    return QueryClauses(whole, clauses.get("name"), clauses.get("kind"))
+        query_text = rest[0][1:-1].strip()
+    return QueryClauses(query_text, clauses.get("name"), clauses.get("kind"))
 
 
 def _value(text: str) -> str:
@@ -203,7 +203,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
 
-    # The parameters are those of pandas.
+    # pandas has the same parameters.
     def test(
         texts: pd.Series,
         pat: str,
@@ -213,16 +213,18 @@ def _text_predicate(form: str) -> Callable[..., pd.Series]:
         regex: bool = True,  # noqa: FBT001, FBT002
     ) -> pd.Series:
         pattern = _re2_pattern(pat if regex else re.escape(str(pat)), flags)
-        whole = form.format(pattern)
-        found = _map_with_arrow(pc.match_substring_regex, texts, whole, ignore_case=not case)
-        return found.fillna(bool(na)).astype(bool)
+        full_pattern = form.format(pattern)
+        matches = _map_with_arrow(
+            pc.match_substring_regex, texts, full_pattern, ignore_case=not case
+        )
+        return matches.fillna(bool(na)).astype(bool)
 
     return test
 
 
 def _count(texts: pd.Series, pat: str, flags: int = 0) -> pd.Series:
-    found = _map_with_arrow(pc.count_substring_regex, texts, _re2_pattern(pat, flags))
-    return found.infer_objects()
+    counts = _map_with_arrow(pc.count_substring_regex, texts, _re2_pattern(pat, flags))
+    return counts.infer_objects()
 
 
 #: The methods of `.str` that take regular expressions, evaluated by RE2 in linear time. Python's
@@ -243,9 +245,9 @@ def _re2_pattern(pattern: object, flags: int) -> str:
             f" got {pattern!r} and {flags!r}"
         )
     letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
-    whole = f"(?{letters}){pattern}" if letters else pattern
-    _map_with_arrow(pc.match_substring_regex, pd.Series([""]), whole)
-    return whole
+    full_pattern = f"(?{letters}){pattern}" if letters else pattern
+    _map_with_arrow(pc.match_substring_regex, pd.Series([""]), full_pattern)
+    return full_pattern
 
 
 def _map_with_arrow(
@@ -262,10 +264,10 @@ def _map_with_arrow(
         for value in values
     ]
     try:
-        found = function(pa.array(plain, pa.large_string()), pattern, ignore_case=ignore_case)
+        result = function(pa.array(plain, pa.large_string()), pattern, ignore_case=ignore_case)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ValueError(f"not a regular expression of RE2: {error}") from None
-    results = np.array([*found.to_pylist(), None], object)
+    results = np.array([*result.to_pylist(), None], object)
     return pd.Series(results[codes], texts.index)
 
 
@@ -280,13 +282,13 @@ def _validate_call(method: ast.expr) -> list[ast.expr]:
     """Check the name of a method of a column; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
         raise ValueError("a query calls only methods of columns")  # noqa: TRY004 - of the text
-    of = method.value
-    is_text = isinstance(of, ast.Attribute) and of.attr == "str"
+    receiver = method.value
+    is_text = isinstance(receiver, ast.Attribute) and receiver.attr == "str"
     allowed = _TEXT_PREDICATES | _CHANGES_OF_TEXT if is_text else _METHODS
     if method.attr not in allowed:
         names = ", ".join(sorted(allowed))
         raise ValueError(f"a query has no method {method.attr!r}, only {names}")
-    return [method, of] if is_text else [method]
+    return [method, receiver] if is_text else [method]
 
 
 def _check_constant(value: object) -> None:
@@ -296,11 +298,11 @@ def _check_constant(value: object) -> None:
 
 
 def _check_count(
-    what: str, limit: int, nodes: list[ast.AST], kinds: tuple[type[ast.AST], ...]
+    subject: str, limit: int, nodes: list[ast.AST], kinds: tuple[type[ast.AST], ...]
 ) -> None:
     count = sum(isinstance(node, kinds) for node in nodes)
     if count > limit:
-        raise ValueError(f"a query has at most {limit:,} {what}, not {count:,}")
+        raise ValueError(f"a query has at most {limit:,} {subject}, not {count:,}")
 
 
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:

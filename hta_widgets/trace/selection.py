@@ -234,14 +234,14 @@ def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[i
     """Return `ranks` as an ascending list, None as all; raise for a rank that is missing."""
     if ranks is None:
         return traces.ranks
-    asked = normalize_ranks(ranks)
-    missing = [rank for rank in asked if rank not in traces]
+    requested = normalize_ranks(ranks)
+    missing = [rank for rank in requested if rank not in traces]
     if missing:
         raise TraceError(
             f"no rank {format_ranks(missing)}",
             remedy=f"The ranks are {format_ranks(traces.ranks)}.",
         )
-    return asked
+    return requested
 
 
 def select_events(

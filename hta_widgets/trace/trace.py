@@ -142,15 +142,15 @@ def _validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()
         return list(EVENT_COLUMNS)
     if not isinstance(columns, Iterable):
         raise TraceError(f"columns= takes a list of texts, not {columns!r}")
-    asked = [columns] if isinstance(columns, str) else list(columns)
-    known = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
-    unknown = [name for name in asked if name not in known]
+    requested = [columns] if isinstance(columns, str) else list(columns)
+    available = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
+    unknown = [name for name in requested if name not in available]
     if unknown:
         raise TraceError(
             f"events have no column {', '.join(map(repr, unknown))}",
-            remedy=f"The columns are {', '.join(known)}.",
+            remedy=f"The columns are {', '.join(available)}.",
         )
-    return asked
+    return requested
 
 
 def event_frame(
@@ -304,7 +304,7 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
-    #: tables of totals, such as those of an MPI profile
+    #: tables of totals, for example from an MPI profile
     profile: Any = None
     #: the file of `profile`, if it is not `path`
     profile_path: str | None = None
@@ -654,8 +654,8 @@ def totals_text(traces: Iterable[Trace]) -> str:
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
     comm, elapsed = ([profile_value(t, n) * 1e9 for t in used] for n in ("comm_s", "elapsed_s"))
-    known = sorted(time for time in comm if time >= 0)
-    texts = list(dict.fromkeys(map(duration, known[:1] + known[-1:])))
+    times = sorted(time for time in comm if time >= 0)
+    texts = list(dict.fromkeys(map(duration, times[:1] + times[-1:])))
     longest = max((time for time in elapsed if time >= 0), default=None)
     if not texts:
         return "totals without events"

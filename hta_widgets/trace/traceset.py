@@ -66,14 +66,14 @@ class Event:
         if call < 0 and self.trace.table.stream[self.id] >= 0:
             return None
         tree = operator_tree(self.trace)
-        at = int(tree.innermost[call if call >= 0 else self.id])
-        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
+        node = int(tree.innermost[call if call >= 0 else self.id])
+        return None if node < 0 else Event(self.trace, int(tree.rows[node]))
 
     @property
     def kernels(self) -> pd.DataFrame:
         """The device work launched during a host event on its thread.
 
-        The columns are those of `TraceSet.events`. The frame is empty for device work.
+        The columns are as in `TraceSet.events`. The frame is empty for device work.
         """
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)
@@ -412,10 +412,12 @@ class TraceSet(Mapping[int, Trace]):
         if start_ns is not None or end_ns is not None:
             window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
-        kept = {trace.rank for trace in chosen}
+        chosen_ranks = {trace.rank for trace in chosen}
         problems = Problems()
         problems.merge(
-            problem for problem in self._problems if problem.rank is None or problem.rank in kept
+            problem
+            for problem in self._problems
+            if problem.rank is None or problem.rank in chosen_ranks
         )
         return TraceSet(chosen, problems=problems, like=self)
 
@@ -607,14 +609,14 @@ def most_frequent_size(sizes: Iterable[int]) -> int:
 def rank_coverage_text(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
+    rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
     loaded = len(
         {
             trace.rank if trace.stated_rank is None else trace.stated_rank
             for trace in traces.values()
         }
     )
-    return f"{loaded} of {of} ranks" if loaded < of else ""
+    return f"{loaded} of {rank_count} ranks" if loaded < rank_count else ""
 
 
 def _part_text(traces: TraceSet) -> str:
@@ -653,8 +655,8 @@ def _has_only_totals(traces: TraceSet) -> bool:
 
 def _html(traces: TraceSet, problems: Problems) -> str:
     """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
-    whole: Any = traces.summary()
-    summary = whole.displayed_columns()
+    total: Any = traces.summary()
+    summary = total.displayed_columns()
     names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
     shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]

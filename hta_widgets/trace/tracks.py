@@ -98,7 +98,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
 
 def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
     begins, ends = begin[rows].tolist(), end[rows].tolist()
-    numbers, gone = rows.tolist(), stop[rows].tolist()
+    numbers, stop_ns = rows.tolist(), stop[rows].tolist()
     open_rows: list[int] = []  # nested, innermost last
     spilled: list[int] = []
     around: list[int] = []
@@ -111,10 +111,10 @@ def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) 
                 if over_by > unit or last <= ends[top] or start <= begins[top]:
                     break
                 rounded.append(numbers[top])
-                gone[top] = numbers[k]
+                stop_ns[top] = numbers[k]
             open_rows.pop()
-            if open_rows and gone[open_rows[-1]] < gone[top]:
-                gone[open_rows[-1]] = gone[top]
+            if open_rows and stop_ns[open_rows[-1]] < stop_ns[top]:
+                stop_ns[open_rows[-1]] = stop_ns[top]
         if open_rows and last > (limit := ends[open_rows[-1]]):
             if last > limit + unit:
                 spilled.append(numbers[k])
@@ -126,9 +126,9 @@ def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) 
         open_rows.append(k)
     while len(open_rows) > 1:
         top = open_rows.pop()
-        gone[open_rows[-1]] = max(gone[open_rows[-1]], gone[top])
+        stop_ns[open_rows[-1]] = max(stop_ns[open_rows[-1]], stop_ns[top])
     settled = stop.copy()
-    settled[rows] = gone
+    settled[rows] = stop_ns
     return ResolvedNesting(
         np.array(spilled, dtype=np.int64),
         np.array(around, dtype=np.int64),
@@ -376,21 +376,21 @@ def device_streams(
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
         result = _unsigned_ids(result, problems)
-    bare = np.flatnonzero(device & (result < 0))
-    if not len(bare):
+    without_stream = np.flatnonzero(device & (result < 0))
+    if not len(without_stream):
         return _narrow(result)
     threads = len(columns.tids)
     slot = pid.astype(np.int64) * threads + tid
     thread, slots = compact_codes(slot, len(columns.pids) * threads)
     of_thread = np.full(len(slots), -1, dtype=np.int64)
-    for number in np.unique(thread[bare]).tolist():
+    for number in np.unique(thread[without_stream]).tolist():
         of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
     with_stream = np.flatnonzero(result >= 0)
     of_thread[thread[with_stream]] = result[with_stream]
-    ids = of_thread[thread[bare]]
+    ids = of_thread[thread[without_stream]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)
-    result[bare] = ids
+    result[without_stream] = ids
     return _narrow(result)
 
 
@@ -460,9 +460,11 @@ def find_tracks(
         else:
             # Some rows are of a device as a whole, such as waits for all its streams.
             role = "other" if of_device[number] or pid_text in _SPANS else "thread"
-        of, first_ns = int(track_stream[number]), int(start[first_row[number]])
+        stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
-        new_tracks.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
+        new_tracks.append(
+            _track(pid_text, tid_text, role, stream_number, names, first_ns, device=on_device)
+        )
     order = sorted(range(count), key=lambda number: new_tracks[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
@@ -512,16 +514,16 @@ def _track(
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
     """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
-    for what in ("tid", "pid", "number"):
+    for attribute in ("tid", "pid", "number"):
         seen = Counter(track.key for track in tracks)
         if len(seen) == len(tracks):
             break
         for number, track in enumerate(tracks):
             if seen[track.key] == 1:
                 continue
-            if what == "tid":
+            if attribute == "tid":
                 tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")
-            elif what == "pid":
+            elif attribute == "pid":
                 tracks[number] = replace(track, process=f"{track.process} [{track.pid}]")
             else:
                 tracks[number] = replace(track, label=f"{track.label} #{number}")

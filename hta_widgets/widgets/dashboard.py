@@ -208,10 +208,10 @@ class Dashboard(LinkedView):
         engine = TileEngine(drawn)
         scene = engine.scene()
         empty = empty_panels(drawn.formats, scene)
-        for why, ids in (without_data(drawn, scene) if ADDED[0] in offered else {}).items():
-            empty[why] = [*empty.get(why, ()), *ids]
-        none = {name for names in empty.values() for name in names}
-        self._filled = [name for name in offered if name not in none]
+        for reason, ids in (without_data(drawn, scene) if ADDED[0] in offered else {}).items():
+            empty[reason] = [*empty.get(reason, ()), *ids]
+        empty_names = {name for names in empty.values() for name in names}
+        self._filled = [name for name in offered if name not in empty_names]
         choice = resolve_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
@@ -439,6 +439,6 @@ class Dashboard(LinkedView):
             self.panel_engine.stop()
 
 
-def _unknown_name_error(what: str, name: str, names: Iterable[str]) -> UnknownNameError:
-    remedy = f"The {what}s of this job are {', '.join(names)}."
-    return UnknownNameError(f"no {what} {name!r}", remedy=remedy)
+def _unknown_name_error(noun: str, name: str, names: Iterable[str]) -> UnknownNameError:
+    remedy = f"The {noun}s of this job are {', '.join(names)}."
+    return UnknownNameError(f"no {noun} {name!r}", remedy=remedy)

@@ -125,11 +125,11 @@ class PairHistory:
 
     def _move(self, place: int, source: list[_Act], target: list[_Act]) -> None:
         """Record an undo or redo of one side by the page."""
-        for at in reversed(range(len(source))):
-            key, places = source[at]
+        for index in reversed(range(len(source))):
+            key, places = source[index]
             if place in places:
                 others = tuple(other for other in places if other != place)
-                source[at : at + 1] = [_Act(key, others)] if others else []
+                source[index : index + 1] = [_Act(key, others)] if others else []
                 _add_place(target, place, key)
                 return
 

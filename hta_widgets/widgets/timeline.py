@@ -51,7 +51,7 @@ class Timeline(LinkedView):
         ``"kind"``, calls of the host are coloured by name in views shorter than a step.
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
-        outliers have rows; numbers remain those of all ranks. Default: above 16 ranks.
+        outliers have rows; numbers are still of all ranks. Default: above 16 ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly

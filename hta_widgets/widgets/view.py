@@ -128,7 +128,7 @@ class State(anywidget.AnyWidget):
             super().set_state(sync_data)
 
     def move(self, by_ns: int) -> None:
-        """Move all windows, also those of the history."""
+        """Move all windows, also in the history."""
 
         def shift_times(values: Mapping[str, Any]) -> dict[str, Any]:
             shifted = {**values}
@@ -141,9 +141,9 @@ class State(anywidget.AnyWidget):
                 }
             return shifted
 
-        now = shift_times(self.snapshot())
+        current = shift_times(self.snapshot())
         with self.without_history(), self.hold_sync():
-            self.view, self.selection = now["view"], now["selection"]
+            self.view, self.selection = current["view"], current["selection"]
             self._history = {
                 key: [shift_times(entry) for entry in self._history[key]] for key in _HISTORY
             }
@@ -170,9 +170,9 @@ class State(anywidget.AnyWidget):
     def _record(self, _change: object) -> None:
         if not self._recording:
             return
-        now = self.snapshot()
-        if now != self._last:
-            before, self._last = self._last, now
+        snapshot = self.snapshot()
+        if snapshot != self._last:
+            before, self._last = self._last, snapshot
             self._push(before)
 
     def _push(self, before: dict[str, Any]) -> None:

@@ -301,7 +301,7 @@ export type SameName = {
 /**
  * Events around the call that launched a device event; each list innermost first.
  *
- * `modules` are `nn.Module`s and `frames` Python functions. `shapes` are those of the innermost
+ * `modules` are `nn.Module`s and `frames` Python functions. `shapes` describe the innermost
  * operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
  * call belongs to the backward pass.
  */
@@ -504,8 +504,8 @@ export type Stats = {
  *
  * `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
  * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
- * distance of the ends of its collectives from those of the others. `is_off` is true if recorded
- * clocks deviate clearly more than the fitted one.
+ * distance of the ends of its collectives from the ends of the others. `is_off` is true if
+ * recorded clocks deviate clearly more than the fitted one.
  */
 export type ClockFacts = {
   is_fitted: boolean;

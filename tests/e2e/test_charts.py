@@ -203,7 +203,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     page.wait_for_timeout(200)
     clicked = pixels_of(page)
     after = [clicked.getpixel((x, path)) for x in range(clicked.width)]
-    assert sum(one != two for one, two in zip(line, after, strict=True)) <= 2
+    assert sum(single != two for single, two in zip(line, after, strict=True)) <= 2
 
     # Zoomed in, one wait is the most of many pixels.
     page.evaluate("""() => {

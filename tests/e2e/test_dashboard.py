@@ -57,8 +57,8 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
     for name, (function, columns) in SAME.items():
         ranks = [5] if name == "kernel_types" else None
         wanted = function(dash.traces, window=window, ranks=ranks)[columns]
-        found = dash.numbers(name)[columns].astype(wanted.dtypes.to_dict())
-        pd.testing.assert_frame_equal(found, wanted, check_categorical=False, obj=name)
+        result = dash.numbers(name)[columns].astype(wanted.dtypes.to_dict())
+        pd.testing.assert_frame_equal(result, wanted, check_categorical=False, obj=name)
     screenshot(dash.root, "dashboard_window")
 
     dash.panel("kernels").get_by_role("heading").click()

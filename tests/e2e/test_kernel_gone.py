@@ -62,7 +62,7 @@ def holding_data(page):
     """Return the kernel's answers; then let the page fetch the job."""
     expect(page.get_by_text("live probe")).to_be_visible()
     assert state(page) == {"status": "live", "holds": "nothing"}
-    replies = [page.evaluate(ASK, asked)["reply"] for asked in (PANELS, LANES)]
+    replies = [page.evaluate(ASK, requested)["reply"] for requested in (PANELS, LANES)]
     page.evaluate("liveProbe.fetch()")
     page.wait_for_function("liveProbe.state().holds === 'all'", timeout=60_000)
     return replies
@@ -70,18 +70,18 @@ def holding_data(page):
 
 def answers_alone(page, known):
     """The page answers the same, by itself and at once."""
-    for asked, reply in zip((PANELS, LANES), known, strict=True):
-        assert page.evaluate(ASK, asked)["reply"] == reply
+    for requested, reply in zip((PANELS, LANES), known, strict=True):
+        assert page.evaluate(ASK, requested)["reply"] == reply
 
 
 def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
     page = notebook(probe)
-    known = holding_data(page)
+    expected = holding_data(page)
     # A running cell need not keep a kernel from answering: newer kernels answer meanwhile.
     process = kernel.value("os.getpid()")
     os.kill(process, signal.SIGSTOP)
     try:
-        answers_alone(page, known)
+        answers_alone(page, expected)
     finally:
         os.kill(process, signal.SIGCONT)
 
@@ -91,17 +91,17 @@ def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
         "async () => { await liveProbe.ask('stats', { start: 0, end: 9 });"
         " return liveProbe.state().status === 'none' }"
     )
-    answers_alone(page, known)
+    answers_alone(page, expected)
 
 
 @pytest.mark.parametrize("fixture", ["notebook", "notebook7"])
 def test_a_kernel_that_died(request, fixture, kernel, probe):
     page = request.getfixturevalue(fixture)(probe)
-    known = holding_data(page)
+    expected = holding_data(page)
     kernel("threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()")
     # JupyterLab starts another kernel, which knows nothing of this view.
     page.wait_for_function("liveProbe.state().status === 'none'", timeout=60_000)
-    answers_alone(page, known)
+    answers_alone(page, expected)
     # A server cannot end a kernel that it is about to start.
     page.wait_for_function(
         "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",

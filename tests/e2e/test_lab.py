@@ -65,9 +65,9 @@ def browse(lab, files, page):
 @pytest.fixture
 def requests(page):
     """Addresses that pages of this context requested."""
-    asked = []
-    page.context.on("request", lambda request: asked.append(unquote(request.url)))
-    return asked
+    requested = []
+    page.context.on("request", lambda request: requested.append(unquote(request.url)))
+    return requested
 
 
 def item(page, name):
@@ -102,7 +102,7 @@ def run(page, code):
 
 def pid_of(lab, view):
     """Return the process of the kernel of a view."""
-    (kernel,) = [one["kernel"]["id"] for one in lab.api("sessions") if view in one["path"]]
+    (kernel,) = [entry["kernel"]["id"] for entry in lab.api("sessions") if view in entry["path"]]
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if kernel.encode() in command.read_bytes():
@@ -158,8 +158,8 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     page.get_by_role("button", name="Console").click()
     expect(page.locator(".jp-CodeConsole-promptCell .cm-content")).to_be_visible(timeout=30_000)
     window = f"({chosen.start_ns}, {chosen.end_ns})"
-    said = run(page, "(dash.selection.start_ns, dash.selection.end_ns)")
-    expect(said).to_contain_text(window)
+    text = run(page, "(dash.selection.start_ns, dash.selection.end_ns)")
+    expect(text).to_contain_text(window)
     expect(run(page, "len(traces[5])")).to_contain_text(str(len(job[5])))
     timeline = page.locator(".jp-CodeConsole .hta-root")
     page.keyboard.type("dash.timeline")

@@ -54,9 +54,9 @@ def test_a_dashboard_renders_brushes_and_tells_python(
         screenshot(page, "dashboard_marimo")
         page.get_by_role("button", name="tell").click()
         events = len(job.select(ranks=[5]).events())
-        said = page.get_by_text("Python has ranks")
-        expect(said).to_contain_text("ranks (5,)")
-        expect(said).to_contain_text(f"{events} events")
+        text = page.get_by_text("Python has ranks")
+        expect(text).to_contain_text("ranks (5,)")
+        expect(text).to_contain_text(f"{events} events")
         # The page shows Python's selection.
         dash.undo()
         dash.shows_ranks(8)

@@ -20,14 +20,14 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     context.set_offline(True)
     page = context.new_page()
     page.set_viewport_size({"width": 1440, "height": 1000})
-    asked, said = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda line: said.append(line.text))
+    requests, text = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda line: text.append(line.text))
     page.goto(f"file://{path}")
     dash = Dash(page, job)
     expect(dash.root).to_contain_text("rank 5")
-    whole = job.select()
-    dash.has_numbers_of(whole)
+    full = job.select()
+    dash.has_numbers_of(full)
 
     dash.click_bar("breakdown", 5)
     expect(dash.panel("selection")).to_contain_text("rank 5")
@@ -55,15 +55,15 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
 
     dash.undo()
     dash.undo()
-    assert dash.selection == whole
-    dash.has_numbers_of(whole, ("breakdown", "kernels"))
+    assert dash.selection == full
+    dash.has_numbers_of(full, ("breakdown", "kernels"))
     dash.shows_ranks(8)
 
     # Nothing but the file itself, and what it unpacks of itself.
-    assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
-    assert [line for line in said if "readback" not in line] == []
+    assert {url for url in requests if not url.startswith("blob:")} == {f"file://{path}"}
+    assert [line for line in text if "readback" not in line] == []
     assert set(PANELS) <= {
-        one.get_attribute("data-panel") for one in page.locator("[data-panel]").all()
+        item.get_attribute("data-panel") for item in page.locator("[data-panel]").all()
     }
 
 
@@ -252,8 +252,8 @@ ODD_JOBS = {
 
 
 def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, screenshot):
-    said = []
-    page.on("console", lambda line: said.append(line.text))
+    text = []
+    page.on("console", lambda line: text.append(line.text))
     page.set_viewport_size({"width": 1300, "height": 1500})
     for name, (ranks, words, silent) in ODD_JOBS.items():
         traces = load(tmp_path, *ranks)
@@ -284,7 +284,7 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{name}: the page is {wide} px too wide"
     screenshot(page, "dashboard_256_ranks")
-    assert said == []
+    assert text == []
 
 
 def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):

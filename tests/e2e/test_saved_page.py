@@ -111,10 +111,10 @@ def open_page(page, engine, tmp_path, built):
         return opened[-1]
 
     yield save
-    for one in opened:
-        assert one.console == []
-        others = {url for url in one.requests if not url.startswith("blob:")}
-        assert others == {one.path.as_uri()}
+    for opened_page in opened:
+        assert opened_page.console == []
+        others = {url for url in opened_page.requests if not url.startswith("blob:")}
+        assert others == {opened_page.path.as_uri()}
 
 
 def test_the_page_paints_and_says_what_it_is(open_page, traces, screenshot):
@@ -124,8 +124,8 @@ def test_the_page_paints_and_says_what_it_is(open_page, traces, screenshot):
     wait_for_colors(saved.stage, "#1f77c0", "#e0630f")
     expect(saved.root).to_contain_text("Saved view")
     footer = saved.page.locator("footer")
-    said = re.compile(r"^Saved \d{4}-\d\d-\d\d .* 3 files")
-    expect(footer.locator("summary")).to_contain_text(said)
+    text = re.compile(r"^Saved \d{4}-\d\d-\d\d .* 3 files")
+    expect(footer.locator("summary")).to_contain_text(text)
     expect(footer.locator("summary")).to_contain_text("All events.")
     footer.locator("summary").click()
     expect(footer).to_contain_text("rank-2.json")
@@ -137,16 +137,16 @@ def test_the_page_paints_and_says_what_it_is(open_page, traces, screenshot):
 def test_ctrl_wheel_zooms_keys_pan_and_undo_goes_back(open_page):
     saved = open_page()
     expect(saved.words).to_contain_text("idle")
-    whole = saved.words.inner_text()
-    assert whole.startswith("Whole job")
+    full = saved.words.inner_text()
+    assert full.startswith("Whole job")
     wheel(saved.stage, (500, 200), -400, keys=["Control"])
     expect(saved.words).not_to_contain_text("Whole job")
     saved.root.focus()
     saved.page.keyboard.press("Control+z")
-    expect(saved.words).to_have_text(whole)
+    expect(saved.words).to_have_text(full)
     saved.page.keyboard.press("Control+Shift+z")
     expect(saved.words).to_contain_text("idle")
-    expect(saved.words).not_to_have_text(whole)
+    expect(saved.words).not_to_have_text(full)
     zoomed = saved.words.inner_text()
     saved.page.keyboard.press("d", delay=120)
     expect(saved.words).not_to_have_text(zoomed)
@@ -213,15 +213,15 @@ def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, s
     drag(saved.stage, (left, saved.gpu(1)), (right, saved.gpu(2)), keys=["Alt"])
     panel = saved.root.locator(".hta-area")
     expect(panel).to_contain_text("gemm 128")
-    said = saved.words.inner_text()
+    message = saved.words.inner_text()
     start, end = (
         float(text.replace("\u202f", "")) * 1e6
-        for text in re.search(r"([\d.\u202f]+)–([\d.\u202f]+)\s*ms", said).groups()
+        for text in re.search(r"([\d.\u202f]+)–([\d.\u202f]+)\s*ms", message).groups()
     )
     chosen = traces.select(start_ns=round(start), end_ns=round(end), ranks=[1, 2])
     count = len(chosen.events())
     # The line rounds the window's edges: an event may lie between.
-    shown = re.search(r"([\d\u202f]+) events", said)[1]
+    shown = re.search(r"([\d\u202f]+) events", message)[1]
     assert int(re.sub(r"\D", "", shown)) == pytest.approx(count, abs=6)
     screenshot(saved.page, "saved_page_selection")
     saved.page.keyboard.press("Control+z")
@@ -325,12 +325,12 @@ def test_a_small_page_says_what_it_lacks(open_page, tmp_path, screenshot):
     folder = tmp_path / "long"
     folder.mkdir()
     engine = TileEngine(write_job(folder, steps=80, rng=random.Random(1)))
-    whole = open_page(engine)
-    limit = (whole.path.stat().st_size - _arguments(whole.page)) * 0.9 / 1e6
+    full = open_page(engine)
+    limit = (full.path.stat().st_size - _arguments(full.page)) * 0.9 / 1e6
     saved = open_page(engine, state={"selected_event": [1, 5]}, max_mb=limit)
     assert saved.path.stat().st_size <= limit * 1e6
-    said = re.compile(r"Saved view\. Ranks? [\d, ]*1: all events, no arguments\. Others: overview")
-    expect(saved.root).to_contain_text(said)
+    text = re.compile(r"Saved view\. Ranks? [\d, ]*1: all events, no arguments\. Others: overview")
+    expect(saved.root).to_contain_text(text)
     expect(saved.root.locator(".hta-details")).to_contain_text("Arguments are not embedded")
     expect(saved.page.locator("footer summary")).to_contain_text("Others: overview only.")
     saved.root.focus()
@@ -384,9 +384,9 @@ def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, t
     page = new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
     # Playwright takes what is in a noscript for no text.
-    said = page.locator("noscript")
-    assert "draws traces with JavaScript" in said.inner_html()
-    assert said.bounding_box()["height"] > 10
+    message = page.locator("noscript")
+    assert "draws traces with JavaScript" in message.inner_html()
+    assert message.bounding_box()["height"] > 10
     context = new_context()
     guard = Guard()
     guard.watch(context)
@@ -512,5 +512,5 @@ def test_the_pointer_on_a_kernel_draws_its_launch(open_page):
     saved = open_page(view=[0, 2_000_000])
     expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
     saved.stage.hover(position={"x": saved.x(190_000), "y": saved.gpu(0)})
-    said = saved.root.locator(".hta-tooltip")
-    expect(said).to_contain_text("launched by cudaLaunchKernel, 30.0\u202fµs before")
+    message = saved.root.locator(".hta-tooltip")
+    expect(message).to_contain_text("launched by cudaLaunchKernel, 30.0\u202fµs before")

@@ -112,11 +112,11 @@ def test_plain_wheel_scrolls_the_notebook_and_says_how_to_zoom(ddp):
 
 def test_keys_zoom_pan_and_undo_without_reaching_the_notebook(ddp):
     cells = ddp.page.locator(".jp-Notebook .jp-Cell").count()
-    whole = ddp.kernel.value("list(tl.view)")
+    full = ddp.kernel.value("list(tl.view)")
     ddp.focus()
     hover(ddp.stage, (ddp.x(40_000_000), 200))
     ddp.page.keyboard.press("w", delay=120)
-    ddp.kernel.wait_for(f"tl.view[1] - tl.view[0] < {whole[1] - whole[0]} - 1000")
+    ddp.kernel.wait_for(f"tl.view[1] - tl.view[0] < {full[1] - full[0]} - 1000")
     ddp.kernel.wait_for("len(tl.state._history['past']) == 1")
     zoomed = ddp.kernel.value("list(tl.view)")
     ddp.page.keyboard.press("d", delay=120)
@@ -125,9 +125,9 @@ def test_keys_zoom_pan_and_undo_without_reaching_the_notebook(ddp):
     ddp.page.keyboard.press("Control+z")
     ddp.kernel.wait_for(f"list(tl.view) == {zoomed}")
     ddp.page.keyboard.press("Control+z")
-    ddp.kernel.wait_for(f"list(tl.view) == {whole}")
+    ddp.kernel.wait_for(f"list(tl.view) == {full}")
     ddp.page.keyboard.press("Control+Shift+z")
-    ddp.kernel.wait_for(f"list(tl.view) != {whole}")
+    ddp.kernel.wait_for(f"list(tl.view) != {full}")
     assert ddp.page.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
@@ -135,10 +135,10 @@ def test_drag_selects_a_window_of_the_rows_crossed(ddp, screenshot):
     left, right = ddp.x(30_000_000), ddp.x(50_000_000)
     drag(ddp.stage, (left, ddp.row(2) + 20), (right, ddp.row(3) + 20), keys=["Alt"])
     ddp.kernel.wait_for("tl.selection.start_ns is not None")
-    found = ddp.kernel.value("tl.selection.to_json()")
-    assert found["start_ns"] == pytest.approx(30_000_000, abs=200_000)
-    assert found["end_ns"] == pytest.approx(50_000_000, abs=200_000)
-    assert found["ranks"] == [2, 3]
+    result = ddp.kernel.value("tl.selection.to_json()")
+    assert result["start_ns"] == pytest.approx(30_000_000, abs=200_000)
+    assert result["end_ns"] == pytest.approx(50_000_000, abs=200_000)
+    assert result["ranks"] == [2, 3]
     panel = ddp.root.locator(".hta-area")
     events = ddp.kernel.value("len(tl.selected_events())")
     expect(panel).to_contain_text(f"{events:,}".replace(",", " "))
@@ -292,8 +292,8 @@ def test_notebook_7_draws_and_links(notebook7, page, job, screenshot):
 def test_like_ranks_fold_from_the_page_and_from_python(ddp):
     assert ddp.kernel.value("tl.folded") is False
     ddp.root.locator(".hta-fold").click()
-    said = ddp.root.locator(".hta-words")
-    expect(said).to_contain_text("2 of 8 ranks shown; similar ranks are folded.")
+    message = ddp.root.locator(".hta-words")
+    expect(message).to_contain_text("2 of 8 ranks shown; similar ranks are folded.")
     ddp.kernel.wait_for("tl.folded is True")
     rows = ddp.root.locator("[role=rowheader]")
     expect(rows).to_have_text([
@@ -307,7 +307,7 @@ def test_like_ranks_fold_from_the_page_and_from_python(ddp):
     expect(rows).to_have_count(2)
     ddp.kernel("tl.folded = False")
     expect(rows).to_have_count(8)
-    expect(said).not_to_contain_text("ranks shown")
+    expect(message).not_to_contain_text("ranks shown")
 
 
 def test_a_tick_of_who_comes_last_selects_its_collective(ddp):

@@ -54,7 +54,7 @@ class Seen:
         """Move over a timeline until the status line names the pair of such an event."""
         self.lane(side).scroll_into_view_if_needed()
         box = self.lane(side).bounding_box()
-        said = self.root.locator(".hta-diff-pair")
+        message = self.root.locator(".hta-diff-pair")
         tip = self.root.locator(".hta-tooltip").nth(side)
         for y in range(80, int(box["height"]), 7):
             for x in range(200, int(box["width"]) - 140, 60):
@@ -62,7 +62,7 @@ class Seen:
                 self.page.wait_for_timeout(70)
                 # A busy kernel takes its time to say what the partner of an event is.
                 for _ in range(6):
-                    text = said.inner_text()
+                    text = message.inner_text()
                     if re.search(name, text):
                         return text
                     if not text.startswith("Point at") or not tip.is_visible():
@@ -80,21 +80,21 @@ def tells_what_changed(seen):
 
 def moves_together(seen):
     """Zoom on the upper one: the lower one shows as much time."""
-    whole = seen.axis(1)
+    full = seen.axis(1)
     seen.lane(1).scroll_into_view_if_needed()
     for _ in range(4):
         wheel(seen.lane(0), (420, 120), -600, keys=["Control"])
         seen.page.wait_for_timeout(60)
-    expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(whole)
+    expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(full)
     # The second timeline follows a frame or more after the first.
     for _ in range(50):
         # A view of a whole step is said by its name: "ProfilerStep#1 in view, 26.6 ms".
-        said = [seen.axis(side) for side in (0, 1)]
-        lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in said]
+        message = [seen.axis(side) for side in (0, 1)]
+        lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in message]
         if lengths[0] and lengths[0] == lengths[1]:
             break
         seen.page.wait_for_timeout(100)
-    assert lengths[0], said
+    assert lengths[0], message
     assert lengths[0] == lengths[1]
     # Before all calls are matched, no partner is known.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
@@ -106,12 +106,12 @@ def goes_back_from_what_is_chosen(seen):
     """A step, and a name after it, are one entry of the history each, with both sides and sums."""
     undo, redo = (seen.root.get_by_role("button", name=way).first for way in ("Undo", "Redo"))
     sums = seen.root.locator(".hta-diff-waterfall h3")
-    said = seen.root.locator(".hta-diff-side .hta-said")
-    whole = [seen.window(side) for side in (0, 1)]
+    message = seen.root.locator(".hta-diff-side .hta-said")
+    full = [seen.window(side) for side in (0, 1)]
     seen.root.locator(".hta-diff-slot").nth(1).click()
     expect(sums).to_contain_text("in Step #")
     for side in (0, 1):
-        expect(said.nth(side)).not_to_contain_text(whole[side])
+        expect(message.nth(side)).not_to_contain_text(full[side])
     of_step = [seen.window(side) for side in (0, 1)]
     marked = seen.root.locator(".hta-diff-names .hta-name-row.hta-on")
     seen.root.locator(".hta-diff-names .hta-name-button").first.click()
@@ -122,13 +122,13 @@ def goes_back_from_what_is_chosen(seen):
     undo.click()
     expect(sums).not_to_contain_text("in Step #")
     for side in (0, 1):
-        expect(said.nth(side)).to_contain_text(whole[side])
+        expect(message.nth(side)).to_contain_text(full[side])
     redo.click()
     expect(sums).to_contain_text("in Step #")
     for side in (0, 1):
-        expect(said.nth(side)).to_contain_text(of_step[side])
+        expect(message.nth(side)).to_contain_text(of_step[side])
     undo.click()
-    expect(said.nth(1)).to_contain_text(whole[1])
+    expect(message.nth(1)).to_contain_text(full[1])
 
 
 def inks(seen, side):
@@ -160,8 +160,8 @@ def colours_say_what_became_of_events(seen):
     expect(legend).to_contain_text("slower")
     expect(legend).to_contain_text("only here")
     for side in (0, 1):
-        found = inks(seen, side)
-        assert found.get(SAME, 0) > 500, found
+        result = inks(seen, side)
+        assert result.get(SAME, 0) > 500, result
     # The operator that is twice as slow launches kernels that are.
     seen.root.locator(".hta-diff-changes .hta-name-row", has_text="aten::gelu").click()
     expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
@@ -173,14 +173,14 @@ def colours_say_what_became_of_events(seen):
     for side in (0, 1):
         assert sum(inks(seen, side).get(ink, 0) for ink in SLOWER) > 20
     # Both went to the whole; one undo brings both back, whichever of them has the focus.
-    whole = [seen.axis(side) for side in (0, 1)]
-    assert whole[0] != before
+    full = [seen.axis(side) for side in (0, 1)]
+    assert full[0] != before
     seen.root.locator(".hta-part").nth(1).press("Control+z")
     seen.page.wait_for_timeout(600)
     assert seen.axis(0) == before
     seen.root.get_by_role("button", name="Redo").first.click()
     seen.page.wait_for_timeout(600)
-    assert [seen.axis(side) for side in (0, 1)] == whole
+    assert [seen.axis(side) for side in (0, 1)] == full
     # So is a picture of it, with its legend.
     seen.root.get_by_role("button", name="Export…").first.click()
     seen.root.get_by_role("button", name="Window of after…").click()
@@ -263,8 +263,8 @@ def test_a_saved_page_compares_without_kernel_or_network(
     assert "aten::gelu is slower" in capsys.readouterr().out
     context.set_offline(True)
     page = context.new_page()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(f"file://{path}")
     seen = Seen(page)
     tells_what_changed(seen)
@@ -291,7 +291,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     is_of_one_pair_of_ranks_when_asked(seen, both)
     nothing_is_cut_off(seen)
     lies_rank_by_rank(seen)
-    assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
+    assert {url for url in requests if not url.startswith("blob:")} == {f"file://{path}"}
 
 
 def test_a_page_of_many_steps_says_which_can_be_chosen(

@@ -112,8 +112,8 @@ def test_one_file_has_the_numbers_of_python(view, folder, screenshot):
 def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp_path, screenshot):
     host, page = view(folder)
     dash = Dash(page, job)
-    whole = job.select()
-    dash.has_numbers_of(whole, ("breakdown", "kernels"))
+    full = job.select()
+    dash.has_numbers_of(full, ("breakdown", "kernels"))
     screenshot(page, "view_job")
 
     dash.click_bar("breakdown", 5)
@@ -136,9 +136,9 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     started.value.save_as(file)
     report = hw.export_trace(job, tmp_path / "python.json.gz", chosen, keep_launches=True)
     expect(dash.root.get_by_text(re.compile("^Wrote demo-window"))).to_be_visible()
-    back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
+    back, own = (hw.load(item, progress=False, cache=False) for item in (file, report.path))
     assert len(back[5]) == len(own[5]) == report.events
-    names = [sorted(one.events()["name"].astype(str)) for one in (back, own)]
+    names = [sorted(item.events()["name"].astype(str)) for item in (back, own)]
     assert names[0] == names[1]
 
     with page.expect_download() as started:
@@ -157,7 +157,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     second.undo()
     second.shows_ranks(8)
     dash.shows_ranks(8)
-    assert dash.selection == whole
+    assert dash.selection == full
     page.locator(".hta-search input").first.fill("nccl")
     expect(other.locator(".hta-search input").first).to_have_value("nccl")
     page.reload()

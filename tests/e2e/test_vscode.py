@@ -69,27 +69,27 @@ class EditorDash(Dash):
 @pytest.fixture
 def editor(server, new_context):
     context = new_context()
-    asked = []
-    context.on("request", lambda request: asked.append(urlsplit(request.url)))
+    requests = []
+    context.on("request", lambda request: requests.append(urlsplit(request.url)))
     page = context.new_page()
-    one = Editor(page, server, FILE)
-    yield one
-    hosts = {url.hostname for url in asked if url.scheme in {"http", "https", "ws", "wss"}}
+    single = Editor(page, server, FILE)
+    yield single
+    hosts = {url.hostname for url in requests if url.scheme in {"http", "https", "ws", "wss"}}
     assert {host for host in hosts if not WORKBENCH.search(host)} <= {"127.0.0.1", "localhost"}
-    assert [said for said in one.wrong if "POLICY ours" in said] == []
+    assert [text for text in single.wrong if "POLICY ours" in text] == []
 
 
 def hosts():
     """The processes that editors started."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
+    result = []
+    for item in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = one.read_bytes().split(b"\0")
+            words = item.read_bytes().split(b"\0")
         except OSError:
             continue
         if b"hta_widgets.host" in words and b"--view" in words:
-            found.append((int(one.parent.name), words))
-    return found
+            result.append((int(item.parent.name), words))
+    return result
 
 
 def holds(words, name):
@@ -110,9 +110,9 @@ def test_one_file_has_the_numbers_of_python_and_outlives_it(
         timeout=60_000
     )
     editor.page.wait_for_timeout(4000)  # the copy is requested after all charts are drawn
-    mine = [pid for pid, words in hosts() if holds(words, str(files / FILE))]
-    assert len(mine) == 1
-    os.kill(mine[0], signal.SIGKILL)
+    ours = [pid for pid, words in hosts() if holds(words, str(files / FILE))]
+    assert len(ours) == 1
+    os.kill(ours[0], signal.SIGKILL)
     bar = editor.view().locator(".hta-host-bar")
     expect(bar).to_contain_text("Python has ended", timeout=30_000)
     wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
@@ -134,8 +134,8 @@ def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, 
     editor.close_all()
     editor.command("before", "Open as one job")
     dash = EditorDash(editor, job, tmp_path)
-    whole = job.select()
-    dash.has_numbers_of(whole, ("breakdown",))
+    full = job.select()
+    dash.has_numbers_of(full, ("breakdown",))
     screenshot(editor.page, "vscode_job")
     dash.click_bar("breakdown", 5)
     dash.shows_ranks(1)
@@ -151,11 +151,11 @@ def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, 
     editor.save_to(file)
     report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
     editor.page.wait_for_timeout(1000)  # the file is copied
-    back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
+    back, own = (hw.load(item, progress=False, cache=False) for item in (file, report.path))
     assert len(back[5]) == len(own[5]) == report.events
     dash.undo()
     dash.undo()
-    assert dash.selection == whole
+    assert dash.selection == full
 
 
 def test_two_folders_are_compared(editor, files, screenshot):

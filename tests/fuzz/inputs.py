@@ -267,11 +267,11 @@ _VALUE = re.compile(rb'(?<=[:\[,\s])(?:"[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|n
 
 def _fields(draw: random.Random, text: bytes) -> bytes:
     """Replace a value, maybe everywhere, or a key by another key."""
-    found = list(_VALUE.finditer(text))
-    match = draw.choice(found)
+    result = list(_VALUE.finditer(text))
+    match = draw.choice(result)
     nasty = draw.choice(NASTY).encode()
     if draw.random() < 0.15:
-        nasty = draw.choice(found)[0]
+        nasty = draw.choice(result)[0]
     if draw.random() < 0.15 and len(match[0]) > 1:
         return text.replace(match[0], nasty)
     return text[: match.start()] + nasty + text[match.end() :]

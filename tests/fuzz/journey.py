@@ -225,11 +225,11 @@ def _states_losses(traces: TraceSet) -> None:
         except (ValueError, OSError, EOFError, AttributeError, RecursionError, zlib.error):
             continue
         stated = sum(
-            isinstance(one, dict)
-            and one.get("ph") == "X"
-            and all(_is_time(one.get(field)) for field in ("ts", "dur"))
+            isinstance(record, dict)
+            and record.get("ph") == "X"
+            and all(_is_time(record.get(field)) for field in ("ts", "dur"))
             for records in lists
-            for one in (records if isinstance(records, list) else ())
+            for record in (records if isinstance(records, list) else ())
         )
         if events_of[trace.path] < stated:
             lost = stated - events_of[trace.path]

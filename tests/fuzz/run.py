@@ -33,21 +33,21 @@ def _late(*_: object) -> None:
     raise TooLong(f"longer than {LONGEST_S} s")
 
 
-def one(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
+def run_seed(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
     """Return the findings of one input, its seconds and the peak memory of its process."""
     signal.signal(signal.SIGPROF, _late)
     signal.setitimer(signal.ITIMER_PROF, LONGEST_S)  # of the processor: the machine may be busy
     start = time.process_time()
     try:
-        found = run(seed, share)
+        result = run(seed, share)
     except (Exception, TooLong) as error:  # noqa: BLE001 - also of this program
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}"
-        found = [Finding(seed, "all", f"{type(error).__name__}: {error}", place)]
+        result = [Finding(seed, "all", f"{type(error).__name__}: {error}", place)]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    return seed, found, time.process_time() - start, peak
+    return seed, result, time.process_time() - start, peak
 
 
 def main() -> int:
@@ -57,27 +57,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() // 1_000_000)
     parser.add_argument("--share", type=float, default=1.0, help="of the steps after loading")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
-    asked = parser.parse_args()
-    seeds = range(asked.seed, asked.seed + asked.count)
+    arguments = parser.parse_args()
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
     causes: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     longest, most, done = (0.0, 0), 0, 0
-    with multiprocessing.Pool(asked.jobs, _limit, maxtasksperchild=200) as pool:
-        for seed, found, seconds, peak in pool.imap_unordered(
-            partial(one, asked.share), seeds, chunksize=4
+    with multiprocessing.Pool(arguments.jobs, _limit, maxtasksperchild=200) as pool:
+        for seed, result, seconds, peak in pool.imap_unordered(
+            partial(run_seed, arguments.share), seeds, chunksize=4
         ):
             done, longest, most = done + 1, max(longest, (seconds, seed)), max(most, peak)
-            for finding in found:
+            for finding in result:
                 if finding.kind not in causes:
                     print(finding, flush=True)
                 causes[finding.kind].append(finding)
             if done % 500 == 0:
                 print(f"{done:,} inputs, {len(causes)} causes", flush=True)
     print(
-        f"{done:,} inputs from seed {asked.seed}: {len(causes)} causes of findings; longest"
+        f"{done:,} inputs from seed {arguments.seed}: {len(causes)} causes of findings; longest"
         f" {longest[0]:.1f} s (seed {longest[1]}), peak memory {most / 1e6:,.0f} MB"
     )
-    for (error, place), found in sorted(causes.items(), key=lambda item: -len(item[1])):
-        print(f"{len(found):6} {place} {error} (seeds {[one.seed for one in found[:3]]})")
+    for (error, place), result in sorted(causes.items(), key=lambda item: -len(item[1])):
+        print(f"{len(result):6} {place} {error} (seeds {[finding.seed for finding in result[:3]]})")
     return 1 if causes else 0
 
 

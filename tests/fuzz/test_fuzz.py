@@ -53,8 +53,8 @@ def test_inputs_that_failed_once_do_not(seed):
     ],
 )
 def test_damaged_files_fail_properly(first):
-    found = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]
-    assert found == []
+    result = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]
+    assert result == []
 
 
 @pytest.mark.parametrize("name", cases())

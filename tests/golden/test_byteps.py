@@ -48,9 +48,9 @@ def job(folder):
 def rank_of(job, folder):
     def find(file):
         traces = job(file.split("/")[0])
-        found = [r for r, t in traces.items() if str(folder / file) in t.path]
-        assert len(found) == 1
-        return traces, found[0]
+        result = [r for r, t in traces.items() if str(folder / file) in t.path]
+        assert len(result) == 1
+        return traces, result[0]
 
     return find
 
@@ -123,15 +123,15 @@ def test_gradients_and_steps_of_a_worker(rank_of, golden, file):
     traces, rank = rank_of(file)
     expected = golden[f"byteps/{file}/comm.json"]
     gradients = analysis.byteps_gradients(traces, ranks=[rank])
-    known = gradients[gradients["critical_partition"] >= 0]
+    known_rows = gradients[gradients["critical_partition"] >= 0]
     assert gradients["tensor"].nunique() == expected["tensors"]
     assert us(gradients["total_ns"].sum()) == expected["total_sum_us"]
-    assert us(known["tail_ns"].max()) == expected["max_tail_us"]
-    assert (known["tail_ns"] >= 0).all()
-    assert (known["queue_ns"] >= 0).all()
-    parts = known[["busy_ns", "queue_ns", "tail_ns"]].sum(axis=1)
-    assert (parts == known["total_ns"]).all()
-    share = known["queue_ns"].sum() / known["total_ns"].sum()
+    assert us(known_rows["tail_ns"].max()) == expected["max_tail_us"]
+    assert (known_rows["tail_ns"] >= 0).all()
+    assert (known_rows["queue_ns"] >= 0).all()
+    parts = known_rows[["busy_ns", "queue_ns", "tail_ns"]].sum(axis=1)
+    assert (parts == known_rows["total_ns"]).all()
+    share = known_rows["queue_ns"].sum() / known_rows["total_ns"].sum()
     assert share == pytest.approx(expected["crit_queue_share"], abs=5e-7)
     by_tensor = gradients.groupby("tensor", observed=True)["total_ns"].sum().nlargest(5)
     assert dict(zip(by_tensor.index, us(by_tensor), strict=True)) == {
@@ -211,8 +211,8 @@ def test_requests_of_a_server(rank_of, golden, file):
         assert row.mean_lag_ns / 1000 == pytest.approx(own["lag_mean_us"], abs=5e-4)
         assert us(row.median_lag_ns) == own["lag_median_us"]
         assert us(row.max_lag_ns) == own["lag_max_us"]
-        mine = requests[requests["node"] == row.node]
-        push, pull = mine[mine["op"] == "push"], mine[mine["op"] == "pull"]
+        ours = requests[requests["node"] == row.node]
+        push, pull = ours[ours["op"] == "push"], ours[ours["op"] == "pull"]
         assert (len(push), len(pull)) == (own["push_n"], own["pull_n"])
         longest = [own["push_max_us"], own["pull_max_us"]]
         assert us([push["dur_ns"].max(), pull["dur_ns"].max()]) == longest
@@ -238,12 +238,12 @@ def test_both_servers_together(job):
 def test_keys_stay_exact(job, folder):
     keys = json.loads((folder / "emulated/keys.json").read_text())
     requests = analysis.byteps_requests(job("emulated"))
-    known = {key["ps_key"]: key for key in keys}
-    assert set(requests["key"].tolist()) == set(known)
+    by_name = {key["ps_key"]: key for key in keys}
+    assert set(requests["key"].tolist()) == set(by_name)
     assert requests.loc[requests["server"] == 1, "key"].min() > 2**63 - 1
     for row in requests.drop_duplicates("key").itertuples():
         for name in ("server", "declared_key", "partition", "tensor"):
-            assert getattr(row, name) == known[int(row.key)][name]
+            assert getattr(row, name) == by_name[int(row.key)][name]
 
 
 def test_clocks_of_workers_and_servers(job):

@@ -99,24 +99,28 @@ def test_step_time_hides_the_straggler(made):
 
 def test_the_headline_names_the_straggler(made):
     traces, truth = made
-    found = headline(traces)
+    result = headline(traces)
     # All waits are 149 ms on average; compute hides a tenth of them, and rank 5 does not wait.
     waits = [wait for wait in truth["wait_us_total"] if wait > 0]
     exposed_ms = exposed_waits(traces, clock="fitted")["exposed_wait_ns"].sum() / 8e6
     assert 0.85 < 8 * exposed_ms / (sum(waits) / 1000) < 1
     part = 100 * exposed_ms * 1e6 / temporal_breakdown(traces)["span_ns"].mean()
-    assert found.text_parts[-2] == {"rank": truth["slow"], "text": "rank 5"}
-    said = str(found).replace(THIN, " ")
-    assert said.startswith(
+    assert result.text_parts[-2] == {"rank": truth["slow"], "text": "rank 5"}
+    text = str(result).replace(THIN, " ")
+    assert text.startswith(
         f"7 of {truth['ranks']} ranks wait for rank 5: exposed waiting takes {part:.0f} % of each"
         f" rank's GPU span, {exposed_ms:.0f} ms a rank. "
         "Rank 5 arrives last at 21 of 21 collectives; its forward pass takes 128 ms, 13 % over the"
         " median rank. GPUs are idle 66 % of each rank's GPU span"
     )
-    assert found.findings[0].label == "Select rank 5"
-    assert found.findings[0].selection == hw.Selection(ranks=(5,))
-    assert [one.kind for one in found.findings] == ["waiting", "idle", "exposed_communication"]
-    json.dumps(found.to_json(), allow_nan=False)
+    assert result.findings[0].label == "Select rank 5"
+    assert result.findings[0].selection == hw.Selection(ranks=(5,))
+    assert [finding.kind for finding in result.findings] == [
+        "waiting",
+        "idle",
+        "exposed_communication",
+    ]
+    json.dumps(result.to_json(), allow_nan=False)
 
 
 def test_two_sampled_ranks_of_many(shared):

@@ -14,9 +14,9 @@ PAGE = HERE.parents[1] / "docs/differences-from-hta.md"
 def tables(module):
     """The tables of a module of tests, by name."""
     spec = importlib.util.spec_from_file_location(f"documented_{module}", HERE / f"{module}.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return vars(found)
+    result = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(result)
+    return vars(result)
 
 
 def listed():
@@ -83,6 +83,6 @@ def test_the_document_names_no_trace_that_is_not_there(shared):
     folders = {path.name for path in (shared / "traces/hta_tests").iterdir()}
     folders |= {f"kineto/{path.name}" for path in (shared / "traces/kineto").iterdir()}
     lines = [row for row in rows() if row.count("|") == 7]
-    named = {found[1] for row in lines if (found := re.match(r"\| `([\w/]+)` \|", row))}
+    named = {match[1] for row in lines if (match := re.match(r"\| `([\w/]+)` \|", row))}
     assert named
     assert named <= folders

@@ -88,8 +88,8 @@ def test_resnet_by_signature():
     measured = measured.sort_index()
     expected = expected.set_index("input_dims").sort_index()
     assert measured.index.tolist() == expected.index.tolist()
-    for mine, theirs in (("count", "count"), ("flops", "flops_per_call"), ("kernels", "kernels")):
-        assert (measured[mine] - expected[theirs] == 0).all()
+    for ours, theirs in (("count", "count"), ("flops", "flops_per_call"), ("kernels", "kernels")):
+        assert (measured[ours] - expected[theirs] == 0).all()
     assert (measured["device_ns"] - 1000 * expected["device_us"] == 0).all()
     above = expected["tflop_per_s"] > 1.02 * 15.7  # Winograd
     assert measured["above_peak"].tolist() == above.tolist()

@@ -43,7 +43,7 @@ def hta(ask_hta):
 
 def _known(traces, selection):
     """Return what HTA should find per rank: by name, the number of complete events and their µs."""
-    found = {}
+    result = {}
     for rank, trace in traces.items():
         events = trace.events if selection is None else trace.events[selection.mask(trace)]
         # HTA leaves out the profiler's own span, and device work whose launch is not there.
@@ -51,8 +51,8 @@ def _known(traces, selection):
         orphan = (events["category"] == "kernel") & ~events["correlation"].isin(launches)
         events = events[(events["category"] != "Trace") & ~orphan]
         by_name = events.groupby(events["name"].astype(str))["dur_ns"]
-        found[str(rank)] = (by_name.size().to_dict(), (by_name.sum() / 1000).to_dict())
-    return found
+        result[str(rank)] = (by_name.size().to_dict(), (by_name.sum() / 1000).to_dict())
+    return result
 
 
 @pytest.mark.parametrize("part", ["whole", "window", "clipped"])
@@ -65,14 +65,14 @@ def test_hta_reads_an_exported_job(hta, shared, tmp_path, part):
     report = export_trace(
         traces, tmp_path / "out", selection, clip=part == "clipped", keep_parents=False
     )
-    found = hta(report.path)["ranks"]
-    assert sorted(found) == ["0", "3", "5"]
+    result = hta(report.path)["ranks"]
+    assert sorted(result) == ["0", "3", "5"]
     for rank, (counts, sums) in _known(traces, selection).items():
-        assert found[rank]["counts"] == counts
-        assert {"correlation", "stream", "index_correlation"} <= set(found[rank]["columns"])
+        assert result[rank]["counts"] == counts
+        assert {"correlation", "stream", "index_correlation"} <= set(result[rank]["columns"])
         if part != "clipped":
             # HTA works in whole microseconds: starts and ends are each off by up to one.
-            off = {name: abs(found[rank]["sums"][name] - sums[name]) for name in sums}
+            off = {name: abs(result[rank]["sums"][name] - sums[name]) for name in sums}
             assert all(off[name] <= 2 * counts[name] for name in sums)
 
 
@@ -92,7 +92,7 @@ def test_hta_analyses_a_demo_job(hta, tmp_path):
     write_demo(tmp_path / "job", ranks=2, steps=3)
     traces = hw.load(tmp_path / "job", progress=False)
     export_trace(traces, tmp_path / "out")
-    there, here = hta(tmp_path / "job", "breakdown"), hta(tmp_path / "out", "breakdown")
-    assert here["breakdown"] == there["breakdown"]
+    present, here = hta(tmp_path / "job", "breakdown"), hta(tmp_path / "out", "breakdown")
+    assert here["breakdown"] == present["breakdown"]
     assert min(here["breakdown"].values()) > 0
-    assert here["ranks"] == there["ranks"]
+    assert here["ranks"] == present["ranks"]

@@ -200,11 +200,11 @@ def test_with_its_rounding_and_classes_the_numbers_are_htas(name, file, classes)
     if name in {ALEXNET, SIMPLE_ADD}:
         seen += " or name == 'Context Sync'"
     expected, got = both(name, file, traces, selection=traces.select(seen))
-    found = golden.differing(expected, got, CLOSE.get(file, 0))
+    result = golden.differing(expected, got, CLOSE.get(file, 0))
     remains = REMAINS.get((name, file), {})
-    assert found.keys() == remains.keys()
+    assert result.keys() == remains.keys()
     for what, numbers in remains.items():
-        assert found[what] == pytest.approx(numbers, abs=0.005, nan_ok=True)
+        assert result[what] == pytest.approx(numbers, abs=0.005, nan_ok=True)
 
 
 ALL = [

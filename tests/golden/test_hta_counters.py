@@ -60,8 +60,10 @@ def seen_by_hta(name):
 def as_hta_knows(name):
     """The device work whose launches HTA knows."""
     stats = analysis.launch_stats(seen_by_hta(name))
-    known = stats[stats["launch"].isin(QUEUED)]
-    return seen_by_hta(name).select(ids=zip(known["rank"], known["kernel_id"], strict=True))
+    known_rows = stats[stats["launch"].isin(QUEUED)]
+    return seen_by_hta(name).select(
+        ids=zip(known_rows["rank"], known_rows["kernel_id"], strict=True)
+    )
 
 
 def summary_of(name, file):
@@ -82,14 +84,14 @@ def test_launches_that_hta_does_not_know(name):
 @functools.cache
 def steps_of(name):
     """Ours, one row per event: rank, stream, record, time, value; on HTA's clock up to a shift."""
-    found = []
+    result = []
     for part in rank_parts(seen_by_hta(name), as_hta_knows(name)):
         steps = queue_steps(part)
         record = part.table.record[steps.row]
         time = steps.time_ns + part.trace.shift_ns
         columns = (steps.streams[steps.code], record, time, steps.queue_length)
-        found.extend(zip(itertools.repeat(part.rank), *(c.tolist() for c in columns)))
-    return found
+        result.extend(zip(itertools.repeat(part.rank), *(c.tolist() for c in columns)))
+    return result
 
 
 @pytest.mark.parametrize("name", golden.names("queue_length_time_series.csv"))
@@ -98,10 +100,10 @@ def test_queue_length_time_series(name):
     ours = steps_of(name)
     keyed = {(rank, record): (stream, time) for rank, stream, record, time, _ in ours}
     assert len(keyed) == len(ours) == len(theirs), "one change per event, as all are one to one"
-    mine = [keyed[key] for key in zip(theirs["rank"], theirs["index"], strict=True)]
-    assert [stream for stream, _ in mine] == theirs["stream"].tolist()
+    own_values = [keyed[key] for key in zip(theirs["rank"], theirs["index"], strict=True)]
+    assert [stream for stream, _ in own_values] == theirs["stream"].tolist()
     # HTA counts from its own first event.
-    (shift,) = set(theirs["ts"] * US - [time for _, time in mine]) or {0}
+    (shift,) = set(theirs["ts"] * US - [time for _, time in own_values]) or {0}
     # At one instant HTA's rows are in any order; what all of them make is certain.
     last = theirs.groupby(["rank", "stream", "ts"])["queue_length"].last()
     frame = analysis.queue_length(seen_by_hta(name), selection=as_hta_knows(name))
@@ -167,11 +169,11 @@ def test_copies_without_a_rate(name):
         ours = analysis.memory_bandwidth_summary(golden.kept(name))
         assert ours["copies"].sum() == missing
         return
-    found = Counter()
+    result = Counter()
     for part in rank_parts(golden.kept(name)):
         steps = bandwidth_steps(part)
-        found.update((part.rank, steps.kinds[code]) for code in steps.code.tolist())
-    assert found == Counter(zip(theirs["rank"], theirs["name"], strict=True))
+        result.update((part.rank, steps.kinds[code]) for code in steps.code.tolist())
+    assert result == Counter(zip(theirs["rank"], theirs["name"], strict=True))
 
 
 @pytest.mark.parametrize(("name", "kind"), RESIDUES)
@@ -200,22 +202,22 @@ print("RESULT" + json.dumps({rank: len(frame) for rank, frame in analysis.t.trac
 def samples(path):
     """By counter, id and time: the last value in the file."""
     opened = hw.load(path, cache=False, progress=False)
-    found = {}
+    result = {}
     for rank, trace in opened.items():
         for row in trace.counters.itertuples():
             key = (rank, str(row.name), str(row.series), row.time_ns + opened.origin_ns)
-            found[key] = row.value
-    return found
+            result[key] = row.value
+    return result
 
 
 @pytest.mark.parametrize("name", ["critical_path__alexnet", "with_gpu_user_annotation"])
 def test_counters_are_those_that_hta_adds(ask_hta, shared, tmp_path, name):
     source = shared / "traces/hta_tests" / name
-    given, theirs = tmp_path / "given", tmp_path / "theirs"
-    shutil.copytree(source, given)
-    before = ask_hta(_SCRIPT, given, "counters")
+    inputs, theirs = tmp_path / "given", tmp_path / "theirs"
+    shutil.copytree(source, inputs)
+    before = ask_hta(_SCRIPT, inputs, "counters")
     theirs.mkdir()
-    (written,) = given.glob("*_with_counters.json*")
+    (written,) = inputs.glob("*_with_counters.json*")
     written.rename(theirs / written.name)
     ours = tmp_path / "ours"
     report = add_counters(hw.load(source, cache=False, progress=False), ours)

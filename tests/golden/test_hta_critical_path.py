@@ -45,9 +45,11 @@ def asked(case):
 
 
 def ours(name, case):
-    kept = golden.kept(name)
-    graph, found = CriticalPathAnalysis.critical_path_analysis(kept, kept.ranks[0], *asked(case))
-    assert found
+    remaining = golden.kept(name)
+    graph, result = CriticalPathAnalysis.critical_path_analysis(
+        remaining, remaining.ranks[0], *asked(case)
+    )
+    assert result
     return graph
 
 
@@ -74,9 +76,9 @@ def edges_of(frame):
 @pytest.mark.parametrize(("name", "case"), EXACT)
 def test_paths_and_every_edge_are_hta_s(name, case):
     graph, theirs = ours(name, case), expected(name, case)
-    found = durations(graph)
-    for bound in {*found, *theirs["duration_us"]}:
-        assert found.get(bound, 0) == theirs["duration_us"].get(bound, 0), bound
+    result = durations(graph)
+    for bound in {*result, *theirs["duration_us"]}:
+        assert result.get(bound, 0) == theirs["duration_us"].get(bound, 0), bound
     assert graph.path.length_ns == theirs["total_us"] * 1000
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])
     assert len(graph.critical_path_nodes) == theirs["critical_path_nodes"]
@@ -96,9 +98,9 @@ def test_fractions_of_a_microsecond_are_all_that_differs(name, case):
     # HTA rounds starts and durations, and drops what is then 0 long.
     graph, theirs = ours(name, case), expected(name, case)
     most_us = max(theirs["critical_path_nodes"], len(graph.critical_path_nodes))
-    found = durations(graph)
+    result = durations(graph)
     for bound, time in theirs["duration_us"].items():
-        assert abs(found.get(bound, 0) - time) <= most_us, bound
+        assert abs(result.get(bound, 0) - time) <= most_us, bound
     assert abs(graph.path.length_ns / 1000 - theirs["total_us"]) <= most_us
 
 
@@ -137,10 +139,10 @@ def test_without_the_other_kernels_of_graph_launches_paths_are_hta_s(instance):
 
 @pytest.mark.parametrize("name", golden.names())
 def test_where_hta_fails_there_is_a_path(name):
-    kept = golden.kept(name)
-    for rank, trace in kept.items():
-        if (name, "ProfilerStep.0") in CASES and rank == kept.ranks[0]:
+    remaining = golden.kept(name)
+    for rank, trace in remaining.items():
+        if (name, "ProfilerStep.0") in CASES and rank == remaining.ranks[0]:
             continue  # tested above
-        if CriticalPathAnalysis.critical_path_analysis(kept, rank, "ProfilerStep", 0) is None:
+        if CriticalPathAnalysis.critical_path_analysis(remaining, rank, "ProfilerStep", 0) is None:
             assert critical_path_of(trace, "ProfilerStep") is not None
             assert not trace.events["name"].str.contains("ProfilerStep").any()

@@ -30,8 +30,8 @@ def seen_by_hta(name):
         return analyzer(name)
     facade = hw.TraceAnalysis(trace_dir=golden.trace_path(name))
     facade.t._base = rounded(facade.t.kept)
-    whole = rounded(facade.t)
-    facade.t._traces = dict(whole.items())
+    full = rounded(facade.t)
+    facade.t._traces = dict(full.items())
     return facade
 
 
@@ -240,16 +240,16 @@ def test_numbers_are_htas_or_the_difference_is_told(name, file):
         # HTA keeps one of a rank's streams.
         assert expected.keys() <= got.keys()
         got = {key: got[key] for key in expected}
-    found = golden.differing(expected, got, close)
+    result = golden.differing(expected, got, close)
     if name in WORK.get(file, ()):
-        assert found
+        assert result
     elif (name, file) in DIFFERENCES:
         what, theirs, ours, _ = DIFFERENCES[name, file]
-        assert found
+        assert result
         assert _known(expected.get(what)) == (None if theirs is None else pytest.approx(theirs))
         assert _known(got.get(what)) == (None if ours is None else pytest.approx(ours))
     else:
-        assert found == {}
+        assert result == {}
 
 
 def _known(value):

@@ -79,14 +79,14 @@ analyzer.get_temporal_breakdown(visualize=False).to_csv(sys.argv[2], index=False
 
 
 def test_frames_without_some_rows_give_htas_numbers(hta_python, tmp_path):
-    folder, found = golden.trace_path("hta_tests__trace_diff__control"), []
+    folder, result = golden.trace_path("hta_tests__trace_diff__control"), []
     for python, package in ((hta_python, "hta"), (sys.executable, "hta_widgets.compat")):
         path = tmp_path / f"{package}.csv"
         program = [python, "-c", EDIT.format(package=package), folder, path]
         subprocess.run(program, check=True, capture_output=True)
-        found.append(pd.read_csv(path))
-    pd.testing.assert_frame_equal(*found, check_dtype=False)
-    assert found[0]["compute_time(us)"].tolist() == [191_484]
+        result.append(pd.read_csv(path))
+    pd.testing.assert_frame_equal(*result, check_dtype=False)
+    assert result[0]["compute_time(us)"].tolist() == [191_484]
 
 
 def _same(got, expected, close):

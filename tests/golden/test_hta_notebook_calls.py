@@ -150,9 +150,9 @@ def test_stragglers(analyzer):
         {"num_candidates": 2},
         {"num_candidates": 99},
     ):
-        found = analyzer.get_potential_stragglers(**options)
-        assert found
-        assert set(found) <= {0, 1, 2}
+        result = analyzer.get_potential_stragglers(**options)
+        assert result
+        assert set(result) <= {0, 1, 2}
     with pytest.raises(ValueError, match="no steps"):
         analyzer.get_potential_stragglers(profiler_steps=[-5])
 
@@ -162,8 +162,8 @@ def test_own_rule_for_stragglers(analyzer):
         assert set(df["rank"]) == {0, 1, 2}
         return pd.Series({0: 7, 1: 0, 2: 1})
 
-    found = analyzer.get_potential_stragglers(straggler_identification_impl=the_first)
-    assert found == [0, 2]
+    result = analyzer.get_potential_stragglers(straggler_identification_impl=the_first)
+    assert result == [0, 2]
 
 
 def test_critical_path(analyzer, tmp_path):
@@ -217,8 +217,8 @@ def test_timelines(parsed, tmp_path):
     only = Timeline(df, symbol_table, filter_func=GPUKernelFilter())
     widget = only.plot("GPU events")
     assert len(widget.selected_events()) == len(only.timeline_events)
-    mine = MyKernelFilter(r"(.*gemm)|(.*nccl)|(Memcpy)", iteration_index=1)
-    widget = Timeline(df, symbol_table, filter_func=mine).plot("mine")
+    ours = MyKernelFilter(r"(.*gemm)|(.*nccl)|(Memcpy)", iteration_index=1)
+    widget = Timeline(df, symbol_table, filter_func=ours).plot("mine")
     assert set(widget.selected_events()["step"]) == {sorted(set(df["iteration"]) - {-1})[1]}
     aligned = align_module_with_kernels(df, ["ProfilerStep"], symbol_table)
     ranges = aligned[aligned["stream"] == -2]

@@ -44,8 +44,8 @@ def test_kernels_of_operators(name):
     count = both["occurrence_count"].fillna(0)
     differing = both[count_hta != count].assign(hta=count_hta, ours=count)
     differing["operator"] = differing["operator"].fillna(differing["aten_op_name"])
-    found = differing.groupby("operator")[["hta", "ours"]].sum()
-    moved = {operator: (int(row.hta), int(row.ours)) for operator, row in found.iterrows()}
+    frame = differing.groupby("operator")[["hta", "ours"]].sum()
+    moved = {operator: (int(row.hta), int(row.ours)) for operator, row in frame.iterrows()}
     listed = {key[1]: key[3:] for key in OTHER_DELAYS if key[0] == name}
     if listed.get("aten::mm"):
         # Sums over its rows: seven more occurrences than in HTA.

@@ -40,8 +40,8 @@ pytestmark = pytest.mark.skipif(not PAIRS.is_dir(), reason=golden.MISSING)
 
 
 def test_nothing_of_the_golden_folder_is_left_out():
-    found = {folder.name: {file.name for file in folder.iterdir()} for folder in PAIRS.iterdir()}
-    assert found == dict.fromkeys(CALLS, FILES)
+    result = {folder.name: {file.name for file in folder.iterdir()} for folder in PAIRS.iterdir()}
+    assert result == dict.fromkeys(CALLS, FILES)
 
 
 @pytest.fixture(scope="module", params=CALLS)
@@ -81,7 +81,7 @@ def test_the_lists_of_names_are_hta_s(pair, device):
     got = TraceDiff.ops_diff(control, test, **options, device_type=device)
     expected = json.loads((folder / f"ops_diff.{device.name}.json").read_text("utf-8"))
     got, expected = (
-        {word: sorted(names) for word, names in one.items()} for one in (got, expected)
+        {word: sorted(names) for word, names in item.items()} for item in (got, expected)
     )
     assert got == expected
 
@@ -257,13 +257,13 @@ def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
     differs = DIFFERENCES.get((name, device.name))
     assert events == (differs[:2] if differs else (events[0], events[0]))
     # HTA cuts both ends of an event to whole microseconds, which takes up to 2 of them.
-    whole = golden.resolution_ns(f"hta_tests__{name}") == 1000
+    full = golden.resolution_ns(f"hta_tests__{name}") == 1000
     equal = 0
     for key in expected.keys() & got.keys():
         (count, time), ours = expected[key], got[key]
         if count == ours[0]:
             equal += 1
-            assert abs(ours[1] - time) <= (0 if whole else 2 * count)
+            assert abs(ours[1] - time) <= (0 if full else 2 * count)
     if differs is None:
         assert equal == len(expected) == len(got)
     elif differs[2] == _COPIES:

@@ -195,7 +195,7 @@ def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
         "Rank 0 spends 6.3 % of the run less in MPI than the others, maybe by chance."
     )
     diff = hd.compare(traces, load("np8_straggler"))
-    late = [one.text for one in hd.findings(diff) if one.kind == "straggler"]
+    late = [finding.text for finding in hd.findings(diff) if finding.kind == "straggler"]
     assert [text.split(":")[0] for text in late] == ["The others now wait for rank 5"]
 
 
@@ -205,7 +205,7 @@ def test_sections_that_are_off_by_default():
     assert (reduced.loc[4].calls, reduced.loc[4].time_s) == (160, 0.255)
     assert reduced.loc[8].calls == 400
     bins = load("np8_subcomm")[0].profile.communicator_bins
-    assert [(one.size_lo, one.size_hi, one.time_s) for one in bins] == [
+    assert [(row.size_lo, row.size_hi, row.time_s) for row in bins] == [
         (0, 4, 0.255),
         (5, 8, 0.332),
     ]

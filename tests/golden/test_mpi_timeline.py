@@ -49,13 +49,13 @@ def test_the_time_line_adds_up_to_the_profiles(line, profiles):
         (mpi_routines, "rank", "routine"),
         (mpi_message_sizes, "rank", "routine", "size_lo", "size_hi"),
     ):
-        ours, table = (analysis(one).set_index(keys).sort_index() for one in (line, profiles))
+        ours, table = (analysis(item).set_index(keys).sort_index() for item in (line, profiles))
         assert ours.index.equals(table.index)
         assert ours.calls.tolist() == table.calls.tolist()
         assert ours.avg_bytes.round(1).tolist() == table.avg_bytes.tolist()
         assert (ours.time_s - table.time_s).abs().max() < 0.000501
-    for one in (line, profiles):
-        assert mpi_imbalance(one).straggler_rank.tolist() == [5]
+    for item in (line, profiles):
+        assert mpi_imbalance(item).straggler_rank.tolist() == [5]
 
 
 def test_collectives_are_matched_and_the_late_rank_is_found(line):
@@ -103,11 +103,11 @@ def test_what_is_exported_is_the_same_trace(line, tmp_path):
     cut = collectives(line, selection=window)
     assert len(collectives(again)) == len(cut)
     hw.export_trace(line, tmp_path / "whole.json")
-    whole = hw.load(tmp_path / "whole.json", cache=False, progress=False)
+    full = hw.load(tmp_path / "whole.json", cache=False, progress=False)
     for column in ("start_ns", "dur_ns", "name", "kind", "track"):
-        assert whole.events()[column].tolist() == line.events()[column].tolist()
-    assert whole[5].args(600) == line[5].args(600)
-    assert mpi_routines(whole).calls.tolist() == mpi_routines(line).calls.tolist()
-    one = hw.export_trace(line, tmp_path / "one.json", line.select(ranks=[5]))
-    assert one.ranks == (5,)
+        assert full.events()[column].tolist() == line.events()[column].tolist()
+    assert full[5].args(600) == line[5].args(600)
+    assert mpi_routines(full).calls.tolist() == mpi_routines(line).calls.tolist()
+    single = hw.export_trace(line, tmp_path / "one.json", line.select(ranks=[5]))
+    assert single.ranks == (5,)
     assert hw.load(tmp_path / "one.json", cache=False, progress=False).ranks == [5]

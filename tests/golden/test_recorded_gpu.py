@@ -12,8 +12,8 @@ def test_collectives_of_a_named_group_match_in_order_although_their_ends_differ(
     frame = analysis.collectives(hw.load(DATA / "nccl"))
     assert frame.attrs["matched"]["matched"] == 27
     frame = frame.sort_values("arrival_ns")[["rank", "collective", "name", "size_bytes"]]
-    one, other = (frame[frame["rank"] == rank].drop(columns="rank") for rank in (0, 1))
-    pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
+    first, other = (frame[frame["rank"] == rank].drop(columns="rank") for rank in (0, 1))
+    pd.testing.assert_frame_equal(first.reset_index(drop=True), other.reset_index(drop=True))
 
 
 def test_the_rank_that_slept_is_the_straggler():

@@ -38,11 +38,11 @@ def test_a_run_differs_in_nothing_from_itself(path):
     assert diff.cautions == []
     assert hd.findings(diff) == []
     assert hd.changes(diff).empty
-    found = hd.pairs(diff)
+    result = hd.pairs(diff)
     is_mpi = set(traces.formats) == {"mpi-profile"}
-    assert (len(found) > 0) is not is_mpi
-    assert (found["status"] == "same").all()
-    assert (found["before_id"] == found["after_id"]).all()
+    assert (len(result) > 0) is not is_mpi
+    assert (result["status"] == "same").all()
+    assert (result["before_id"] == result["after_id"]).all()
     tables = hd.tables(diff)
     assert len(tables) >= 4
     for frame in (
@@ -94,14 +94,14 @@ def test_code_that_moved_is_no_change(tmp_path, name, what):
     document = moved(json.loads(gzip.decompress(recording.read_bytes())), what)
     (tmp_path / "moved.json").write_text(json.dumps(document), "utf-8")
     sides = [
-        hw.load(one, cache=False, progress=False) for one in (recording, tmp_path / "moved.json")
+        hw.load(item, cache=False, progress=False) for item in (recording, tmp_path / "moved.json")
     ]
     names = [side.events(columns=["name"])["name"].astype(str) for side in sides]
     assert (names[0] != names[1]).sum() > 10
     diff = hd.compare(*sides)
-    found = hd.pairs(diff)
-    assert (found["status"] == "same").all()
-    assert (found["before_id"] == found["after_id"]).all()
+    result = hd.pairs(diff)
+    assert (result["status"] == "same").all()
+    assert (result["before_id"] == result["after_id"]).all()
     assert (hd.names(diff, device="all")["change"] == "same").all()
     assert hd.changes(diff).empty
     assert hd.findings(diff) == []
@@ -112,10 +112,10 @@ def test_code_that_moved_is_no_change(tmp_path, name, what):
 def test_with_and_without_stacks_the_operators_are_the_same(recording):
     names = (f"{recording}.json.gz", f"{recording}_no_stack.json.gz")
     diff = hd.compare(*(hw.load(RECORDINGS / name, cache=False, progress=False) for name in names))
-    found = hd.pairs(diff)
-    assert set(found["status"]) <= {"same", "changed"}
-    assert len(found) > 400
-    assert "stacks" in [one.kind for one in diff.cautions]
+    result = hd.pairs(diff)
+    assert set(result["status"]) <= {"same", "changed"}
+    assert len(result) > 400
+    assert "stacks" in [caution.kind for caution in diff.cautions]
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +129,18 @@ def test_steps_of_two_real_jobs(pair):
     # The ranges of the files, µs; nothing of them is ours.
     before = [75_473, 76_940, 76_212, 76_727, 78_473, 81_120]
     after = [100_298, 122_149, 166_403, 81_971, 107_230, 166_350]
-    found = hd.steps(pair)
-    assert found["before_ns"].tolist() == [1000 * length for length in before]
-    assert found["after_ns"].tolist() == [1000 * length for length in after]
+    result = hd.steps(pair)
+    assert result["before_ns"].tolist() == [1000 * length for length in before]
+    assert result["after_ns"].tolist() == [1000 * length for length in after]
     slots = hd.align(pair).slots
     # Every slot reaches to the next step of the longer run.
-    assert slots["delta_ns"].tolist() == found["diff_ns"].tolist()
+    assert slots["delta_ns"].tolist() == result["diff_ns"].tolist()
     for by in ("kind", "cause", "operator", "kernel"):
         frame = hd.waterfall(pair, by)
         assert frame["before_ns"].sum() == 1000 * sum(before)
         assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
     assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
-    texts = [found.text.replace("\u202f", " ") for found in hd.findings(pair)]
+    texts = [result.text.replace("\u202f", " ") for result in hd.findings(pair)]
     # The text of shared/design/diff.png, divided by its six steps.
     assert texts[:5] == [
         "After takes 46.6 ms longer a step: 77.5 ms → 124 ms, +60 %: compute grows by 44.3 ms.",
@@ -168,9 +168,10 @@ def test_steps_of_two_real_jobs(pair):
 @needs_golden
 def test_turned_round_two_real_jobs_tell_the_same():
     sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
-    there, back = assert_mirrored(*sides)
+    present, back = assert_mirrored(*sides)
     texts = [
-        next(one.text for one in hd.findings(both) if one.kind == "pace") for both in (there, back)
+        next(finding.text for finding in hd.findings(both) if finding.kind == "pace")
+        for both in (present, back)
     ]
     words = [text.replace("\u202f", " ") for text in texts]
     assert words[0].startswith("12 operators are slower alike, +60 % in the median: +4.96 ms")
@@ -193,10 +194,10 @@ def test_names_of_two_real_jobs(pair):
         sums = (
             work[launched | unknown].groupby("name", observed=True)["dur_ns"].agg(["size", "sum"])
         )
-        mine = frame[frame[f"{word}_count"] > 0]
-        assert set(mine.index) == set(sums.index.astype(str))
-        assert (mine[f"{word}_count"] == sums["size"].rename(index=str)[mine.index]).all()
-        assert (mine[f"{word}_ns"] == sums["sum"].rename(index=str)[mine.index]).all()
+        ours = frame[frame[f"{word}_count"] > 0]
+        assert set(ours.index) == set(sums.index.astype(str))
+        assert (ours[f"{word}_count"] == sums["size"].rename(index=str)[ours.index]).all()
+        assert (ours[f"{word}_ns"] == sums["sum"].rename(index=str)[ours.index]).all()
 
 
 @needs_golden
@@ -204,8 +205,8 @@ def test_ranks_and_steps_of_one_job():
     traces = golden.whole("made__ddp_8rank")
     # Rank 5 is slower by its factor, everywhere: this is reported once.
     diff = hd.compare(traces.select(ranks=[0]), traces.select(ranks=[5]))
-    found = hd.pairs(diff)
-    assert not set(found["status"]) & {"added", "removed", "moved", "replaced"}
+    result = hd.pairs(diff)
+    assert not set(result["status"]) & {"added", "removed", "moved", "replaced"}
     kinds = [finding.kind for finding in hd.findings(diff)]
     assert kinds.count("pace") == 1
     steps = hd.compare(traces.select("step == 4", ranks=[0]), traces.select("step == 6", ranks=[0]))
@@ -248,10 +249,10 @@ def test_fewer_calls_are_not_gone(before, after):
         hw.load(CASES / f"{name}.json", cache=False, progress=False) for name in (after, before)
     )
     texts = [
-        [one.text.replace("\u202f", " ") for one in hd.findings(diff)]
+        [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
         for diff in assert_mirrored(fewer, more)
     ]
-    assert [found[0] for found in texts] == ["After takes as long: 900 µs a step."] * 2
+    assert [result[0] for result in texts] == ["After takes as long: 900 µs a step."] * 2
     words = ["aten::permute: 7 → 3 a step, 4 fewer in aten::attention, −80.0 µs a step."]
     words += ["aten::permute: 3 → 7 a step, 4 more in aten::attention, +80.0 µs a step."]
     assert [word for word in words if word in texts[0] or word in texts[1]] == words

@@ -45,7 +45,7 @@ def vsix(tmp_path_factory, repo):
 
 def test_it_holds_these_files_and_no_others(vsix):
     assert sorted(vsix.namelist()) == sorted(NAMES)
-    assert sum(one.compress_size for one in vsix.infolist()) < 2_000_000
+    assert sum(entry.compress_size for entry in vsix.infolist()) < 2_000_000
 
 
 def test_what_its_manifests_name_is_there(vsix):
@@ -61,10 +61,10 @@ def test_what_its_manifests_name_is_there(vsix):
         "Version": own["version"],
         "Publisher": own["publisher"],
     }
-    paths = {one.attrib["Path"] for one in root.iter(f"{MANIFEST}Asset")}
+    paths = {element.attrib["Path"] for element in root.iter(f"{MANIFEST}Asset")}
     assert {"extension/package.json", "extension/README.md"} < paths <= NAMES
     types = ET.fromstring(vsix.read("[Content_Types].xml")).iter(f"{TYPES}Default")
-    endings = {one.attrib["Extension"] for one in types}
+    endings = {element.attrib["Extension"] for element in types}
     assert {f".{name.rsplit('.', 1)[1]}" for name in NAMES} - {".xml"} <= endings
 
 
@@ -81,4 +81,6 @@ def test_its_scripts_contain_no_python_side_and_no_address(vsix):
         text = vsix.read(f"extension/{name}").decode()
         assert len(text) < 60_000
         addresses = set(re.findall(r"https?://[\w./-]+", text))
-        assert {one for one in addresses if not one.startswith("http://www.w3.org/")} == set(), name
+        assert {
+            address for address in addresses if not address.startswith("http://www.w3.org/")
+        } == set(), name

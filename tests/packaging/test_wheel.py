@@ -87,8 +87,18 @@ def dist(repo, built, tmp_path_factory) -> Path:
 
 def pip_environment() -> dict[str, str]:
     """Return the environment that pip's own configuration needs, and nothing else of it."""
-    kept = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy", "HOME", "TMPDIR")
-    return {name: value for name, value in os.environ.items() if name.startswith(kept)}
+    remaining = (
+        "PIP_",
+        "SSL_",
+        "REQUESTS_",
+        "HTTP",
+        "http",
+        "NO_PROXY",
+        "no_proxy",
+        "HOME",
+        "TMPDIR",
+    )
+    return {name: value for name, value in os.environ.items() if name.startswith(remaining)}
 
 
 def only(dist: Path, pattern: str) -> Path:
@@ -173,19 +183,19 @@ def test_each_line_of_the_readme_works_in_an_empty_folder(dist, repo, tmp_path):
     text = (repo / "README.md").read_text("utf-8").partition("## In a checkout")[0]
     has_torch = importlib.util.find_spec("torch") is not None
     blocks = [
-        (text.count("\n", 0, found.start(2)), found[1], found[2])
-        for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        if has_torch or "import torch" not in found[2]
+        (text.count("\n", 0, result.start(2)), result[1], result[2])
+        for result in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        if has_torch or "import torch" not in result[2]
     ]
     assert {language for _, language, _ in blocks} == {"sh", "python"}
     assert "hta-widgets demo demo-job" in blocks[0][2]
     env = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
     # A browser that opens nothing.
     env |= {"BROWSER": "true", "HTA_WIDGETS_CACHE": str(tmp_path / "cache")}
-    said = run(bin_ / "python", "-c", READER, cwd=folder, env=env, input=json.dumps(blocks))
-    assert f"from {tmp_path}/env/lib" in said
-    assert "rank 5 is a straggler" in said
-    assert f"{(folder / 'report.html').as_uri()} (" in said
+    message = run(bin_ / "python", "-c", READER, cwd=folder, env=env, input=json.dumps(blocks))
+    assert f"from {tmp_path}/env/lib" in message
+    assert "rank 5 is a straggler" in message
+    assert f"{(folder / 'report.html').as_uri()} (" in message
     left = {path.name for path in folder.iterdir() if not path.name.endswith(".whl")}
     wanted = {
         "demo-job",

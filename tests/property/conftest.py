@@ -26,8 +26,8 @@ def saving(tmp_path_factory, node, bundle, built):
         return opened[-1]
 
     yield save
-    for one in opened:
-        one.close()
+    for opened_page in opened:
+        opened_page.close()
 
 
 saved = pytest.fixture(saving)

@@ -116,14 +116,14 @@ def test_times_are_those_of_counting(folder, work, window):
         both,
     )
     for _, row in communication_by_stream(traces, window=window).iterrows():
-        mine = {
+        ours = {
             instant
             for kind, start, end, stream in inside
             if kind == "communication" and stream == row["stream"]
             for instant in range(start, end)
         }
-        assert row["communication_ns"] == len(mine)
-        assert row["overlapped_ns"] == sum("compute" in at[instant] for instant in mine)
+        assert row["communication_ns"] == len(ours)
+        assert row["overlapped_ns"] == sum("compute" in at[instant] for instant in ours)
 
     frame = kernel_breakdown(traces, window=window)
     spent = Counter()
@@ -177,10 +177,14 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay
         for what, start, end, tid in does[1 : 1 + len(host)]
     ]
     # Threads that launch work.
-    does = [one for one in does if one[3] in launching.values()]
+    does = [activity for activity in does if activity[3] in launching.values()]
 
     def doing(instant, tid):
-        of = [(one[3] != tid, one[0]) for one in does if one[1] <= instant < one[2]]
+        of = [
+            (activity[3] != tid, activity[0])
+            for activity in does
+            if activity[1] <= instant < activity[2]
+        ]
         return CAUSES[min(of)[1]] if of else "host_nothing"
 
     expected = Counter()
@@ -211,12 +215,12 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay
 def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay):
     low, high = window or (0, 1000)
     spent, gaps = Counter(), Counter()
-    reached, there = {}, set()
+    reached, present = {}, set()
     for _, start, length, stream, launch in sorted(work, key=lambda one: one[1]):
         end = start + length
         inside = start < high and (end > low or start >= low)
         if inside:
-            there.add(stream)
+            present.add(stream)
         if stream in reached:
             gap = max(start - reached[stream], 0)
             late = launch is not None and launch[0] > reached[stream]
@@ -225,12 +229,12 @@ def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay)
             spent[stream, category] += cut
             gaps[stream, category] += cut > 0 or (gap == 0 and low <= start < high)
             if cut:
-                there.add(stream)
+                present.add(stream)
         reached[stream] = max(reached.get(stream, 0), end)
     frame = idle_time_breakdown(
         made(folder, work), window=window, consecutive_kernel_delay_ns=delay
     )
-    assert set(frame["stream"]) == there
+    assert set(frame["stream"]) == present
     for _, row in frame.iterrows():
         key = (row["stream"], row["idle_category"])
         assert (row["idle_ns"], row["gaps"]) == (spent[key], gaps[key])

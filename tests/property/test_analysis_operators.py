@@ -91,8 +91,8 @@ def test_sums_of_random_trees(tmp_path_factory, threads):
         return
     frame = operators(small.read(small.write(tmp_path_factory.mktemp("job"), job.records)))
     columns = ["count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
-    found = {row[0]: list(row[1:]) for row in frame[["name", *columns]].itertuples(index=False)}
-    assert found == job.expected
+    result = {row[0]: list(row[1:]) for row in frame[["name", *columns]].itertuples(index=False)}
+    assert result == job.expected
     assert frame.attrs["device_ns"] == job.device_ns
     assert frame.attrs["unattributed"]["outside_operators_ns"] == job.outside_ns
 
@@ -106,16 +106,16 @@ def test_windows_side_by_side_add_up(tmp_path_factory, roots, edges):
     if edges != sorted(set(edges)):
         return
     columns = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
-    whole = operators(traces).set_index("name")[columns].to_dict("index")
-    found = {name: dict.fromkeys(columns, 0) for name in whole}
+    full = operators(traces).set_index("name")[columns].to_dict("index")
+    result = {name: dict.fromkeys(columns, 0) for name in full}
     device_ns = 0
     for window in pairwise(edges):
         frame = operators(traces, window=window)
         device_ns += frame.attrs["device_ns"]
         for name, sums in frame.set_index("name")[columns].to_dict("index").items():
             for column in columns:
-                found[name][column] += sums[column]
-    assert found == whole
+                result[name][column] += sums[column]
+    assert result == full
     assert device_ns == job.device_ns
 
 
@@ -150,8 +150,8 @@ def test_forests(parent, random):
     assert forest.is_nested_in_group(members, group[members]).tolist() == [
         any(up in members and group[up] == group[row] for up in paths[row][1:]) for row in members
     ]
-    found = nearest_ancestor(parent, stops)
-    assert found.tolist() == [next((up for up in path if stops[up]), -1) for path in paths] + [-1]
+    result = nearest_ancestor(parent, stops)
+    assert result.tolist() == [next((up for up in path if stops[up]), -1) for path in paths] + [-1]
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), min_size=1, max_size=12)

@@ -58,8 +58,8 @@ def waiting(launches, stream, time, *, once=False):
 @settings(max_examples=examples(60))
 def test_queues_are_those_that_counting_finds(folder, launches, window):
     job = job_of(folder, launches)
-    asked = None if window is None else (100 + window[0], 100 + window[1])
-    frame = queue_length(job, window=asked)
+    requested = None if window is None else (100 + window[0], 100 + window[1])
+    frame = queue_length(job, window=requested)
     streams = sorted({stream for _, _, kernels in launches for _, stream in kernels})
     low, high = (-1, 70) if window is None else window
     assert not frame.duplicated(["rank", "stream", "time_ns"]).any()
@@ -78,13 +78,13 @@ def test_queues_are_those_that_counting_finds(folder, launches, window):
 @settings(max_examples=examples(60))
 def test_full_queues_and_means_are_those_that_counting_finds(folder, launches, window, limit):
     job = job_of(folder, launches)
-    asked = None if window is None else (100 + window[0], 100 + window[1])
+    requested = None if window is None else (100 + window[0], 100 + window[1])
     low, high = (0, 70) if window is None else window
-    blocked = time_blocked_on_full_queue(job, max_queue_length=limit, window=asked)
+    blocked = time_blocked_on_full_queue(job, max_queue_length=limit, window=requested)
     for row in blocked.itertuples():
         full = [waiting(launches, row.stream, t, once=True) >= limit for t in range(low, high)]
         assert row.duration_ns == sum(full)
-    for row in queue_length_summary(job, window=asked).itertuples():
+    for row in queue_length_summary(job, window=requested).itertuples():
         total = sum(waiting(launches, row.stream, t) for t in range(low, high))
         area = 0 if row.span_ns == 0 else row.time_weighted_mean * row.span_ns
         assert area == pytest.approx(total)
@@ -107,9 +107,9 @@ def test_every_launched_kernel_has_one_row(folder, launches):
 @settings(max_examples=examples(80))
 def test_bandwidth_is_the_sum_of_what_runs(folder, copies, window):
     job = load(folder, [copy(100 + a, 100 + a + dur, **{RATE: rate}) for a, dur, rate in copies])
-    asked = None if window is None else (100 + window[0], 100 + window[1])
+    requested = None if window is None else (100 + window[0], 100 + window[1])
     low, high = (0, 90) if window is None else window
-    frame = memory_bandwidth(job, window=asked)
+    frame = memory_bandwidth(job, window=requested)
     assert not frame.duplicated(["rank", "copy_kind", "time_ns"]).any()
     value_at = dict(zip(frame["time_ns"] - 100, frame["gb_per_s"], strict=True))
     value = area = 0.0
@@ -124,7 +124,7 @@ def test_bandwidth_is_the_sum_of_what_runs(folder, copies, window):
         area += sum(running)
         busy += bool(running)
     if len(frame):
-        row = memory_bandwidth_summary(job, window=asked).iloc[0]
+        row = memory_bandwidth_summary(job, window=requested).iloc[0]
         assert row["busy_ns"] == busy
         assert row["time_weighted_mean"] * busy == pytest.approx(area)
         assert frame["gb_per_s"].iloc[-1] == 0

@@ -44,14 +44,14 @@ def written(folder, job):
 def test_workers_files_tell_what_happened(folder, job):
     truth, traces = written(folder, job)
     stages = analysis.byteps_stages(traces)
-    found = {}
+    result = {}
     for row in stages.to_dict("records"):
-        found.setdefault(f"w{row['worker']}g{row['local_rank']}", {})[row["stage"]] = {
+        result.setdefault(f"w{row['worker']}g{row['local_rank']}", {})[row["stage"]] = {
             "count": row["count"],
             "sum_us": row["sum_ns"] // 1000,
             "queue_us": row["queue_ns"] // 1000,
         }
-    assert found == truth["stages"]
+    assert result == truth["stages"]
     roots = stages[stages["root"]]
     assert set(roots["local_rank"]) == {truth["root_local_rank"]}
     gradients = analysis.byteps_gradients(traces)
@@ -70,9 +70,11 @@ def test_servers_files_tell_who_came_last(folder, job):
     requests = analysis.byteps_requests(traces)
     sizes = requests.groupby("server").size().to_dict()
     assert [sizes.get(server, 0) for server in range(job["servers"])] == truth["requests"]
-    known = {int(key["wire_key"]): key for key in truth["keys"]}
-    assert set(requests["key"].tolist()) == set(known)
-    assert {known[key]["server"] for key in requests["key"].tolist()} <= set(range(job["servers"]))
+    by_name = {int(key["wire_key"]): key for key in truth["keys"]}
+    assert set(requests["key"].tolist()) == set(by_name)
+    assert {by_name[key]["server"] for key in requests["key"].tolist()} <= set(
+        range(job["servers"])
+    )
     waits = (requests.groupby("node")["wait_ns"].sum() // 1000).to_dict()
     assert {str(node): wait for node, wait in waits.items()} == truth["pull_waits_us"]
     lag = analysis.byteps_worker_lag(traces)

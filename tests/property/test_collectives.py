@@ -40,11 +40,13 @@ def write(folder, job):
 
 def connected(truth):
     """The parts that collectives connect, as far as files hold them."""
-    part = {rank: {rank} for one in truth["collective_list"] for rank in one["in_files"]}
-    for one in truth["collective_list"]:
-        whole = set().union(*(part[rank] for rank in one["in_files"]))
-        for rank in whole:
-            part[rank] = whole
+    part = {
+        rank: {rank} for collective in truth["collective_list"] for rank in collective["in_files"]
+    }
+    for collective in truth["collective_list"]:
+        full = set().union(*(part[rank] for rank in collective["in_files"]))
+        for rank in full:
+            part[rank] = full
     return part
 
 
@@ -55,16 +57,21 @@ def test_the_truth_is_found(job):
         traces, truth = write(Path(folder), job)
         observed = truth["observed"]
         frame = collectives(traces, clock="fitted")
-        seen = [one for one in truth["collective_list"] if len(one["in_files"]) > 1]
+        seen = [
+            collective for collective in truth["collective_list"] if len(collective["in_files"]) > 1
+        ]
         assert frame.collective.nunique() == len(seen)
-        found = Counter(
+        result = Counter(
             (str(part.name.iloc[0]), tuple(part["rank"])) for _, part in frame.groupby("collective")
         )
-        assert found == Counter((one["name"], tuple(one["in_files"])) for one in seen)
-        whole = sum(len(one["in_files"]) == len(one["ranks"]) for one in seen)
-        assert frame.attrs["matched"]["matched"] == whole
+        assert result == Counter(
+            (collective["name"], tuple(collective["in_files"])) for collective in seen
+        )
+        full = sum(len(collective["in_files"]) == len(collective["ranks"]) for collective in seen)
+        assert frame.attrs["matched"]["matched"] == full
         single = sum(
-            len(one["in_files"]) == 1 and len(one["ranks"]) > 1 for one in truth["collective_list"]
+            len(collective["in_files"]) == 1 and len(collective["ranks"]) > 1
+            for collective in truth["collective_list"]
         )
         assert frame.attrs["matched"]["unmatched"] == single
 
@@ -98,8 +105,8 @@ def test_only_the_straggler_is_called_one(seed, straggler):
             Path(folder) / "job", ranks=8, steps=5, seed=seed, straggler=straggler,
             events_per_step=1_500, format="json",
         )  # fmt: skip
-        found = stragglers(hw.load(Path(folder) / "job", cache=False, progress=False))
-        named = found["rank"][found.is_straggler].tolist()
+        traces = stragglers(hw.load(Path(folder) / "job", cache=False, progress=False))
+        named = traces["rank"][traces.is_straggler].tolist()
         assert named == ([] if straggler is None else [straggler])
 
 
@@ -118,8 +125,8 @@ def test_parts_of_one_sequence_are_laid_upon_each_other(data):
         return
     off = data.draw(st.integers(-(10**7), 10**7))
     noise = rng.integers(-5_000, 5_000, count)
-    found = align_sequences(
+    result = align_sequences(
         content[first], end_ns[first], content[second], (end_ns + off + noise)[second], sure=True
     )
-    assert (found != MISSING).all()
-    assert (found + first.start == np.arange(second.start, second.stop)).all()
+    assert (result != MISSING).all()
+    assert (result + first.start == np.arange(second.start, second.stop)).all()

@@ -130,15 +130,15 @@ def test_no_chain_of_dependencies_is_longer(threads):
     if not program.events:
         return
     with tempfile.TemporaryDirectory() as folder:
-        found = critical_path(load(Path(folder), program.events), 0, "")
-    assert found.attrs["length_ns"] == max(program.longest(), 1)  # 1: the helper's own first event
-    start, end = found.attrs["span_ns"]
+        traces = critical_path(load(Path(folder), program.events), 0, "")
+    assert traces.attrs["length_ns"] == max(program.longest(), 1)  # 1: the helper's own first event
+    start, end = traces.attrs["span_ns"]
     assert (start, end) == (0, max(program.time.values()))
-    assert found["dur_ns"].sum() == end - start
-    ends = (found["start_ns"] + found["dur_ns"]).tolist()
-    assert found["start_ns"].tolist() == [start, *ends[:-1]]
-    assert (found["dur_ns"] > 0).all()
+    assert traces["dur_ns"].sum() == end - start
+    ends = (traces["start_ns"] + traces["dur_ns"]).tolist()
+    assert traces["start_ns"].tolist() == [start, *ends[:-1]]
+    assert (traces["dur_ns"] > 0).all()
     waits = {"sync_dependency", "dependency", "lead"}
-    counted = found[~found["type"].isin(waits)]
+    counted = traces[~traces["type"].isin(waits)]
     counted = counted[~counted["bound_by"].isin(["cpu_blocked", "gpu_queue_wait"])]
-    assert counted["dur_ns"].sum() == found.attrs["length_ns"]
+    assert counted["dur_ns"].sum() == traces.attrs["length_ns"]

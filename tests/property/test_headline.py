@@ -48,14 +48,16 @@ def steps(lasting):
 
 
 def check(found):
-    said = str(found)
-    assert all(float(number) <= 100 for number in SHARE.findall(said)), said
+    text = str(found)
+    assert all(float(number) <= 100 for number in SHARE.findall(text)), text
     # The red rank on the page is named, however long the run around its steps is.
     least = {"operator": 0, "waiting": 0}
-    assert all(least.get(one.kind, 0.02) <= one.share <= 1 for one in found.findings), said
-    for one in found.to_json()["findings"]:
-        shares = [float(number) for number in SHARE.findall(one["text"])]
-        assert all(0 < number <= 100 for number in shares), one["text"]
+    assert all(least.get(finding.kind, 0.02) <= finding.share <= 1 for finding in found.findings), (
+        text
+    )
+    for finding in found.to_json()["findings"]:
+        shares = [float(number) for number in SHARE.findall(finding["text"])]
+        assert all(0 < number <= 100 for number in shares), finding["text"]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -91,10 +93,10 @@ def test_the_timeline_and_the_headline_agree_on_waiting(tmp_path, seed):
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     engine = TileEngine(traces)
     start, end = engine.scene()["range"]
-    found, _ = engine.answer({"op": "lateness", "start": start, "end": end})
-    assert found["late"] == [3]
+    reply, _ = engine.answer({"op": "lateness", "start": start, "end": end})
+    assert reply["late"] == [3]
     limit = 0.02 * (end - start)
-    waiting = zip(found["wait_for_late"], found["exposed_wait"], strict=True)
+    waiting = zip(reply["wait_for_late"], reply["exposed_wait"], strict=True)
     assert sum(min(waits) >= limit for waits in waiting) == 4
     stats, _ = engine.answer({"op": "stats", "start": start, "end": end})
     traces, exposed = traces.with_clock("fitted"), 0
@@ -104,7 +106,7 @@ def test_the_timeline_and_the_headline_agree_on_waiting(tmp_path, seed):
         begin = table.start_ns[rows] + traces[rank].shift_ns
         compute = union(begin, begin + table.dur_ns[rows])
         exposed += total_length(subtract(union(arrival, arrival + of_rank["wait_ns"]), compute))
-    assert sum(found["exposed_wait"]) == exposed
+    assert sum(reply["exposed_wait"]) == exposed
     assert headline(traces).text.startswith(
         f"4 of 5 ranks wait for rank 3: exposed waiting takes {share(exposed / sum(stats['span']))}"
         f" of each rank's GPU span, {duration(exposed / 5)} a rank"
@@ -130,8 +132,8 @@ def test_all_places_of_a_page_have_the_same_idle_and_waiting_time(tmp_path, seed
     assert idle == sum(times.idle_by_cause.values())
     assert sum(stats["exposed"]) == times.exposed_ns
     assert sum(late["exposed_wait"]) == bars["exposed_wait_ns"].fillna(0).sum()
-    for metric, whole in (("idle", idle), ("waiting", sum(late["wait"]))):
-        asked = {"op": "heatmap", "metric": metric, "bins": 7, "selection": None, **window}
-        reply, values = panels.answer(asked)
+    for metric, full in (("idle", idle), ("waiting", sum(late["wait"]))):
+        request = {"op": "heatmap", "metric": metric, "bins": 7, "selection": None, **window}
+        reply, values = panels.answer(request)
         assert sum(reply["attrs"]["span_ns"]) == span
-        assert np.frombuffer(values, "<f8").sum() == whole
+        assert np.frombuffer(values, "<f8").sum() == full

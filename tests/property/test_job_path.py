@@ -24,15 +24,15 @@ def adds_up(frame):
 
 
 def jumps_only_to_the_last(frame, traces):
-    known = collectives(traces, clock="fitted").set_index(["rank", "id"])
+    expected = collectives(traces, clock="fitted").set_index(["rank", "id"])
     changes = np.flatnonzero(np.diff(frame["rank"])) + 1
     jumps = np.flatnonzero(frame["via"] == "collective")
     assert set(changes.tolist()) <= set(jumps.tolist())
     for row in jumps[jumps > 0].tolist():
-        one = known.loc[(frame["rank"][row], frame["id"][row])]
+        single = expected.loc[(frame["rank"][row], frame["id"][row])]
         # -1: several came last at once.
-        assert one["last_rank"] in {frame["rank"][row - 1], -1}
-        assert one["arrival_ns"] + one["wait_ns"] == frame["start_ns"][row]
+        assert single["last_rank"] in {frame["rank"][row - 1], -1}
+        assert single["arrival_ns"] + single["wait_ns"] == frame["start_ns"][row]
 
 
 @st.composite
@@ -71,7 +71,9 @@ def simulated(phases, transfers, skews):
         now = end
     for rank, skew in enumerate(skews):
         ranks[rank].append(event("user_annotation", "ProfilerStep#0", 900, 2000, pid=10))
-        ranks[rank] = [{**one, "ts": one["ts"] + skew / 1000} for one in ranks[rank]]
+        ranks[rank] = [
+            {**rank_entry, "ts": rank_entry["ts"] + skew / 1000} for rank_entry in ranks[rank]
+        ]
     return ranks, max(arrivals)
 
 
@@ -110,12 +112,12 @@ def test_paths_of_anything_add_up(seed, ranks, annotation, window):
         traces = hw.load(path, cache=False, progress=False)
         frame = job_critical_path(traces, annotation=annotation)
         cut = job_critical_path(traces, window=(window[0], window[0] + window[1]))
-        for one in (frame, cut):
-            if not len(one):
-                low, high = one.attrs["span_ns"]
-                assert one.attrs["note"] or low == high
+        for item in (frame, cut):
+            if not len(item):
+                low, high = item.attrs["span_ns"]
+                assert item.attrs["note"] or low == high
                 continue
-            adds_up(one)
-            assert job_path_summary(one)["dur_ns"].sum() == one["dur_ns"].sum()
-            if not one.attrs["clock_overlap_ns"]:
-                jumps_only_to_the_last(one, traces)
+            adds_up(item)
+            assert job_path_summary(item)["dur_ns"].sum() == item["dur_ns"].sum()
+            if not item.attrs["clock_overlap_ns"]:
+                jumps_only_to_the_last(item, traces)

@@ -55,8 +55,8 @@ def test_clip(pieces, low, high):
 
 @given(PIECES, st.lists(st.integers(-25, 60), max_size=20))
 def test_covered_time_before_any_instant(pieces, times):
-    found = made(pieces)
-    covered = CumulativeCoverage(found.start, found.end)(np.array(times, np.int64))
+    result = made(pieces)
+    covered = CumulativeCoverage(result.start, result.end)(np.array(times, np.int64))
     assert covered.tolist() == [sum(t < time for t in instants(pieces)) for time in times]
 
 

@@ -93,13 +93,13 @@ def test_a_profile_cut_anywhere_is_read_as_far_as_it_goes(job, share, rank):
         text = (Path(folder) / "job" / name).read_text()
     first = text.index("\n") + 1
     end = len(text.rstrip("\n"))
-    ((whole, nothing),) = parse_profiles(text, "")
+    ((full, nothing),) = parse_profiles(text, "")
     assert len(nothing) == 0
     at = first + int(share * (end - 1 - first))
     ((part, problems),) = parse_profiles(text[:at], "")
     assert "truncated" in {problem.kind for problem in problems}
     # A number may be cut as well; all lines before the last one are whole.
     seen = len(part.routine_rows) - 1
-    assert part.routine_rows[:seen] == whole.routine_rows[: max(seen, 0)]
+    assert part.routine_rows[:seen] == full.routine_rows[: max(seen, 0)]
     seen = len(part.size_rows) - 1
-    assert part.size_rows[:seen] == whole.size_rows[: max(seen, 0)]
+    assert part.size_rows[:seen] == full.size_rows[: max(seen, 0)]

@@ -141,8 +141,8 @@ def test_both_engines_agree(paired, seed):
         start = instant()
         pair.same("lateness", start=start, end=start + rng.choice((1, 10**5, high)))
     same_ribbons(pair, rng)
-    whole = pair.same("lateness", start=low, end=high)
-    assert calls == 0 or sum(whole["wait"]) > 0
+    full = pair.same("lateness", start=low, end=high)
+    assert calls == 0 or sum(full["wait"]) > 0
     assert pair.same("lateness", start=low, end=low) is None
     assert pair.asked > 300
 
@@ -169,8 +169,11 @@ def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
         )
 
     launched = details("gemm1")["launched_by"]
-    assert [one["name"] for one in launched["operators"]] == ["aten::addmm", "aten::linear"]
-    assert [one["name"] for one in launched["frames"]] == ["model.py(7): forward"]
+    assert [operator["name"] for operator in launched["operators"]] == [
+        "aten::addmm",
+        "aten::linear",
+    ]
+    assert [operator["name"] for operator in launched["frames"]] == ["model.py(7): forward"]
     assert details("gemm2")["launched_by"]["operators"] == []
     assert details("aten::linear")["kernels"]["count"] == 1
     assert details("model.py(7): forward")["kernels"]["count"] == 2
@@ -215,8 +218,8 @@ def test_both_engines_see_who_waits(paired, seed):
     for level in range(24):
         first = rng.randrange(low, high) >> level + 8
         pair.same("tiles", level=level, parts=[{"lanes": lanes, "first": first, "last": first + 3}])
-    whole = [{"lanes": lanes, "first": 0, "last": (high >> 22) + 1}]
-    pair.same("tiles", level=14, parts=whole)
+    full = [{"lanes": lanes, "first": 0, "last": (high >> 22) + 1}]
+    pair.same("tiles", level=14, parts=full)
     for _ in range(40):
         start = rng.randrange(low, high)
         pair.same("lateness", start=start, end=start + rng.randrange(1, high))
@@ -227,17 +230,17 @@ def test_both_engines_see_who_waits(paired, seed):
             reply = pair.same("collective", rank=rank, id=row)
             matched += reply is not None and reply["collective"] is not None
     assert matched > 30
-    whole = same_ribbons(pair, rng)
-    assert whole["of"] > 30
-    assert whole["names"] == sorted(whole["names"])
-    assert whole["most"] > 0 < whole["job_most"]
+    full = same_ribbons(pair, rng)
+    assert full["of"] > 30
+    assert full["names"] == sorted(full["names"])
+    assert full["most"] > 0 < full["job_most"]
 
 
 @pytest.mark.parametrize("ranks", [3, 5])
 def test_both_engines_fold_the_same_ranks(paired, ranks):
     reply = paired(12, ranks=ranks, calls=40).same("clusters")
     groups = [group["ranks"] for group in reply["clusters"]]
-    groups += [[one["rank"]] for one in reply["outliers"]]
+    groups += [[outlier["rank"]] for outlier in reply["outliers"]]
     assert sorted(rank for group in groups for rank in group) == list(range(ranks))
 
 
@@ -260,13 +263,13 @@ def test_a_page_of_one_rank_has_no_collectives(paired):
 def searched(pair, rng, text):
     low, high, scene = pair.low, pair.high, pair.scene
     pair.same("search", text=text)
-    found = pair.same("find", text=text, direction=1)
+    result = pair.same("find", text=text, direction=1)
     for _ in range(6):
-        brief = (found or {}).get("brief")
+        brief = (result or {}).get("brief")
         place = brief or {"rank": rng.choice(scene["ranks"])["rank"], "start": rng.randrange(high)}
         if rng.random() < 0.3:
             place = {"rank": place["rank"], "start": place["start"]}
-        found = pair.same("find", text=text, direction=rng.choice((1, -1)), **{"from": place})
+        result = pair.same("find", text=text, direction=rng.choice((1, -1)), **{"from": place})
     start = rng.randrange(low, high)
     lanes = rng.sample(range(scene["lanes"]), min(scene["lanes"], 30))
     pair.same("marks", text=text, start=start, end=start + high // 3, bins=97, lanes=lanes)
@@ -345,20 +348,20 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
             pair.same("tiles", level=at, parts=[{"lanes": lanes, "first": 0, "last": last}])
         for lane in lanes:
             start = rng.randrange(low, high) >> level << level
-            exact, found = pair.both("cell", lane=lane, start=start, end=start + (3 << level))
-            agree(exact["kinds"], found["kinds"], (lane, start))
-            assert found["busy"] == exact["busy"]
-            assert found["count"] in (None, exact["count"])
+            exact, reply = pair.both("cell", lane=lane, start=start, end=start + (3 << level))
+            agree(exact["kinds"], reply["kinds"], (lane, start))
+            assert reply["busy"] == exact["busy"]
+            assert reply["count"] in (None, exact["count"])
         # Whole cells of the grid: figures are exact there as well.
         window = {"start": (low >> level) + 5 << level, "end": (high >> level) - 3 << level}
-        exact, found = pair.both("stats", **window)
+        exact, reply = pair.both("stats", **window)
         at = exact["ranks"].index(rank["rank"])
         for name in ("compute", "communication", "exposed", "memory", "data", "idle"):
-            assert found[name][at] == exact[name][at], name
-        assert rank["rank"] in found["approximate"]
-        late, said = pair.both("lateness", **window)
-        assert said["exposed_wait"][at] == late["exposed_wait"][at] > 0
-        assert rank["rank"] in said["approximate"]
+            assert reply[name][at] == exact[name][at], name
+        assert rank["rank"] in reply["approximate"]
+        late, result = pair.both("lateness", **window)
+        assert result["exposed_wait"][at] == late["exposed_wait"][at] > 0
+        assert rank["rank"] in result["approximate"]
     # Matched collectives are in the page for all ranks.
     waits = waits_of(kernel.scene())
     for level in range(20):
@@ -371,11 +374,11 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
     for _ in range(20):
         start = rng.randrange(low, high)
         window = {"start": start, "end": start + rng.randrange(1, high)}
-        late, said = pair.both("lateness", **window)
+        late, result = pair.both("lateness", **window)
         for name in ("ranks", "collectives", "last", "wait", "imposed", "late", "note"):
-            assert said[name] == late[name], name
+            assert result[name] == late[name], name
         coarsest = max(rank["overview_level"] for rank in overviews)
-        for ours, theirs in zip(late["exposed_wait"], said["exposed_wait"], strict=True):
+        for ours, theirs in zip(late["exposed_wait"], result["exposed_wait"], strict=True):
             assert theirs == pytest.approx(ours, abs=2 << coarsest)
     same_ribbons(pair, rng)
     pair.same("clusters")
@@ -392,15 +395,15 @@ def test_what_an_overview_lacks_is_said(tmp_path, saved):
     embedded = document["scene"]["embedded"]
     assert (embedded["ranks_full"], embedded["ranks_args"]) == ([1], [])
     assert embedded["text"] == "Rank 1: all events, no arguments. Others: overview only."
-    said = "Rank 0 is embedded as an overview only"
-    assert said in page.ask("neighbor", rank=0, id=3, direction=1)["error"]
-    assert said in page.ask("totals", selection={"ranks": [0]})["error"]
-    assert said in page.ask("export", path="x.json", selection={"ranks": [0]})["error"]
+    text = "Rank 0 is embedded as an overview only"
+    assert text in page.ask("neighbor", rank=0, id=3, direction=1)["error"]
+    assert text in page.ask("totals", selection={"ranks": [0]})["error"]
+    assert text in page.ask("export", path="x.json", selection={"ranks": [0]})["error"]
     everywhere, _ = page.answer("totals", selection={})
     assert everywhere["left_out"] == [0]
     assert everywhere["events"] == len(kernel.traces[1])
-    exact, found = Pair(kernel, page).both("search", text="aten")
-    assert [*found["left_out"], *found["ranks"]] == exact["ranks"]
+    exact, reply = Pair(kernel, page).both("search", text="aten")
+    assert [*reply["left_out"], *reply["ranks"]] == exact["ranks"]
     snapped, _ = page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)
     assert snapped == {"time": None}
     event, _ = page.answer("event", rank=1, id=5)
@@ -416,16 +419,16 @@ def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
     level = rank["overview_level"] - 3
     lane = next(row["lane"] for row in rank["summary"] if row["role"] == "gpu")
     parts = [{"lanes": [lane], "first": 0, "last": (scene["range"][1] >> level + 8) + 1}]
-    _, found = page.answer("tiles", level=level, parts=parts)
+    _, result = page.answer("tiles", level=level, parts=parts)
     reply, buffer = kernel.answer({"op": "tiles", "level": level, "parts": parts})
     exact = unpack(reply["columns"], buffer)
     long = exact["slice_dur"] >= 2 << rank["overview_level"]
-    kept = sorted(set(zip(exact["slice_start"][long], exact["slice_id"][long], strict=True)))
-    assert kept
-    assert sorted(set(zip(found["slice_start"], found["slice_id"], strict=True))) == kept
+    remaining = sorted(set(zip(exact["slice_start"][long], exact["slice_id"][long], strict=True)))
+    assert remaining
+    assert sorted(set(zip(result["slice_start"], result["slice_id"], strict=True))) == remaining
     # An even spread keeps the sum.
-    cells = 65535 * len(found["busy"])
-    assert found["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
+    cells = 65535 * len(result["busy"])
+    assert result["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
 
 
 def test_an_export_from_a_page_loads_again(tmp_path, paired):
@@ -485,12 +488,12 @@ def test_a_clipped_export_of_one_rank(tmp_path, paired):
     text = page.files["cut.json"].decode()
     document = json.loads(text)
     assert document["distributedInfo"] == {"rank": 1}
-    events = [one for one in document["traceEvents"] if one["ph"] == "X"]
+    events = [item for item in document["traceEvents"] if item["ph"] == "X"]
     assert len(events) == reply["events"] > 0
-    assert all(round(one["ts"] * 1000) >= window["start_ns"] for one in events)
-    ends = [round((one["ts"] + one["dur"]) * 1000) for one in events]
+    assert all(round(item["ts"] * 1000) >= window["start_ns"] for item in events)
+    ends = [round((item["ts"] + item["dur"]) * 1000) for item in events]
     assert max(ends) <= window["end_ns"]
-    assert any("hta_clipped" in one.get("args", {}) for one in events)
+    assert any("hta_clipped" in item.get("args", {}) for item in events)
     assert "scrub" in page.ask("export", path="x", selection=window, scrub=True)["error"]
     nothing = {"start_ns": high + 10**9}
     assert "Nothing to export" in page.ask("export", path="x", selection=nothing)["error"]

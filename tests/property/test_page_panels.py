@@ -31,9 +31,9 @@ class Pair:
         self.low, self.high = int(traces.start_ns), max(int(traces.end_ns), 1)
 
     def same(self, selection, top=None, panels=IDS):
-        asked = {"panels": panels, "selection": selection, "top": top}
-        ours, _ = self.kernel.answer({"op": "panels", **asked})
-        theirs = self.page.ask("panels", **asked)
+        request = {"panels": panels, "selection": selection, "top": top}
+        ours, _ = self.kernel.answer({"op": "panels", **request})
+        theirs = self.page.ask("panels", **request)
         assert theirs["ok"], (selection, theirs.get("error"), theirs.get("stack"))
         ours = json.loads(json.dumps(ours))
         for panel in panels:
@@ -41,13 +41,19 @@ class Pair:
         return ours["panels"]
 
     def same_heatmap(self, metric, selection, start, end):
-        asked = {"metric": metric, "selection": selection, "start": start, "end": end, "bins": BINS}
-        reply, buffer = self.kernel.answer({"op": "heatmap", **asked})
-        theirs = self.page.ask("heatmap", **asked)
-        assert theirs["ok"], (asked, theirs.get("error"))
-        agree(json.loads(json.dumps(reply)), theirs["reply"], asked)
+        request = {
+            "metric": metric,
+            "selection": selection,
+            "start": start,
+            "end": end,
+            "bins": BINS,
+        }
+        reply, buffer = self.kernel.answer({"op": "heatmap", **request})
+        theirs = self.page.ask("heatmap", **request)
+        assert theirs["ok"], (request, theirs.get("error"))
+        agree(json.loads(json.dumps(reply)), theirs["reply"], request)
         ours = np.frombuffer(buffer, "<f8")
-        np.testing.assert_array_equal(np.frombuffer(theirs["buffer"], "<f8"), ours, str(asked))
+        np.testing.assert_array_equal(np.frombuffer(theirs["buffer"], "<f8"), ours, str(request))
         return ours
 
 
@@ -121,8 +127,8 @@ def test_device_time_without_an_operator(tmp_path, paired):
         small.kernel(1_000, 2_000, launch=1), small.kernel(3_000, 6_000),
     ]  # fmt: skip
     pair = paired(small.load(tmp_path, events, events))
-    said = pair.same(EVERYTHING, panels=["operators"])["operators"]["attrs"]["note"]
-    assert said.startswith("no operator launched 75 % of the device time; ")
+    text = pair.same(EVERYTHING, panels=["operators"])["operators"]["attrs"]["note"]
+    assert text.startswith("no operator launched 75 % of the device time; ")
     compared(pair, "outside", 6)
 
 
@@ -142,8 +148,8 @@ def test_operators_with_their_launches(tmp_path, paired):
 def test_communication_without_time(tmp_path, paired):
     brief = [small.kernel(0, 9_000), small.nccl(2_000, 2_000)]
     pair = paired(small.load(tmp_path, brief, [small.kernel(0, 9_000)], [small.nccl(0, 4_000)]))
-    said = pair.same(EVERYTHING, panels=["overlap"])["overlap"]["attrs"]["note"]
-    assert said.endswith("on rank 1; communication kernels last 0 ns on rank 0")
+    text = pair.same(EVERYTHING, panels=["overlap"])["overlap"]["attrs"]["note"]
+    assert text.endswith("on rank 1; communication kernels last 0 ns on rank 0")
     compared(pair, "brief", 6)
 
 
@@ -158,18 +164,18 @@ def test_a_demo_job_with_phases(tmp_path, paired):
 def test_a_reopened_window(tmp_path, paired):
     """Its figures cover the window only, whatever reaches beyond it, also if nothing runs."""
     write_demo(tmp_path / "job", ranks=3, steps=2)
-    whole = load(tmp_path / "job")
+    full = load(tmp_path / "job")
     for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):
-        window = whole.select(start_ns=start, end_ns=end, ranks=[0, 2])
-        hw.export_trace(whole, tmp_path / "part.json.gz", window)
+        window = full.select(start_ns=start, end_ns=end, ranks=[0, 2])
+        hw.export_trace(full, tmp_path / "part.json.gz", window)
         traces = load(tmp_path / "part.json.gz")
         pair = paired(traces)
-        asked = dict(zip(("start", "end"), traces.span_ns, strict=True))
-        stats, _ = TileEngine(traces).answer({"op": "stats", **asked})
-        theirs = pair.page.ask("stats", **asked)["reply"]
+        request = dict(zip(("start", "end"), traces.span_ns, strict=True))
+        stats, _ = TileEngine(traces).answer({"op": "stats", **request})
+        theirs = pair.page.ask("stats", **request)["reply"]
         assert (theirs["span"], theirs["idle"]) == (stats["span"], stats["idle"])
-        said = str(pair.same(EVERYTHING)["breakdown"]["attrs"].get("note"))
-        assert ("were launched before" in said) == (start > 0), said
+        text = str(pair.same(EVERYTHING)["breakdown"]["attrs"].get("note"))
+        assert ("were launched before" in text) == (start > 0), text
         pair.same({**EVERYTHING, "start_ns": pair.low, "end_ns": traces.span_ns[0] + 5_000_000})
         pair.same({**EVERYTHING, "query": "kind in ['compute']"})
         pair.same({**EVERYTHING, "query": "prelaunched == False"})
@@ -178,9 +184,9 @@ def test_a_reopened_window(tmp_path, paired):
 
 def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
     traces = load(write_job(tmp_path, 1, ranks=3, events=3000))
-    whole = saved(TileEngine(traces))
+    complete = saved(TileEngine(traces))
     state = {**NO_STATE, "selected_event": [1, 0]}
-    page = saved(TileEngine(traces), state, max_mb=whole.room(0.75))
+    page = saved(TileEngine(traces), state, max_mb=complete.room(0.75))
     scene = page.ask("document")["reply"]["scene"]
     full = scene["embedded"]["ranks_full"]
     missing = [rank for rank in traces.ranks if rank not in full]
@@ -190,9 +196,9 @@ def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
     only = {**EVERYTHING, "ranks": full}
     some = traces.subset(ranks=full)
     for panel in IDS:
-        said = theirs[panel]["attrs"].pop("missing_ranks")
+        text = theirs[panel]["attrs"].pop("missing_ranks")
         assert theirs[panel]["attrs"].pop("left_out") == missing, panel
-        assert [rank for rank in said if rank not in full] == missing, panel
+        assert [rank for rank in text if rank not in full] == missing, panel
         if panel in ("kernels", "operators", "kernel_types"):
             exact = PanelEngine(traces).answer(
                 {"op": "panels", "panels": [panel], "selection": only}
@@ -200,5 +206,5 @@ def test_ranks_without_events_are_missing_and_named(tmp_path, saved):
             agree(json.loads(json.dumps(exact[0]["panels"][panel])), theirs[panel], (panel,))
     assert theirs["overlap"]["columns"]["rank"] == full
     window = {"start": int(some.start_ns), "end": int(traces.end_ns)}
-    found = page.ask("heatmap", metric="busy", bins=BINS, selection=None, **window)
-    assert (found["reply"]["ranks"], found["reply"]["attrs"]["missing_ranks"]) == (full, missing)
+    reply = page.ask("heatmap", metric="busy", bins=BINS, selection=None, **window)
+    assert (reply["reply"]["ranks"], reply["reply"]["attrs"]["missing_ranks"]) == (full, missing)

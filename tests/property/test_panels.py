@@ -116,11 +116,13 @@ def frames_of(traces: hw.TraceSet, selection: Selection) -> dict[str, pd.DataFra
     engine = PanelEngine(traces)
     # Those of other formats are empty here.
     names = [name for name in known_panels() if not name.startswith(("byteps_", "mpi_"))]
-    found = {panel: engine.frame(panel, selection) for panel in names}
-    asked = Selection(selection.start_ns, selection.end_ns, selection.ranks, query=selection.query)
+    result = {panel: engine.frame(panel, selection) for panel in names}
+    requested = Selection(
+        selection.start_ns, selection.end_ns, selection.ranks, query=selection.query
+    )
     for name in ("kernel_breakdown", "operators", "queue_length_summary", "collectives"):
-        found[f"analysis {name}"] = getattr(analysis, name)(traces, selection=asked)
-    return found
+        result[f"analysis {name}"] = getattr(analysis, name)(traces, selection=requested)
+    return result
 
 
 def compare(traces: hw.TraceSet, selection: Selection) -> None:

@@ -38,8 +38,8 @@ TAIL = {"traceName": '], "traceEvents": [', "distributedInfo": {"rank": 3}, "n":
 
 
 def text(records=None, indent=None, ascii_only=False):
-    whole = {**TOP, "traceEvents": RECORDS if records is None else records, **TAIL}
-    return json.dumps(whole, indent=indent, ensure_ascii=ascii_only)
+    full = {**TOP, "traceEvents": RECORDS if records is None else records, **TAIL}
+    return json.dumps(full, indent=indent, ensure_ascii=ascii_only)
 
 
 WHOLE = text()
@@ -76,15 +76,15 @@ def loaded(path, block_bytes):
 
 
 def assert_alike(path, block_bytes):
-    whole, pieces = loaded(path, 1 << 20), loaded(path, block_bytes)
-    if isinstance(whole, str):
-        assert pieces == whole
+    full, pieces = loaded(path, 1 << 20), loaded(path, block_bytes)
+    if isinstance(full, str):
+        assert pieces == full
         return
-    assert_same(whole, pieces)
-    for one, other in zip(whole.values(), pieces.values(), strict=True):
-        count = len(one.source)
+    assert_same(full, pieces)
+    for single, other in zip(full.values(), pieces.values(), strict=True):
+        count = len(single.source)
         assert len(other.source) == count
-        assert [one.source.record(i) for i in range(count)] == [
+        assert [single.source.record(i) for i in range(count)] == [
             other.source.record(i) for i in range(count)
         ]
 

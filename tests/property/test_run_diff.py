@@ -49,13 +49,13 @@ def moments(trace, windows):
     work = trace.events.query("stream >= 0 and dur_ns > 0 and kind in @KINDS")
     start, kind = work["start_ns"].to_numpy(), work["kind"].to_numpy(str)
     end = start + work["dur_ns"].to_numpy()
-    found = dict.fromkeys((*KINDS.values(), "idle"), 0)
+    result = dict.fromkeys((*KINDS.values(), "idle"), 0)
     for low, high in windows:
         edges = np.unique(np.clip(np.concatenate([[low, high], start, end]), low, high))
         for begin, stop in itertools.pairwise(edges.tolist()):
             running = set(kind[(start <= begin) & (end >= stop)])
-            found[next((KINDS[one] for one in KINDS if one in running), "idle")] += stop - begin
-    return found
+            result[next((KINDS[item] for item in KINDS if item in running), "idle")] += stop - begin
+    return result
 
 
 @settings(max_examples=examples(8))
@@ -65,7 +65,7 @@ def test_bars_add_up_to_the_step_times(one, other):
     diff = hd.compare(before, after)
     for word, traces in (("before", before), ("after", after)):
         events = traces.events()
-        whole = int(
+        full = int(
             events.loc[
                 (events["stream"] < 0) & events["name"].astype(str).str.startswith("ProfilerStep"),
                 "dur_ns",
@@ -74,7 +74,7 @@ def test_bars_add_up_to_the_step_times(one, other):
         for by in LEVELS:
             frame = hd.waterfall(diff, by)
             # Means over two ranks, rounded half up, once.
-            assert frame[f"{word}_ns"].sum() == (whole + 1) // 2
+            assert frame[f"{word}_ns"].sum() == (full + 1) // 2
             assert frame["diff_ns"].sum() == frame.attrs["after_ns"] - frame.attrs["before_ns"]
     steps = hd.steps(diff)
     kinds = [column for column in steps if column.endswith("_diff_ns")]
@@ -115,8 +115,8 @@ def test_each_event_has_one_row_and_one_partner_at_most(one, other):
         for side in diff.sides
     )
     for place, (word, side) in enumerate(zip(("before", "after"), diff.sides, strict=True)):
-        mine = frame[frame[f"{word}_id"] >= 0]
-        assert not mine.duplicated([f"{word}_rank", f"{word}_id"]).any()
+        ours = frame[frame[f"{word}_id"] >= 0]
+        assert not ours.duplicated([f"{word}_rank", f"{word}_id"]).any()
         expected = 0
         for pair in diff.rank_pairs:
             events = side.parts[pair[place]].trace.events
@@ -125,9 +125,9 @@ def test_each_event_has_one_row_and_one_partner_at_most(one, other):
             compared = events["step"].isin([-1, *side.steps.tolist()]) | (not side.has_steps)
             stacks = events["category"] == "python_function"
             named = events["name"].astype(str).str.startswith("ProfilerStep")
-            kept = (((events["stream"] >= 0) & busy) | host) & ~named & compared
-            expected += int((kept & (both | ~stacks)).sum())
-        assert len(mine) == expected
+            remaining = (((events["stream"] >= 0) & busy) | host) & ~named & compared
+            expected += int((remaining & (both | ~stacks)).sum())
+        assert len(ours) == expected
     joined = frame[(frame["before_id"] >= 0) & (frame["after_id"] >= 0)]
     assert set(joined["status"]) <= {"same", "changed", "moved", "replaced"}
     alone = frame[(frame["before_id"] < 0) | (frame["after_id"] < 0)]

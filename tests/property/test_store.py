@@ -39,8 +39,8 @@ def test_a_part_of_a_set_is_saved_as_the_part_that_it_is(seed):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "job").mkdir()
-        whole = hw.load(write_job(folder / "job", seed), cache=False, progress=False)
-        part = whole.subset(start_ns=whole.end_ns // 3, end_ns=whole.end_ns // 2)
+        full = hw.load(write_job(folder / "job", seed), cache=False, progress=False)
+        part = full.subset(start_ns=full.end_ns // 3, end_ns=full.end_ns // 2)
         again = hw.load(part.save(folder / "part.store"), progress=False)
         assert_same(part, again)
         assert_same_exports(part, again, folder)
@@ -76,11 +76,11 @@ def test_what_is_damaged_is_an_error_and_never_another_answer(stored, data):
         again = hw.load(path, progress=False)
         assert_same(traces, again)
     except hw.TraceError as error:
-        said = error
+        text = error
     else:
         return
-    assert path in {Path(said.path), Path(said.path).parent}
-    assert said.remedy
+    assert path in {Path(text.path), Path(text.path).parent}
+    assert text.remedy
 
 
 def test_damage_is_found_in_every_column(stored):
@@ -90,7 +90,7 @@ def test_damage_is_found_in_every_column(stored):
         file.write_bytes(content)
     (file,) = path.glob("*.arrow")
     rng = np.random.default_rng(1)
-    found = 0
+    result = 0
     for at in rng.integers(0, len(files[file]), 60).tolist():
         content = bytearray(files[file])
         content[at] ^= 0xFF
@@ -98,5 +98,5 @@ def test_damage_is_found_in_every_column(stored):
         try:
             assert_same(traces, hw.load(path, progress=False))
         except hw.TraceError:
-            found += 1
-    assert found > 30
+            result += 1
+    assert result > 30

@@ -89,9 +89,9 @@ def check(found, position, lane, a, b):
 @given(any_lane, st.lists(instants, min_size=2, max_size=40, unique=True))
 def test_any_cells_equal_brute_force(lane, edges):
     edges = sorted(edges)
-    found = measure_cells(index(lane), np.array(edges, np.int64))
+    result = measure_cells(index(lane), np.array(edges, np.int64))
     for position, (a, b) in enumerate(pairwise(edges)):
-        check(found, position, lane, a, b)
+        check(result, position, lane, a, b)
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -115,8 +115,8 @@ def test_longest_and_kind_times_equal_brute_force(lane, a, width):
 def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
     anchor = data.draw(st.sampled_from(lane))
     tile = (anchor[0] + shift) >> (level + 8)
-    made = event_tiles(index(lane), level, tile, tile + 1, shift)
-    assert made.index.tolist() == [tile]
+    result = event_tiles(index(lane), level, tile, tile + 1, shift)
+    assert result.index.tolist() == [tile]
     moved = [(start + shift, dur, kind) for start, dur, kind in ordered(lane)]
     cell = 1 << level
     own = (anchor[0] + shift >> level) % CELLS  # no event vanishes at any level
@@ -124,15 +124,15 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
         a = (tile * CELLS + c) * cell
         inside = [event for event in moved if overlaps(event, a, a + cell)]
         time = covered(moved, a, a + cell)
-        assert made.count[0, c] == len(inside)
-        assert made.mask[0, c] == sum({1 << kind for _, _, kind in inside})
-        assert (made.kind[0, c] == NO_KIND) == (not inside)
-        assert (made.busy[0, c] == 0) == (time == 0)
-        assert (made.busy[0, c] == 65535) == (time == cell)
-        assert abs(int(made.busy[0, c]) * cell - time * 65535) <= cell
+        assert result.count[0, c] == len(inside)
+        assert result.mask[0, c] == sum({1 << kind for _, _, kind in inside})
+        assert (result.kind[0, c] == NO_KIND) == (not inside)
+        assert (result.busy[0, c] == 0) == (time == 0)
+        assert (result.busy[0, c] == 65535) == (time == cell)
+        assert abs(int(result.busy[0, c]) * cell - time * 65535) <= cell
     a, b = tile * CELLS * cell, (tile + 1) * CELLS * cell
     long = [e for e in moved if overlaps(e, a, b) and e[1] >= 2 * cell]
-    rows = index(lane).rows[made.slices.positions].tolist()
+    rows = index(lane).rows[result.slices.positions].tolist()
     assert [moved[row] for row in rows] == long
 
 
@@ -171,7 +171,7 @@ def test_counters_hold_their_value(samples, edges, end):
 def test_the_counting_sees_a_wrong_cell():
     """The yardstick itself: a cell that is off by one nanosecond must not pass."""
     lane = [(3, 10, 1), (12, 4, 2)]
-    found = measure_cells(index(lane), np.array([0, 8, 16]))
-    found.covered[0] += 1
+    result = measure_cells(index(lane), np.array([0, 8, 16]))
+    result.covered[0] += 1
     with pytest.raises(AssertionError):
-        check(found, 0, lane, 0, 8)
+        check(result, 0, lane, 0, 8)

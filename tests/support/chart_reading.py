@@ -10,14 +10,14 @@ def plots(chart) -> list:
 
 def data_of(figure, *columns) -> pd.DataFrame:
     """The one source that has these columns."""
-    found = [
+    result = [
         renderer.data_source
         for renderer in figure.renderers
         if set(columns) <= set(renderer.data_source.data)
     ]
-    assert found, f"no source has {columns}"
-    assert len({source.id for source in found}) == 1, f"several sources have {columns}"
-    return pd.DataFrame(dict(found[0].data))
+    assert result, f"no source has {columns}"
+    assert len({source.id for source in result}) == 1, f"several sources have {columns}"
+    return pd.DataFrame(dict(result[0].data))
 
 
 def words_of(figure) -> str:

@@ -64,67 +64,67 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
 
 def _used(marks: Any) -> set[str]:
     """Return the columns that marks name, and the values that they have instead of columns."""
-    found: set[Any] = {"row"}
+    result: set[Any] = {"row"}
     for mark in marks:
         if isinstance(mark, Bars):
             looks = (mark.fill, mark.line, mark.hatch, mark.hatch_color)
-            found |= {mark.left, mark.right, mark.only[0] if mark.only else ""}
+            result |= {mark.left, mark.right, mark.only[0] if mark.only else ""}
         elif isinstance(mark, Whiskers):
-            looks, found = (mark.color,), found | {mark.left, mark.right}
+            looks, result = (mark.color,), result | {mark.left, mark.right}
         else:
-            looks, found = (mark.color,), found | {mark.at, mark.size, mark.marker, mark.angle}
-        found.update(looks)
-    return found
+            looks, result = (mark.color,), result | {mark.at, mark.size, mark.marker, mark.angle}
+        result.update(looks)
+    return result
 
 
 def cases() -> list[tuple[str, str, pd.DataFrame]]:
     """Frames as name, panel and frame: of one rank, of some, and of more than have room."""
-    found = []
+    result = []
     for ranks in (1, 2, 5, 26):
         for panel, frame in panel_frames.made(ranks, bins=6).items():
-            found.append((f"{panel} of {ranks}", panel, frame))
+            result.append((f"{panel} of {ranks}", panel, frame))
     unmatched = panel_frames.made(3)["breakdown"]
     unmatched["exposed_wait_ns"] = np.nan
     unmatched.attrs = {"matched": {"communication": 0, "memory": 4}, "note": "clocks not aligned"}
     unmatched.attrs["missing_ranks"] = [3, 4, 5, 7, 8, 11, 20]
-    found.append(("breakdown without waits", "breakdown", unmatched))
+    result.append(("breakdown without waits", "breakdown", unmatched))
     selected = panel_frames.made(3)["breakdown"]
     selected["unrecorded_ns"] = selected["idle_ns"] // 2
     for part, share in (("compute", 4), ("communication", 3), ("wait", 5), ("memory", 1)):
         column = f"{'' if part == 'compute' else 'exposed_'}{part}_ns"
         selected[f"selected_{part}_ns"] = selected[column] // share
     selected.attrs = {"filtered": 1}
-    found.append(("breakdown of a selection", "breakdown", selected))
+    result.append(("breakdown of a selection", "breakdown", selected))
     still = panel_frames.made(3)["idle"]
     still.loc[still["rank"] == 1, ["idle_ns", "idle_share"]] = 0
-    found.append(("idle of a rank that never is", "idle", still))
+    result.append(("idle of a rank that never is", "idle", still))
     few = panel_frames.made(2)["idle"]
     few = few[few["idle_category"].isin(["host_operator", "kernel_wait"])].reset_index(drop=True)
-    found.append(("idle of two causes", "idle", few))
+    result.append(("idle of two causes", "idle", few))
     for panel in ("kernel_durations", "steps"):
         fact = panel_frames.made(5)[panel]
         fact.attrs = {"late_ranks": [], "fact_ranks": [1]}
-        found.append((f"{panel} with a rank stated as a fact", panel, fact))
+        result.append((f"{panel} with a rank stated as a fact", panel, fact))
     added = panel_frames.added()
-    found += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
+    result += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
     for panel, frame in {**panel_frames.made(5, bins=6), **added}.items():
         if definition(panel).fold is not None:
             folded = frame.copy(deep=False)
             attrs = {"folded": [[0, 1]]} if panel in added else {"folded": [[0, 2, 3, 4]]}
             folded.attrs = {**frame.attrs, **attrs, "late_ranks": [2]}
-            found.append((f"{panel} folded", panel, folded))
-    return found
+            result.append((f"{panel} folded", panel, folded))
+    return result
 
 
 def vectors() -> dict[str, Any]:
     """Return the file's content."""
-    made = []
+    result = []
     for name, panel, frame in cases():
         content = plain(content_of(panel, frame))
-        made.append(
+        result.append(
             {"name": name, "panel": panel, "frame": panel_frames.plain(frame), "content": content}
         )
-    return {"cases": made}
+    return {"cases": result}
 
 
 def plain(value: Any) -> Any:

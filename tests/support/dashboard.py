@@ -77,12 +77,12 @@ class Dash:
 
     def shows_ranks(self, count: int) -> None:
         """Check the timeline's number of shown ranks; the text is empty if all are shown."""
-        said = self.root.locator(".hta-ranks-shown")
+        message = self.root.locator(".hta-ranks-shown")
         if count == len(self.traces):
-            expect(said).to_be_hidden()
+            expect(message).to_be_hidden()
         else:
-            expect(said).to_be_visible()
-            expect(said).to_contain_text(f"{count} of {len(self.traces)} ranks shown")
+            expect(message).to_be_visible()
+            expect(message).to_contain_text(f"{count} of {len(self.traces)} ranks shown")
 
     def chart(self, name: str) -> Locator:
         """The canvas of a chart, once it is drawn."""
@@ -135,8 +135,8 @@ class Dash:
     @property
     def selection(self) -> Selection:
         """Return the dashboard's selection, from the code that it offers."""
-        found = re.search(r"traces(\.with_clock\(.\w+.\))?\.select\(.*\)", self.code, re.DOTALL)
-        return eval(found[0], {"traces": self.traces, "hw": hw})
+        match = re.search(r"traces(\.with_clock\(.\w+.\))?\.select\(.*\)", self.code, re.DOTALL)
+        return eval(match[0], {"traces": self.traces, "hw": hw})
 
     def numbers(self, name: str) -> pd.DataFrame:
         """The numbers of a panel, as the file has them that it saves."""
@@ -171,5 +171,5 @@ def _compare(shown: pd.Series, wanted: pd.Series, what: str) -> None:
         left, right = shown.to_numpy(float), wanted.to_numpy(float)
         np.testing.assert_allclose(left, right, rtol=rtol, atol=0, err_msg=what)
     else:
-        given = [None if value == "" else value for value in wanted.astype(object).map(str)]
-        assert shown.astype(object).map(str).tolist() == given, what
+        inputs = [None if value == "" else value for value in wanted.astype(object).map(str)]
+        assert shown.astype(object).map(str).tolist() == inputs, what

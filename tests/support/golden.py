@@ -74,7 +74,7 @@ def cells(frame: pd.DataFrame, keys: Collection, columns: Collection = ()) -> di
 
 def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
     """Return cells of one side only, or that differ by more than `close`, with both values."""
-    found = {}
+    result = {}
     for key in {**expected, **got}:
         a, b = expected.get(key, np.nan), got.get(key, np.nan)
         if isinstance(a, str) or isinstance(b, str):
@@ -82,5 +82,5 @@ def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
         else:
             same = np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))
         if not same:
-            found[key] = (a, b)
-    return found
+            result[key] = (a, b)
+    return result

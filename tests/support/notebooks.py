@@ -98,7 +98,7 @@ class Kernel:
 
         A cell that waited in Python would block just those messages, so each look is one request.
         """
-        found = self.page.evaluate(
+        result = self.page.evaluate(
             """async ([condition, seconds]) => {
               const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
               const end = performance.now() + seconds * 1000;
@@ -116,8 +116,8 @@ class Kernel:
             }""",
             [condition, seconds],
         )
-        if found is not True:
-            raise AssertionError(f"not within {seconds} s: {condition} (last: {found})")
+        if result is not True:
+            raise AssertionError(f"not within {seconds} s: {condition} (last: {result})")
 
 
 def set_theme(page: Page, theme: str) -> None:

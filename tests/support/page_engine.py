@@ -61,7 +61,9 @@ class PageEngine:
         line = self._process.stdout.readline()
         assert line, "the page's engine ended"
         answer: dict[str, Any] = json.loads(line)
-        self.files = {one["name"]: base64.b64decode(one["data"]) for one in answer.pop("files", [])}
+        self.files = {
+            file["name"]: base64.b64decode(file["data"]) for file in answer.pop("files", [])
+        }
         buffer = answer.pop("buffer", None)
         if buffer is not None and "columns" in answer["reply"]:
             columns = answer["reply"].pop("columns")

@@ -63,7 +63,7 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         }
     )
     kernel_types["share"] = kernel_types["sum_ns"] / kernel_types["sum_ns"].sum()
-    found = {
+    result = {
         "breakdown": breakdown,
         "overlap": overlap,
         "idle": idle,
@@ -73,9 +73,9 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         "steps": _steps(draw, ranks, slow),
         "heatmap": _heatmap(draw, ranks, slow, bins),
     }
-    for frame in found.values():
+    for frame in result.values():
         frame.attrs["late_ranks"] = [slow]
-    return found
+    return result
 
 
 def _kernels(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def _kernels(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
 
 
 def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
-    found = []
+    result = []
     for phase, usual, late in (
         ("step", 400e6, 1.0),
         ("forward", 120e6, 1.15),
@@ -106,7 +106,7 @@ def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
         for step in range(5):
             dur = usual * draw.normal(1, 0.004, ranks)
             dur[slow] *= late
-            found.append(
+            result.append(
                 pd.DataFrame(
                     {
                         "phase": phase,
@@ -118,7 +118,7 @@ def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
                     }
                 )
             )
-    return pd.concat(found, ignore_index=True)
+    return pd.concat(result, ignore_index=True)
 
 
 def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.DataFrame:

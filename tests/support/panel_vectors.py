@@ -52,22 +52,22 @@ def _case(name: str, folder: Path) -> dict[str, Any]:
     rng = random.Random(name)
     low, high = int(traces.start_ns), int(traces.end_ns)
     metrics = sorted(HEATMAP_METRICS)
-    asked = []
+    requests = []
     for number, selection in enumerate(brushes(rng, traces, count=8)):
-        given = {key: value for key, value in selection.items() if value is not None}
-        frames = {"panels": IDS, "selection": given, "top": TOP}
+        inputs = {key: value for key, value in selection.items() if value is not None}
+        frames = {"panels": IDS, "selection": inputs, "top": TOP}
         start = rng.randrange(low, (low + high) // 2)
         heatmap = {
             "metric": metrics[number % len(metrics)],
-            "selection": given,
+            "selection": inputs,
             "start": start,
             "end": rng.randrange(start + BINS, high + BINS),
             "bins": BINS,
         }
         reply, buffer = engine.answer({"op": "heatmap", **heatmap})
-        asked.append(
+        requests.append(
             {
-                "selection": given,
+                "selection": inputs,
                 "panels": engine.answer({"op": "panels", **frames})[0]["panels"],
                 "heatmap": {
                     **{key: heatmap[key] for key in ("metric", "start", "end")},
@@ -76,7 +76,7 @@ def _case(name: str, folder: Path) -> dict[str, Any]:
                 },
             }
         )
-    return {"name": name, **_page(TileEngine(traces)), "asked": asked}
+    return {"name": name, **_page(TileEngine(traces)), "asked": requests}
 
 
 def _page(engine: TileEngine) -> dict[str, Any]:

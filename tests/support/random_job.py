@@ -69,7 +69,7 @@ def _collectives(rng: random.Random, ranks: int, calls: int) -> list[list[dict[s
     Now and then a rank comes last by much, several come together, one leaves before the last one
     came, or is not in the file.
     """
-    found: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
+    result: list[list[dict[str, Any]]] = [[] for _ in range(ranks)]
     free = {(rank, stream): 0.0 for rank in range(ranks) for stream in (40, 44)}
     slow = rng.randrange(ranks)
     for call in range(calls):
@@ -101,8 +101,8 @@ def _collectives(rng: random.Random, ranks: int, calls: int) -> list[list[dict[s
             if rank != missing:
                 kernel = {"ph": "X", "cat": "kernel", "name": NAMES[3], "pid": 0, "tid": stream}
                 times = {"ts": arrivals[rank], "dur": end - arrivals[rank]}
-                found[rank].append({**kernel, **times, "args": {**args, "seen by": call}})
-    return found
+                result[rank].append({**kernel, **times, "args": {**args, "seen by": call}})
+    return result
 
 
 def _thread(rng: random.Random, thread: int, count: int):

@@ -25,9 +25,9 @@ def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list
     own = [DATA / name for name in jobs]
     if files:
         own = [path for job in own for path in (sorted(job.iterdir()) if job.is_dir() else [job])]
-    found = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
+    result = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
     missing = pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} is not there")
-    return found + [pytest.param(SHARED / name, id=name, marks=missing) for name in shared]
+    return result + [pytest.param(SHARED / name, id=name, marks=missing) for name in shared]
 
 
 @functools.cache

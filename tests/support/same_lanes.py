@@ -34,10 +34,10 @@ def fresh_lanes(table):
 
 def assert_kept_lanes_are_right(table):
     """Compare what a table's file holds with what its events say; return how many it holds."""
-    kept = stored_lanes(table)
-    if kept:
+    remaining = stored_lanes(table)
+    if remaining:
         fresh = fresh_lanes(table)
-        assert list(kept) == list(fresh)
-        for ref, lane in kept.items():
+        assert list(remaining) == list(fresh)
+        for ref, lane in remaining.items():
             assert_same_lane(lane, fresh[ref], str(ref))
-    return len(kept)
+    return len(remaining)

@@ -54,8 +54,8 @@ def read(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
         **{pool: StringPool(["0"]) for pool in ("pids", "tids", "flow_ids")},
     )
     problems, about = Problems(), {"format": "toy", "stated_rank": int(rank[0])}
-    made = {"rank": int(rank[0]), "path": path, "metadata": {}, "source": None}
-    return Outcome((build_trace(columns, problems=problems, **made, **about),), problems)
+    result = {"rank": int(rank[0]), "path": path, "metadata": {}, "source": None}
+    return Outcome((build_trace(columns, problems=problems, **result, **about),), problems)
 
 
 def toy_totals(traces: Any) -> pd.DataFrame:

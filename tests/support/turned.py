@@ -39,12 +39,12 @@ def pairs_of(both, *, turned):
 
 def assert_mirrored(one, other):
     """Two sides compared tell the same either way: partners, changes and findings."""
-    there, back = hd.compare(one, other), hd.compare(other, one)
-    assert pairs_of(there, turned=False) == pairs_of(back, turned=True)
-    assert changes_of(there, turned=False) == changes_of(back, turned=True)
-    found = [
-        [(one.kind, round(one.diff_ns, 3)) for one in hd.findings(there)],
+    present, back = hd.compare(one, other), hd.compare(other, one)
+    assert pairs_of(present, turned=False) == pairs_of(back, turned=True)
+    assert changes_of(present, turned=False) == changes_of(back, turned=True)
+    result = [
+        [(one.kind, round(one.diff_ns, 3)) for one in hd.findings(present)],
         [(TURNED.get(one.kind, one.kind), -round(one.diff_ns, 3)) for one in hd.findings(back)],
     ]
-    assert found[0] == found[1]
-    return there, back
+    assert result[0] == result[1]
+    return present, back

@@ -46,13 +46,13 @@ CALLBACKS = {
 def _public():
     for face in FACES:
         for name in dir(face):
-            if callable(one := getattr(face, name)) and not inspect.isclass(one):
+            if callable(single := getattr(face, name)) and not inspect.isclass(single):
                 yield f"{face.__name__.rpartition('.')[2]}.{name}"
     yield from ("load", "export_trace", "TraceSet", "Selection", "Timeline", "Dashboard")
     yield from ("TraceDiff", "TraceAnalysis", "MemoryAnalysis")
     for kind in CLASSES:
-        own = [one for one in kind.__mro__ if one.__module__.startswith("hta_widgets")]
-        for name in sorted({name for one in own for name in vars(one) if name[0] != "_"}):
+        own = [single for single in kind.__mro__ if single.__module__.startswith("hta_widgets")]
+        for name in sorted({name for single in own for name in vars(single) if name[0] != "_"}):
             is_call = isinstance(inspect.getattr_static(kind, name), (FunctionType, classmethod))
             if is_call and f"{kind.__name__}.{name}" not in INTERNAL:
                 yield f"{kind.__name__}.{name}"
@@ -98,7 +98,7 @@ def given(tmp_path_factory, built):
 
 def _parameters(function):
     every = inspect.signature(function).parameters.values()
-    return [one for one in every if one.name[0] != "_" and one.kind is not one.VAR_KEYWORD]
+    return [item for item in every if item.name[0] != "_" and item.kind is not item.VAR_KEYWORD]
 
 
 def _is_tried(name, parameter):
@@ -133,7 +133,7 @@ def _arguments(name, function, given, folder):
     """Return arguments with which a call succeeds."""
     own = name.rpartition(".")[2]
     job = given.jobs.get(own.partition("_")[0], given.traces)
-    known = {
+    by_name = {
         **dict.fromkeys(("traces", "before", "after"), lambda: [] if name == "TraceSet" else job),
         "source": lambda: given.folder / "kineto",
         "output_dir": lambda: str(folder),
@@ -162,11 +162,13 @@ def _arguments(name, function, given, folder):
     small = dict.fromkeys(("ranks", "steps", "workers", "gradients", "local_ranks"), 1)
     small |= {"hosts": 1, "events_per_step": 100}
     arguments = {}
-    for one in _parameters(function):
-        if one.default is one.empty and one.kind is not one.VAR_POSITIONAL:
-            arguments[one.name] = known[one.name]() if one.name in known else plain[one.name]
-        elif name.startswith("demo.") and one.name in small:
-            arguments[one.name] = small[one.name]
+    for item in _parameters(function):
+        if item.default is item.empty and item.kind is not item.VAR_POSITIONAL:
+            arguments[item.name] = (
+                by_name[item.name]() if item.name in by_name else plain[item.name]
+            )
+        elif name.startswith("demo.") and item.name in small:
+            arguments[item.name] = small[item.name]
     own_arguments = {
         "TraceSet.event": {"rank": 0},
         "TraceAnalysis": {"trace_dir": str(given.folder / "kineto")},
@@ -187,21 +189,21 @@ def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
     arguments = _arguments(name, function, given, tmp_path)
     wrong = []
     try:
-        if not any(one.kind is one.VAR_POSITIONAL for one in _parameters(function)):
+        if not any(item.kind is item.VAR_POSITIONAL for item in _parameters(function)):
             function(**arguments)
-        for one in [one for one in _parameters(function) if _is_tried(name, one.name)]:
+        for item in [item for item in _parameters(function) if _is_tried(name, item.name)]:
             for nasty in NASTY:
-                if (name, one.name) in CALLBACKS and callable(nasty):
+                if (name, item.name) in CALLBACKS and callable(nasty):
                     continue
                 try:
-                    if one.kind is one.VAR_POSITIONAL:
+                    if item.kind is item.VAR_POSITIONAL:
                         function(nasty)
                     else:
-                        function(**{**arguments, one.name: nasty})
+                        function(**{**arguments, item.name: nasty})
                 except hw.TraceError:
                     pass
                 except Exception as error:  # noqa: BLE001 - to be found
-                    wrong.append(f"{one.name}={nasty!r:.30}: {type(error).__name__} {error!s:.90}")
+                    wrong.append(f"{item.name}={nasty!r:.30}: {type(error).__name__} {error!s:.90}")
     finally:
         taxonomy.reset()
     assert wrong == []

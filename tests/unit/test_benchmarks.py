@@ -100,7 +100,7 @@ def test_what_a_script_printed_is_kept_without_its_machine(report, results):
 
 def test_the_picture_shows_what_there_is_and_says_what_is_not(report, results):
     root = ET.fromstring(report.chart.svg(report.chart.groups(results)))
-    words = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "8× · 1.6 s" in words
     assert "6× · 300 s" in words
     assert "Perfetto's UI is not installed (`make interop`)" in words
@@ -118,10 +118,10 @@ def test_the_machine_is_named_with_its_dates(report, results):
     }
     results.steps["tiles"]["machine"] = facts
     results.steps["brush"] |= {"machine": facts | {"commit": "def"}, "date": "2026-11-22"}
-    said = (
+    text = (
         "EPYC, 2 processors; Python 3.11.7, numpy 2; commit abc to def; 2026-11-21 to 2026-11-22."
     )
-    assert report.PARTS["machine"](results) == said
+    assert report.PARTS["machine"](results) == text
 
 
 def test_words_around_the_parts_stay(report, results):

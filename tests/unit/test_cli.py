@@ -97,15 +97,15 @@ def test_summary_agrees_with_the_headline_and_adds_up(slow_job, capsys):
 
 def test_summary_is_json_where_asked(slow_job, capsys):
     assert cli.main(["summary", str(slow_job), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["rank"] for one in found["ranks"]] == [0, 1, 2]
-    assert found["stragglers"] == [{"rank": 2, "cause": "slower kernels"}]
+    result = json.loads(capsys.readouterr().out)
+    assert [rank_entry["rank"] for rank_entry in result["ranks"]] == [0, 1, 2]
+    assert result["stragglers"] == [{"rank": 2, "cause": "slower kernels"}]
     traces = hw.load(slow_job, progress=False)
-    assert " ".join(found["headline"]) == str(headline(traces))
-    assert [one["compute_ns"] for one in found["ranks"]] == (
+    assert " ".join(result["headline"]) == str(headline(traces))
+    assert [rank_entry["compute_ns"] for rank_entry in result["ranks"]] == (
         hw.analysis.temporal_breakdown(traces)["compute_ns"].tolist()
     )
-    assert found["ranks"][0]["end_ns"] == traces[0].end_ns
+    assert result["ranks"][0]["end_ns"] == traces[0].end_ns
 
 
 def test_summary_has_the_mfu_where_asked(job, capsys):
@@ -168,8 +168,8 @@ def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     # Recorded times end at 76 µs.
     assert "0.026 ms · complete · on the fitted clock" in capsys.readouterr().out
     assert cli.main(["summary", folder, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["clock"], found["end_ns"] - found["start_ns"]) == ("fitted", 26_000)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["clock"], result["end_ns"] - result["start_ns"]) == ("fitted", 26_000)
 
 
 def test_summary_tells_problems(tmp_path, capsys):
@@ -291,8 +291,8 @@ def test_demo_changes_what_is_asked_for(tmp_path, capsys):
 def test_demo_writes_byteps_jobs_too(tmp_path, capsys):
     folder = tmp_path / "byteps"
     assert cli.main(["demo", str(folder), "--format", "byteps", "--steps", "1", "--seed", "3"]) == 0
-    said = capsys.readouterr().out
-    assert "worker 1 is slow" in said
+    text = capsys.readouterr().out
+    assert "worker 1 is slow" in text
     write_byteps_job(tmp_path / "same", steps=1, seed=3)
     for file in ("worker1/traces/0/comm.json", "server1/server_profile.json"):
         assert (folder / file).read_bytes() == (tmp_path / "same" / file).read_bytes()
@@ -316,9 +316,9 @@ def test_report_writes_a_page(job, tmp_path, capsys, repo, monkeypatch):
         pytest.skip("the front end is not built: `make build` builds it")
     out = tmp_path / "report.html"
     assert cli.main(["report", str(job), "-o", str(out), "--ranks", "0"]) == 0
-    said = capsys.readouterr().out
-    assert str(headline(hw.load(job, ranks=[0], progress=False))) in said
-    assert said.splitlines()[-1].startswith(f"{out.as_uri()} (")
+    message = capsys.readouterr().out
+    assert str(headline(hw.load(job, ranks=[0], progress=False))) in message
+    assert message.splitlines()[-1].startswith(f"{out.as_uri()} (")
     text = out.read_text("utf-8")
     assert text.lstrip().lower().startswith("<!doctype html>")
     assert 'id="hta-dashboard.js"' in text

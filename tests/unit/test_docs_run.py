@@ -38,8 +38,8 @@ def blocks(path):
     """The Python blocks of a page, with the line on which each begins."""
     text = path.read_text("utf-8")
     return [
-        (text.count("\n", 0, found.start(1)), found[1])
-        for found in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        (text.count("\n", 0, result.start(1)), result[1])
+        for result in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     ]
 
 
@@ -62,10 +62,10 @@ def test_the_code_of_a_document_runs_from_top_to_bottom(document, repo, job, tmp
         json.dump(MEMORY, file)
     write_byteps_job("runs/byteps", steps=1, gradients=2)
     names = {"__name__": "page"}
-    found = blocks(repo / document)
-    assert len(found) > (5 if document == "docs/mpi.md" else 0)
+    result = blocks(repo / document)
+    assert len(result) > (5 if document == "docs/mpi.md" else 0)
     try:
-        for line, code in found:
+        for line, code in result:
             if "import torch" in code and importlib.util.find_spec("torch") is None:
                 continue
             # Lines of a failure are line numbers of the page.
@@ -91,21 +91,21 @@ def pictures(repo):
 
 def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
     """`make screenshots` renews them."""
-    made, texts = pictures
-    job, slower, byteps, mpi = made.jobs(tmp_path)
+    result, texts = pictures
+    job, slower, byteps, mpi = result.jobs(tmp_path)
     for traces, names in (
         (job, ["dashboard", "dashboard_dark", "dashboard_rank_5", "dashboard_window"]),
         (byteps, ["dashboard_byteps"]),
         (mpi, ["dashboard_mpi"]),
     ):
-        said = headline(traces)
-        more = " ".join(text_of(parts) for parts in said.sentences)
+        text = headline(traces)
+        more = " ".join(text_of(parts) for parts in text.sentences)
         for name in names:
             selected = name in ("dashboard_rank_5", "dashboard_window")
             scope = ["of the whole job"] if selected else []
-            assert texts[name][: 2 + len(scope)] == [said.text, more, *scope], name
+            assert texts[name][: 2 + len(scope)] == [text.text, more, *scope], name
     assert texts["diff"][0] == hw.TraceDiff(job, slower).findings[0].text
-    for name, chart in made.drawn_charts(job).items():
+    for name, chart in result.drawn_charts(job).items():
         assert texts[name] == [words_of(chart)], name
 
 
@@ -117,8 +117,8 @@ def test_pages_name_the_pictures_that_are_there(repo):
         for page in pages
         for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text("utf-8"))
     }
-    there = {path.name for path in (repo / "docs/img").iterdir()} - {"texts.json"}
-    assert named == there == {*(f"{name}.png" for name in texts), "performance.svg"}
+    present = {path.name for path in (repo / "docs/img").iterdir()} - {"texts.json"}
+    assert named == present == {*(f"{name}.png" for name in texts), "performance.svg"}
 
 
 def test_every_analysis_has_its_words(repo):

@@ -48,16 +48,16 @@ def lab(colour):
 def test_late_errors_and_synchronisation_are_told_apart(name):
     theme = facts("tokens")[name]
     colours = [theme["late"], theme["errorInk"], theme["kind"]["sync"]]
-    for one, other in itertools.combinations(map(lab, colours), 2):
-        assert math.dist(one, other) > 25
+    for single, other in itertools.combinations(map(lab, colours), 2):
+        assert math.dist(single, other) > 25
 
 
 def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
-    known = facts("event_classes")
-    assert list(known["light"]) == list(known["dark"])
-    listed = [name for group in known["groups"] for name in group["classes"]]
-    assert sorted(listed) == sorted(known["light"])
-    assert set(known["hatched"]) < set(listed)
+    expected = facts("event_classes")
+    assert list(expected["light"]) == list(expected["dark"])
+    listed = [name for group in expected["groups"] for name in group["classes"]]
+    assert sorted(listed) == sorted(expected["light"])
+    assert set(expected["hatched"]) < set(listed)
 
 
 @pytest.mark.parametrize("name", facts("limits"))
@@ -82,19 +82,25 @@ def test_metrics_have_a_ramp_and_name_kinds():
 
 
 def test_panels_have_a_title_a_line_and_an_analysis():
-    known = facts("panels")
-    assert [*all_panels(), "summary"] == list(known)
-    titles = [one["title"] for one in known.values()]
+    expected = facts("panels")
+    assert [*all_panels(), "summary"] == list(expected)
+    titles = [value["title"] for value in expected.values()]
     assert len(set(titles)) == len(titles)
-    for name, one in known.items():
-        assert one["shape"] in {"timeline", "heatmap", "chart", "table", "words"}, name
-        assert one["about"], name
-        assert set(one["own"]) <= {"window", "ranks", "tracks", "ids", "names", "kinds", "rest"}, (
-            name
-        )
-        shows_rows = one["shape"] in {"heatmap", "chart", "table"}
-        assert ("analysis" in one) == (shows_rows and name not in WITHOUT_ANALYSIS), name
-        assert hasattr(analysis, one.get("analysis", "operators")), name
+    for name, value in expected.items():
+        assert value["shape"] in {"timeline", "heatmap", "chart", "table", "words"}, name
+        assert value["about"], name
+        assert set(value["own"]) <= {
+            "window",
+            "ranks",
+            "tracks",
+            "ids",
+            "names",
+            "kinds",
+            "rest",
+        }, name
+        shows_rows = value["shape"] in {"heatmap", "chart", "table"}
+        assert ("analysis" in value) == (shows_rows and name not in WITHOUT_ANALYSIS), name
+        assert hasattr(analysis, value.get("analysis", "operators")), name
 
 
 @pytest.mark.parametrize("language", SOURCES)
@@ -104,6 +110,6 @@ def test_each_note_is_said_by_both_languages(language):
 
 
 def test_a_note_takes_what_its_holes_name():
-    said = note_text("no_steps_selected", steps=3)
-    assert said.endswith("there are 3: select them too")
-    assert not re.search(r"[{}]", said)
+    text = note_text("no_steps_selected", steps=3)
+    assert text.endswith("there are 3: select them too")
+    assert not re.search(r"[{}]", text)

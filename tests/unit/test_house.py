@@ -53,11 +53,11 @@ def files() -> list[Path]:
 
 
 def test_no_address_of_a_package_registry(files):
-    found = []
+    result = []
     for path in files:
         text = path.read_bytes().decode("utf-8", "replace").lower()
-        found += [f"{path.relative_to(REPO)}: {host}" for host in HOSTS if host in text]
-    assert found == []
+        result += [f"{path.relative_to(REPO)}: {host}" for host in HOSTS if host in text]
+    assert result == []
 
 
 def test_modules_stay_readable(files):
@@ -99,9 +99,9 @@ def test_files_that_the_docs_name_exist(name, files):
     # Not those with a placeholder, such as ``charts/definitions/NAME.json``.
     named = set(re.findall(r"`((?!\S*[A-Z]{4})[\w./-]+\.(?:py|tsx?|json|md))`", text))
     assert named
-    known = [f"/{path.relative_to(REPO)}" for path in files]
+    expected = [f"/{path.relative_to(REPO)}" for path in files]
     assert [
-        one for one in sorted(named) if not any(path.endswith(f"/{one}") for path in known)
+        item for item in sorted(named) if not any(path.endswith(f"/{item}") for path in expected)
     ] == []
 
 

@@ -88,10 +88,10 @@ def test_only_the_path_and_named_ranges_are_written(job, tmp_path):
 def test_all_other_events_are_written_unchanged(job, tmp_path):
     report = export_critical_path(job, tmp_path / "all.json", 0, only_path=False)
     before, after = events_of(Path(job[0].path)), events_of(report.path)
-    kept = after[: len(before)]
-    for one in kept:
-        one["args"].pop("critical", None)
-    assert kept == before
+    remaining = after[: len(before)]
+    for item in remaining:
+        item["args"].pop("critical", None)
+    assert remaining == before
     assert report.dropped == 0
     back = hw.load(report.path, cache=False, progress=False)
     assert arrows_of(back[0]) == ARROWS
@@ -125,10 +125,10 @@ def test_wrong_places_and_ranges_are_refused(job, tmp_path):
 
 
 def test_a_timeline_gets_the_path_as_arrows(job):
-    found = with_critical_path(job, 0)
-    assert arrows_of(found[0]) == ARROWS
-    assert (found[0].launch_of == job[0].launch_of).all()
-    assert critical_path(found, 0).equals(critical_path(job, 0))
+    result = with_critical_path(job, 0)
+    assert arrows_of(result[0]) == ARROWS
+    assert (result[0].launch_of == job[0].launch_of).all()
+    assert critical_path(result, 0).equals(critical_path(job, 0))
     assert with_critical_path(job, 0, "NoSuchRange") is job
 
 
@@ -148,8 +148,8 @@ def test_calls_that_hta_counts_since_0_6_launch(tmp_path, name, category):
 
 
 def test_hta_s_names_and_places(job, tmp_path):
-    graph, found = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
-    assert found
+    graph, result = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
+    assert result
     target = CriticalPathAnalysis.overlay_critical_path_analysis(
         job, 0, graph, str(tmp_path / "new" / "folder")
     )
@@ -218,17 +218,17 @@ print([type(graph).__mro__[1].__module__, len(graph), sorted(graph.edges.data("w
 
 def test_without_networkx_the_graph_is_the_same(job):
     networkx = pytest.importorskip("networkx")
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", WITHOUT, job[0].path], check=True, capture_output=True, text=True
     )
     graph, _ = CriticalPathAnalysis.critical_path_analysis(job, 0, "", 0)
-    base, count, weights = ast.literal_eval(found.stdout)
+    base, count, weights = ast.literal_eval(result.stdout)
     assert base == "hta_widgets.compat.critical_path"
     assert (count, weights) == (len(graph), sorted(graph.edges.data("weight")))
     ours, theirs = _DiGraph(), networkx.DiGraph()
-    for one in (ours, theirs):
-        one.add_nodes_from(range(6))
-        one.add_edges_from([(0, 1, {"w": 5}), (0, 2, {}), (2, 1, {"w": 7}), (1, 4, {})])
+    for item in (ours, theirs):
+        item.add_nodes_from(range(6))
+        item.add_edges_from([(0, 1, {"w": 5}), (0, 2, {}), (2, 1, {"w": 7}), (1, 4, {})])
     for read in (
         list, len, lambda g: 5 in g, lambda g: g[0], lambda g: g.nodes[3],
         lambda g: list(g.nodes(data=True)), lambda g: list(g.nodes.data("w", 1)),

@@ -116,7 +116,7 @@ def imports(file: str) -> Iterator[tuple[str, int]]:
 
 
 def test_imports_point_down():
-    found = []
+    result = []
     for file in MODULES:
         layer = file.split("/")[0].removesuffix(".py")
         for name, line in imports(file):
@@ -126,10 +126,10 @@ def test_imports_point_down():
                 target = target if target in LAYERS else "__init__"
                 is_up = LAYERS.index(target) > LAYERS.index(layer)
                 if is_up and (file, target) not in UPWARD:
-                    found.append(f"{file}:{line}: {layer} imports {name}")
+                    result.append(f"{file}:{line}: {layer} imports {name}")
             elif layer in HEADLESS and top in WIDGET_LIBRARIES:
-                found.append(f"{file}:{line}: {layer} imports {top}")
-    assert found == []
+                result.append(f"{file}:{line}: {layer} imports {top}")
+    assert result == []
 
 
 def test_no_module_is_in_a_circle():

@@ -60,7 +60,9 @@ def writer(request, timeline, tmp_path):
 
 def contents(folder):
     return {
-        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+        str(item.relative_to(folder)): item.read_bytes()
+        for item in folder.rglob("*")
+        if item.is_file()
     }
 
 
@@ -88,7 +90,7 @@ def test_a_full_disk_leaves_what_was_there(writer, monkeypatch, is_there):
         with pytest.raises(hw.TraceError, match=r"a\b.*No space left.* Free some space"):
             write()
     assert contents(folder) == before
-    assert [one.name for one in folder.iterdir()] == ([name] if is_there else [])
+    assert [item.name for item in folder.iterdir()] == ([name] if is_there else [])
 
 
 @pytest.mark.parametrize("write", [write_demo, write_mpi_job, write_byteps_job])
@@ -126,7 +128,7 @@ def test_a_kill_leaves_what_was_there(writer, is_there):
     assert {path: text for path, text in left.items() if ".part" not in path} == before
     assert len(left) > len(before)
     write()
-    assert [one.name for one in folder.iterdir()] == [name]
+    assert [item.name for item in folder.iterdir()] == [name]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

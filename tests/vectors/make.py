@@ -89,9 +89,9 @@ def tile_of(lane, level, index):
     first = index * CELLS
     cells = []
     for c in range(CELLS):
-        found = cell_of(events, (first + c) * cell, (first + c + 1) * cell)
-        if found:
-            cells.append({"cell": c, **found})
+        result = cell_of(events, (first + c) * cell, (first + c + 1) * cell)
+        if result:
+            cells.append({"cell": c, **result})
     if not cells:
         return None
     a, b = first * cell, (first + CELLS) * cell
@@ -131,12 +131,12 @@ def tiles_case(given):
     indices = range(given["first"], given["last"])
     return {
         **given,
-        "tiles": [t for one in given["lanes"] for i in indices if (t := tile_of(one, level, i))],
+        "tiles": [t for lane in given["lanes"] for i in indices if (t := tile_of(lane, level, i))],
         "counter_tiles": [
             t
-            for one in given["counters"]
+            for lane in given["counters"]
             for i in indices
-            if (t := counter_tile_of(one, level, i, end))
+            if (t := counter_tile_of(lane, level, i, end))
         ],
     }
 
@@ -159,11 +159,11 @@ def pack(columns):
 def packed_tiles(source):
     """The whole answer to a case's request, as the engine would send it."""
     tiles, counters = source["tiles"], source["counter_tiles"]
-    events = {one["lane"]: one["events"] for one in source["lanes"]}
+    events = {lane["lane"]: lane["events"] for lane in source["lanes"]}
     ids, first, running = {}, [0], 0
-    for one in source["lanes"]:
-        for i in range(len(one["events"])):
-            ids[one["lane"], i] = running
+    for lane in source["lanes"]:
+        for i in range(len(lane["events"])):
+            ids[lane["lane"], i] = running
             running += 1
 
     def column(field, empty):
@@ -220,14 +220,14 @@ def packed_tiles(source):
 
 def packed_compact(plain):
     """The same answer for a page that asks for it compact."""
-    given, level = plain["columns"], plain["reply"]["level"]
+    inputs, level = plain["columns"], plain["reply"]["level"]
     columns = []
     for name, (stated, _, _) in plain["reply"]["columns"].items():
-        values = [float("nan") if value is None else value for value in given[name]]
-        whole = stated[0] == "u" or name == "slice_dur"
-        if whole:
+        values = [float("nan") if value is None else value for value in inputs[name]]
+        full = stated[0] == "u" or name == "slice_dur"
+        if full:
             values = [int(value) for value in values]
-        most = max(values, default=0) if whole else 0
+        most = max(values, default=0) if full else 0
         if name == "mask" or (name == "slice_flags" and not any(values)):
             continue
         if name == "kind":
@@ -237,8 +237,8 @@ def packed_compact(plain):
             continue
         if name == "slice_start":
             offsets = []
-            for tile, index in enumerate(given["tile_index"]):
-                first, last = given["slice_first"][tile : tile + 2]
+            for tile, index in enumerate(inputs["tile_index"]):
+                first, last = inputs["slice_first"][tile : tile + 2]
                 origin = int(index) * CELLS * 2**level
                 offsets += [int(start) - origin for start in values[first:last]]
             if all(-(2**31) <= offset < 2**31 for offset in offsets):
@@ -314,7 +314,7 @@ def stats_case(given):
         }
 
     answers = []
-    for a, b in ((one["start"], one["end"]) for one in given["windows"]):
+    for a, b in ((window["start"], window["end"]) for window in given["windows"]):
         rows = [parts(rank, a, b) for rank in ranks]
         span = sum(row["span"] for row in rows)
         fields = ("compute", "communication", "exposed", "memory", "idle", "data", "span")
@@ -361,22 +361,24 @@ def covers(intervals, t):
 
 def runs(owner_at, low, high):
     """``[start, dur, owner]`` of the longest stretches of one owner; None: no owner."""
-    found, since, owner = [], low, None
+    result, since, owner = [], low, None
     for t in range(low, high + 1):
         now = owner_at(t) if t < high else None
         if now != owner:
             if owner is not None:
-                found.append([since, t - since, owner])
+                result.append([since, t - since, owner])
             since, owner = t, now
-    return found
+    return result
 
 
 def calls_of(given, *fields):
     """Return each collective of a case as ``{rank: its fields}``."""
     calls = {}
     for rank in given["ranks"]:
-        for one in rank["entries"]:
-            calls.setdefault(one["call"], {})[rank["rank"]] = tuple(one[name] for name in fields)
+        for entry in rank["entries"]:
+            calls.setdefault(entry["call"], {})[rank["rank"]] = tuple(
+                entry[name] for name in fields
+            )
     return [calls[number] for number in sorted(calls)]
 
 
@@ -392,7 +394,7 @@ def lateness_case(given):
     numbers = sorted({rank for call in calls for rank in call})
     entries = {rank: [] for rank in numbers}
     for number, call in enumerate(calls):
-        arrival = {rank: one[0] + clocks[rank] for rank, one in call.items()}
+        arrival = {rank: item[0] + clocks[rank] for rank, item in call.items()}
         last = max(arrival.values())
         came_last = [rank for rank, time in arrival.items() if time == last]
         others = sorted(time for rank, time in arrival.items() if rank not in came_last)
@@ -417,9 +419,9 @@ def lateness_case(given):
             )
     ranks = []
     for rank in numbers:
-        own = sorted(entries[rank], key=lambda one: (one["start"], -one["dur"], one["call"]))
-        for at, one in enumerate(own):
-            one["id"] = at
+        own = sorted(entries[rank], key=lambda item: (item["start"], -item["dur"], item["call"]))
+        for at, item in enumerate(own):
+            item["id"] = at
         ranks.append(
             {"rank": rank, "clock": clocks[rank], "compute": compute[rank], "entries": own}
         )
@@ -430,7 +432,7 @@ def lateness_case(given):
         "late": late,
         "ranks": ranks,
         "windows": [
-            lateness_window(ranks, one["start"], one["end"], late) for one in given["windows"]
+            lateness_window(ranks, item["start"], item["end"], late) for item in given["windows"]
         ],
     }
 
@@ -469,9 +471,9 @@ def lateness_window(ranks, a, b, of_job):
     for_late = []
     for rank in ranks:
         theirs = [
-            (one["start"], one["start"] + one["wait"])
-            for one in rank["entries"]
-            if one["last_alone"] in late
+            (entry["start"], entry["start"] + entry["wait"])
+            for entry in rank["entries"]
+            if entry["last_alone"] in late
         ]
         for_late.append(sum(covers(theirs, t) for t in range(a, b)))
     return {"start": a, "end": b, **figures, "wait_for_late": for_late, "late": late}
@@ -492,7 +494,7 @@ def ribbon_case(given):
         arrival = {rank: start + clocks[rank] for rank, (start, _) in sorted(call.items())}
         in_order = sorted(arrival.values())
         median, last = in_order[(len(in_order) - 1) // 2], in_order[-1]
-        mine = [
+        ours = [
             {
                 "rank": rank,
                 "call": number,
@@ -503,37 +505,37 @@ def ribbon_case(given):
             }
             for rank, time in arrival.items()
         ]
-        entries += mine
-        waited = sum(one["wait"] for one in mine)
-        jobs.append((mine, waited // (len(mine) - 1) if len(mine) > 1 else waited))
-    entries.sort(key=lambda one: (one["rank"], one["start"], one["call"]))
-    for rank in sorted({one["rank"] for one in entries}):
-        for at, one in enumerate(one for one in entries if one["rank"] == rank):
-            one["id"] = at
+        entries += ours
+        waited = sum(item["wait"] for item in ours)
+        jobs.append((ours, waited // (len(ours) - 1) if len(ours) > 1 else waited))
+    entries.sort(key=lambda item: (item["rank"], item["start"], item["call"]))
+    for rank in sorted({item["rank"] for item in entries}):
+        for at, item in enumerate(item for item in entries if item["rank"] == rank):
+            item["id"] = at
     ends = []
-    for mine, wait in jobs:
-        came_last = [one for one in mine if one["wait"] == 0]
+    for ours, wait in jobs:
+        came_last = [item for item in ours if item["wait"] == 0]
         # Among several at the same time, the event of the highest rank.
-        alone = len(mine) > 1 and len(came_last) == 1
+        alone = len(ours) > 1 and len(came_last) == 1
         ends.append({**came_last[-1], "wait": wait, "who": came_last[-1]["rank"] if alone else -1})
-    known = sorted({one["name"] for one in entries})
+    expected = sorted({item["name"] for item in entries})
     return {
         "name": given["name"],
         "why": given["why"],
         "ranks": [
             {"rank": rank, "clock": clocks[rank], "entries": own}
-            for rank in sorted({one["rank"] for one in entries})
-            if (own := [one for one in entries if one["rank"] == rank])
+            for rank in sorted({item["rank"] for item in entries})
+            if (own := [item for item in entries if item["rank"] == rank])
         ],
         "reply": {
-            "names": known,
+            "names": expected,
             "of": len(calls),
-            "most": max((one["late"] for one in entries), default=0),
-            "job_most": max((one["wait"] for one in ends), default=0),
+            "most": max((item["late"] for item in entries), default=0),
+            "job_most": max((item["wait"] for item in ends), default=0),
         },
         "windows": [
-            ribbon_window(entries, ends, known, *(one[name] for name in WINDOW))
-            for one in given["windows"]
+            ribbon_window(entries, ends, expected, *(item[name] for name in WINDOW))
+            for item in given["windows"]
         ],
     }
 
@@ -542,31 +544,33 @@ def ribbon_window(entries, ends, names, a, b, bins, ranks):
     def kept(of, key, value):
         """By key: the largest value, the first among equals."""
         best = {}
-        for one in of:
-            if a <= one["start"] < b:
-                best.setdefault(key(one), []).append(one)
+        for item in of:
+            if a <= item["start"] < b:
+                best.setdefault(key(item), []).append(item)
         return [(at, max(best[at], key=value)) for at in sorted(best)]
 
-    def place(one):
-        return (one["start"] - a) * bins // (b - a)
+    def place(entry):
+        return (entry["start"] - a) * bins // (b - a)
 
-    asked = [one for one in entries if ranks is None or one["rank"] in ranks]
-    marks = kept(asked, lambda one: (one["rank"], place(one)), lambda one: one["late"])
-    jobs = kept(ends, place, lambda one: one["wait"])
+    requested = [entry for entry in entries if ranks is None or entry["rank"] in ranks]
+    marks = kept(
+        requested, lambda entry: (entry["rank"], place(entry)), lambda entry: entry["late"]
+    )
+    jobs = kept(ends, place, lambda entry: entry["wait"])
     columns = {
         "rank": [rank for (rank, _), _ in marks],
         "bin": [at for (_, at), _ in marks],
-        "late": [one["late"] for _, one in marks],
-        "call": [one["call"] + 1 for _, one in marks],
-        "name": [names.index(one["name"]) for _, one in marks],
-        "id": [one["id"] for _, one in marks],
+        "late": [entry["late"] for _, entry in marks],
+        "call": [entry["call"] + 1 for _, entry in marks],
+        "name": [names.index(entry["name"]) for _, entry in marks],
+        "id": [entry["id"] for _, entry in marks],
         "job_bin": [at for at, _ in jobs],
-        "job_time": [one["start"] for _, one in jobs],
-        "job_wait": [one["wait"] for _, one in jobs],
-        "job_rank": [one["who"] for _, one in jobs],
-        "job_call": [one["call"] + 1 for _, one in jobs],
-        "job_name": [names.index(one["name"]) for _, one in jobs],
-        "job_id": [one["id"] for _, one in jobs],
+        "job_time": [entry["start"] for _, entry in jobs],
+        "job_wait": [entry["wait"] for _, entry in jobs],
+        "job_rank": [entry["who"] for _, entry in jobs],
+        "job_call": [entry["call"] + 1 for _, entry in jobs],
+        "job_name": [names.index(entry["name"]) for _, entry in jobs],
+        "job_id": [entry["id"] for _, entry in jobs],
     }
     return {"start": a, "end": b, "bins": bins, "ranks": ranks, "columns": columns}
 
@@ -584,8 +588,8 @@ def documents():
     """Return the files with the results of all their cases."""
 
     def computed(name, case):
-        given = json.loads((HERE / name).read_text("utf-8"))
-        return {**given, "cases": [case(one) for one in given["cases"]]}
+        inputs = json.loads((HERE / name).read_text("utf-8"))
+        return {**inputs, "cases": [case(example) for example in inputs["cases"]]}
 
     tiles = computed("tiles.json", tiles_case)
     by_name = {one["name"]: one for one in tiles["cases"]}

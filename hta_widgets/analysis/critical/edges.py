@@ -180,9 +180,9 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
     `blocked` (by row) and while the host polls; between operators it does not count.
     """
     chains = _ThreadChains(nodes)
-    same = chains.track[1:] == chains.track[:-1]
-    source, target = chains.node[:-1][same], chains.node[1:][same]
-    within = chains.depth[:-1][same] > 0
+    is_same_track = chains.track[1:] == chains.track[:-1]
+    source, target = chains.node[:-1][is_same_track], chains.node[1:][is_same_track]
+    within = chains.depth[:-1][is_same_track] > 0
     parent = nodes.trace.table.parent
     source_row, target_row = nodes.row[source], nodes.row[target]
     innermost = np.where(
@@ -303,7 +303,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _max_latency(latency: Ints) -> int:
-    """Return the maximum latency of a wait, by those of the file that are likely ones."""
+    """Return the maximum latency of a wait, from the file's likely waits."""
     usual_ns = 2 * int(np.median(latency)) if len(latency) >= _ENOUGH_WAITS else 0
     return max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
 
@@ -424,8 +424,10 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
     for number, track in enumerate(tracks):
         if track.role != "stream":
             continue
-        same = np.array([tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool)
-        calls_of_device = call[same]
+        is_same_process = np.array(
+            [tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool
+        )
+        calls_of_device = call[is_same_process]
         streams = np.full(len(calls_of_device), number, np.int32)
         work.append(ends.last_until(streams, table.end_ns[calls_of_device]))
         calls.append(calls_of_device)

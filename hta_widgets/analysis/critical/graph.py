@@ -164,15 +164,15 @@ class CriticalPath:
         wanted = pattern_matcher(self.rules.data_loading)
         parent = self.trace.table.parent
         result = np.zeros(len(rows), dtype=bool)
-        at = np.arange(len(rows))[rows >= 0]
-        above = rows[at]
-        while len(at):
+        positions = np.arange(len(rows))[rows >= 0]
+        above = rows[positions]
+        while len(positions):
             hit = name_mask(self.trace, above, wanted)
-            result[at[hit]] = True
+            result[positions[hit]] = True
             if self.rules.as_hta:
                 break
-            up = ~hit & (parent[above] >= 0)
-            at, above = at[up], parent[above[up]].astype(np.int64)
+            is_open = ~hit & (parent[above] >= 0)
+            positions, above = positions[is_open], parent[above[is_open]].astype(np.int64)
         return result
 
 

@@ -45,7 +45,7 @@ BOUNDS: Final[tuple[str, ...]] = (
     "outside_path",
 )
 
-#: Names of PyTorch's steps, and the starts of those of inference engines (SGLang, vLLM).
+#: Names of PyTorch's steps, and how inference engines' step names start (SGLang, vLLM).
 PROFILER_STEP: Final = "ProfilerStep"
 _ENGINE_STEPS: Final = ("step[", "execute_")
 
@@ -186,14 +186,14 @@ def _has_host_event(trace: Trace, prefix: str) -> bool:
     return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
 
 
-def without_steps_note(asked: str, annotation: str) -> str:
+def without_steps_note(requested: str, annotation: str) -> str:
     """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
-    if asked == annotation:
+    if requested == annotation:
         return ""
     instead = (
         f"the steps are those named {annotation}…" if annotation else "all events are analysed"
     )
-    return f"no event has {asked!r} in its name: {instead}"
+    return f"no event has {requested!r} in its name: {instead}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -264,7 +264,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
 
 
 def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) -> Rows:
-    """Return the rows of all parts, ascending and each once, less those of `without`."""
+    """Return the rows of all parts, ascending and each once, except the rows of `without`."""
     member = np.zeros(len(trace), dtype=bool)
     for rows in parts:
         member[rows] = True

@@ -120,8 +120,8 @@ def critical_path(
         earlier work that is unfinished at its start. A rank without ``ProfilerStep`` has the path
         of a step of its inference engine (``step[…]``, ``execute_…``) or else of the whole rank.
     instance : int or (first, last), default 0
-        Number of the range among those of that name, from 0 by start; or the numbers of the first
-        and the last range.
+        Number of the range among the ranges of that name, from 0 by start; or the numbers of the
+        first and the last range.
     data_load_events : iterable of str, optional
         Regular expressions of host events that load data, searched for in names; PyTorch's
         ``DataLoader`` by default.

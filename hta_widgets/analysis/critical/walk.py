@@ -169,8 +169,8 @@ class PathWalker:
         block[3] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
         block[4], block[7] = edge, is_longest[lasting]
         for column in np.flatnonzero(edge < 0).tolist():
-            at = int(lasting[column])
-            block[5:7, column] = graph.running_between(int(node[at + 1]), int(node[at]))
+            position = int(lasting[column])
+            block[5:7, column] = graph.running_between(int(node[position + 1]), int(node[position]))
         if block.size:
             self._blocks.append(block)
         return int(time[-1])

@@ -52,9 +52,9 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
         return place
     # No event of a collective ends before another one of it begins, on clocks that drift.
     partners = place[rows]
-    apart = sequence.end[rows] - longest.end[partners]
-    middle, at = np.median(apart), np.median(sequence.end[rows])
-    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - at)
+    differences = sequence.end[rows] - longest.end[partners]
+    middle, median_end = np.median(differences), np.median(sequence.end[rows])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - median_end)
     early = np.maximum(
         longest.start[partners] - (sequence.end[rows] - middle),
         sequence.start[rows] - middle - longest.end[partners],
@@ -101,11 +101,11 @@ def _best_shift(
     """Return the position of the other sequence in the first, and the number of ends that agree."""
     first, second = len(content), len(other_content)
     if np.array_equal(content, other_content):
-        apart = other_end_ns - end_ns
-        off = np.abs(apart - np.median(apart))
+        differences = other_end_ns - end_ns
+        deviations = np.abs(differences - np.median(differences))
         # If steps have equal lengths, a shift agrees as well; but ranks record the same steps.
-        if (off <= _CLOSE_NS).sum() >= 0.9 * first:
-            return 0, int((off <= _TOLERANCE_NS).sum())
+        if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
+            return 0, int((deviations <= _TOLERANCE_NS).sum())
     shorter = min(first, second)
     need = max(1, shorter // 2)
     shifts = _shifts_of_equal_content(content, other_content, need)
@@ -115,9 +115,11 @@ def _best_shift(
         overlapping = slice(low - shift, high - shift)
         if not np.array_equal(content[low:high], other_content[overlapping]):
             continue
-        cost, off = _cost(other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter)
+        cost, deviations = _cost(
+            other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter
+        )
         if best is None or cost < best[0]:
-            best = (float(cost), shift, int((off <= _TOLERANCE_NS).sum()))
+            best = (float(cost), shift, int((deviations <= _TOLERANCE_NS).sum()))
     return (None, 0) if best is None else (best[1], best[2])
 
 
@@ -133,8 +135,10 @@ def _cost(apart: Ints, share: Any) -> tuple[Any, Floats]:
     """
     # The farther apart the ends are, the less likely a match; but clocks may differ by many steps.
     middle = np.median(apart, axis=-1, keepdims=True)
-    off = np.abs(apart - middle)
-    return (np.median(off, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(middle[..., 0]), off
+    deviations = np.abs(apart - middle)
+    return (np.median(deviations, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(
+        middle[..., 0]
+    ), deviations
 
 
 def _shifts_of_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
@@ -184,9 +188,9 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
     matched_positions = np.full(len(other_content), MISSING)
     if len(content) * len(other_content) > _MAX_PAIRS:
         return matched_positions
-    apart = other_end_ns[:, None] - end_ns[None, :]
+    differences = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
-    sorted_apart = np.sort(apart[equal])
+    sorted_apart = np.sort(differences[equal])
     if not len(sorted_apart):
         return matched_positions
     reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
@@ -194,9 +198,9 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
     leaders = np.flatnonzero(votes == votes.max())
     leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
     middle = int(np.median(sorted_apart[leader : reach[leader]]))
-    off = np.where(equal, np.abs(apart - middle), np.iinfo(np.int64).max)
-    nearest, back = off.argmin(axis=1), off.argmin(axis=0)
+    deviations = np.where(equal, np.abs(differences - middle), np.iinfo(np.int64).max)
+    nearest, back = deviations.argmin(axis=1), deviations.argmin(axis=0)
     positions = np.arange(len(other_content))
-    good = (off[positions, nearest] <= _TOLERANCE_NS) & (back[nearest] == positions)
+    good = (deviations[positions, nearest] <= _TOLERANCE_NS) & (back[nearest] == positions)
     matched_positions[good] = nearest[good]
     return matched_positions

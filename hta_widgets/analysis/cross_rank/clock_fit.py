@@ -186,7 +186,7 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     collective, trace = match.collective[used], match.trace[used]
     end = (match.event_field("end_ns") + shifts[match.trace])[used]
     offset, part = _solve_offsets(count, collective, trace, end, match.group[used])
-    off = deviation_from_peers(collective, end - offset[trace])
+    residuals = deviation_from_peers(collective, end - offset[trace])
     raw = deviation_from_peers(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
@@ -194,9 +194,9 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     entries = positions_by_code(trace, count)
     for rank in np.flatnonzero(sums).tolist():
         entries_of_rank = entries[rank]
-        residual[rank] = round(float(np.median(np.abs(off[entries_of_rank]))))
+        residual[rank] = round(float(np.median(np.abs(residuals[entries_of_rank]))))
         recorded[rank] = round(float(np.median(np.abs(raw[entries_of_rank]))))
-        slope, moved[rank] = _drift(end[entries_of_rank], off[entries_of_rank])
+        slope, moved[rank] = _drift(end[entries_of_rank], residuals[entries_of_rank])
         drift[rank] = slope * 1e6
     lift_ns = _origin_offset_ns(match.traces, offset.tolist())
     return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
@@ -225,22 +225,27 @@ def _usable_mask(match: Matching) -> Bools:
 def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     """Return the distance of each value from the median of the collective's other entries."""
     order = np.lexsort((values, collective))
-    ordered, number = values[order], collective[order]
-    first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
-    place, last = np.arange(len(number)), after - 1
-    # The middle two of the others, between which the entry itself is skipped.
-    low, high = (first + last - 1) // 2, (first + last) // 2
-    low, high = (np.clip(position + (position >= place), first, last) for position in (low, high))
-    apart = np.empty(len(number))
-    apart[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
-    return apart
+    ordered, group = values[order], collective[order]
+    position = np.arange(len(group))
+    first = np.searchsorted(group, group)
+    last = np.searchsorted(group, group, side="right") - 1
+
+    def without_entry(middle: Ints) -> Ints:
+        # Counted among the others, so positions from the entry's own on are one further.
+        return np.clip(middle + (middle >= position), first, last)
+
+    low, high = without_entry((first + last - 1) // 2), without_entry((first + last) // 2)
+    deviations = np.empty(len(group))
+    # Halved last, so that integers stay exact.
+    deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
+    return deviations
 
 
 def _solve_offsets(
     count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints]:
     """Solve for each rank's offset; return the offsets and the part of each rank."""
-    left, right, apart, weight = _median_differences(collective, trace, end, group)
+    left, right, differences, weight = _median_differences(collective, trace, end, group)
     part = _connected_components(count, left, right)
     offset = np.zeros(count)
     for number in np.unique(part[left]).tolist() if len(left) else []:
@@ -248,7 +253,7 @@ def _solve_offsets(
         pairs = part[left] == number
         place = positions_of_rows(members, count)
         solution = _least_squares(
-            len(members), place[left[pairs]], place[right[pairs]], apart[pairs], weight[pairs]
+            len(members), place[left[pairs]], place[right[pairs]], differences[pairs], weight[pairs]
         )
         offset[members] = solution - solution[0]
     return np.rint(offset).astype(np.int64), part
@@ -266,12 +271,12 @@ def _median_differences(
         distinct, row = np.unique(collective[entries], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)
         table[row, column] = end[entries] - int(end[entries].min())
-        hub, other, apart, weight = _differences_to_hub(table)
-        blocks.append((members[hub], members[other], apart, weight))
-    left, right, apart, weight = (
+        hub, other, differences, weight = _differences_to_hub(table)
+        blocks.append((members[hub], members[other], differences, weight))
+    left, right, differences, weight = (
         np.concatenate([part[k] for part in blocks]) if blocks else np.empty(0) for k in range(4)
     )
-    return left.astype(np.int64), right.astype(np.int64), apart, weight
+    return left.astype(np.int64), right.astype(np.int64), differences, weight
 
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
@@ -280,7 +285,7 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
     pairs: list[tuple[int, int]] = []
-    apart: list[float] = []
+    medians: list[float] = []
     weights: list[float] = []
     while open_columns and hubs:
         hub = hubs.pop(0)
@@ -293,12 +298,12 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             # The scatter of few samples is uncertain.
             scatter += _FLOOR_NS + 10_000.0 / len(differences)
             pairs.append((hub, other))
-            apart.append(middle)
+            medians.append(middle)
             weights.append(len(differences) / scatter**2)
             open_columns.remove(other)
             hubs.append(other)
     hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return hub_of, other_of, np.array(apart), np.array(weights)
+    return hub_of, other_of, np.array(medians), np.array(weights)
 
 
 def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
@@ -317,17 +322,17 @@ def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
 
 def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
     """Solve ``x[right] - x[left] = apart``, giving less weight to outlying pairs."""
-    now = weight.copy()
+    current_weight = weight.copy()
     solution = np.zeros(count)
     for _ in range(_ROUNDS):
         matrix = np.zeros((count, count))
-        np.add.at(matrix, (left, left), now)
-        np.add.at(matrix, (right, right), now)
-        np.add.at(matrix, (left, right), -now)
-        np.add.at(matrix, (right, left), -now)
+        np.add.at(matrix, (left, left), current_weight)
+        np.add.at(matrix, (right, right), current_weight)
+        np.add.at(matrix, (left, right), -current_weight)
+        np.add.at(matrix, (right, left), -current_weight)
         side = np.zeros(count)
-        np.add.at(side, right, now * apart)
-        np.add.at(side, left, -now * apart)
+        np.add.at(side, right, current_weight * apart)
+        np.add.at(side, left, -current_weight * apart)
         solved = np.zeros(count)
         # The first rank's clock is the reference.
         solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
@@ -336,11 +341,11 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         if settled or len(apart) < count:
             break
         miss = np.abs(solution[right] - solution[left] - apart)
-        now = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
+        current_weight = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
     return solution
 
 
-def _drift(end: Ints, off: Floats) -> tuple[float, int]:
+def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
     """Return the drift rate of the residuals and the total drift; 0 if not significant."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan"), 0
@@ -351,9 +356,9 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
     span = float(np.median(end[late]) - np.median(end[early]))
     if span <= 0:
         return float("nan"), 0
-    slope = float(np.median(off[late]) - np.median(off[early])) / span
+    slope = float(np.median(residual_ns[late]) - np.median(residual_ns[early])) / span
     moved = abs(slope) * int(end.max() - end.min())
-    residual = off - slope * (end - int(end.min()))
+    residual = residual_ns - slope * (end - int(end.min()))
     scatter = float(np.median(np.abs(residual - np.median(residual))))
     return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
 
@@ -378,8 +383,8 @@ def drift_by_entry(traces: TraceSet, match: Matching) -> Ints:
         ahead = rate[trace] * time + level[trace]
         rest = (end - end.min())[used] - ahead[used]
         common = np.bincount(collective, rest) / np.bincount(collective)
-        apart = ahead[used] + rest - common[collective]
-        rate, level = _lines(trace[used], time[used], apart, len(match.traces))
+        deviations = ahead[used] + rest - common[collective]
+        rate, level = _lines(trace[used], time[used], deviations, len(match.traces))
     ahead_ns: Ints = np.rint(rate[trace] * time + level[trace]).astype(np.int64)
     return ahead_ns
 

@@ -56,7 +56,7 @@ def collectives(
     Events of different ranks are matched by process group and sequence number, or by order, names,
     sizes and times within the group where files have no numbers; sends are matched with their
     receives. Collectives are matched before anything is selected, so the last arrival is the last
-    one of all loaded ranks. A job without communication on devices has those of its hosts (Gloo).
+    one of all loaded ranks. A job without communication on devices has its hosts' collectives.
 
     Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
     multiplies it by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for

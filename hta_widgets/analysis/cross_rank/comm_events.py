@@ -1,7 +1,8 @@
 """The communication events of one rank, with the args that identify their collective.
 
-`comm_events` are those of the rank's device. A job without any, on CPUs, has `host_comm_events`:
-the ranges that PyTorch records around the collectives of Gloo, MPI and UCC (``gloo:all_reduce``).
+`comm_events` returns the collectives of the rank's device. A job without any, on CPUs, has
+`host_comm_events`: the ranges that PyTorch records around the collectives of Gloo, MPI and UCC
+(``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     events["stream"] = table.stream[rows].tolist()
     # Most events differ in their sequence number only, so labels and sizes are derived once for
     # each distinct event.
-    like, args = _distinct_rows(events)
+    distinct_of_event, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
         value or _kernel_label(kernel) for value, kernel in zip(stated, args["kernel"], strict=True)
@@ -256,39 +257,40 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
-    # A name in the args takes precedence over the kernel's name, which is that of the algorithm and
-    # the same on all members. If the file names groups, a kernel of sends and receives without a
-    # name in its args is a coalesced batch, whose peers are not recorded.
     states_groups = any(group_name.stream < 0 for group_name in groups)
-    shared_labels = [
-        _shared_label(trace, label, has_peer=is_known)
-        if value is not None
-        else f"{kernel} of rank {trace.rank}"
-        if label == _BATCH and states_groups
-        else kernel
-        for label, value, kernel, is_known in zip(
-            labels, stated, args["kernel"], has_peer.tolist(), strict=True
-        )
-    ]
+
+    def shared_label(index: int) -> str:
+        # A name in the args takes precedence over the kernel's name, which is that of the algorithm
+        # and the same on all members. If the file names groups, a kernel of sends and receives
+        # without a name in its args is a coalesced batch, whose peers are not recorded.
+        if stated[index] is not None:
+            return _shared_label(trace, labels[index], has_peer=bool(has_peer[index]))
+        is_batch = labels[index] == _BATCH and states_groups
+        kernel: str = args["kernel"][index]
+        return f"{kernel} of rank {trace.rank}" if is_batch else kernel
+
+    shared_labels = [shared_label(index) for index in range(len(labels))]
     shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
     content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],
         end_ns=table.end_ns[rows],
-        name=name[like],
+        name=name[distinct_of_event],
         names=names,
-        operation=operation[like],
-        group=group[like],
+        operation=operation[distinct_of_event],
+        group=group[distinct_of_event],
         groups=groups,
-        size_bytes=size[like],
+        size_bytes=size[distinct_of_event],
         content=content,
-        content_code=content_code[like],
+        content_code=content_code[distinct_of_event],
         sequence=sequence,
-        source=source[like],
-        target=target[like],
+        source=source[distinct_of_event],
+        target=target[distinct_of_event],
         early=np.zeros(len(rows), dtype=np.int64),
-        unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
+        unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[
+            distinct_of_event
+        ],
         dtypes=dtypes,
     )
 
@@ -306,19 +308,19 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
     element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
     elements = to_int64(args["In msg nelems"])
     size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
-    sent = np.isin(labels, list(_SENDS)) & (target >= 0)
-    return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]
+    is_send = np.isin(labels, list(_SENDS)) & (target >= 0)
+    return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_send]
 
 
 def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
     """Return each event's number among the distinct events, and the columns of these."""
     events = list(zip(*columns.values(), strict=True))
     try:
-        like, events = factorize(events)
+        distinct_of_event, events = factorize(events)
     except TypeError:
         # A value is a list instead of a text, so the events cannot be hashed.
-        like = np.arange(len(events))
-    return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
+        distinct_of_event = np.arange(len(events))
+    return distinct_of_event, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
 
 def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
@@ -334,11 +336,11 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(values) for key, values in stated.items()}
-    bare = np.array([value is None for value in args[_NAME]], dtype=bool)
-    if not bare.any():
+    without_name = np.array([value is None for value in args[_NAME]], dtype=bool)
+    if not without_name.any():
         return args
-    operator = _enclosing_events(trace, trace.launch_of[rows[bare]], _RECORD)
-    _take_args(trace, args, np.flatnonzero(bare), operator)
+    operator = _enclosing_events(trace, trace.launch_of[rows[without_name]], _RECORD)
+    _take_args(trace, args, np.flatnonzero(without_name), operator)
     _name_by_ranges(trace, rows, args[_NAME])
     return args
 
@@ -347,13 +349,15 @@ def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     args = {
         key: list(values) for key, values in event_args(trace, rows, COMMUNICATION_KEYS).items()
     }
-    bare = np.array([name is None for name in args[_GROUP]], dtype=bool)
-    _take_args(trace, args, np.flatnonzero(bare), _records_before(trace, rows)[bare])
+    without_group = np.array([name is None for name in args[_GROUP]], dtype=bool)
+    _take_args(
+        trace, args, np.flatnonzero(without_group), _records_before(trace, rows)[without_group]
+    )
     return args
 
 
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
-    """Set the args at some places to those of operators; -1 stands for no operator."""
+    """Set the args at some places to operators' args; -1 stands for no operator."""
     places, operators = places[operators >= 0], operators[operators >= 0]
     for key, values in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), values, strict=True):
@@ -369,8 +373,8 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
     for track in np.unique(table.track[rows]).tolist():
         places = np.flatnonzero(table.track[rows] == track)
         candidates = np.append(records[table.track[records] == track], -1)
-        begun = table.start_ns[candidates[:-1]]
-        latest = np.searchsorted(begun, table.start_ns[rows[places]], "right") - 1
+        begin_ns = table.start_ns[candidates[:-1]]
+        latest = np.searchsorted(begin_ns, table.start_ns[rows[places]], "right") - 1
         is_new = np.diff(latest, prepend=-1) > 0
         results[places[is_new]] = candidates[latest[is_new]]
     return results
@@ -400,14 +404,14 @@ def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     if not codes:
         return result
     parent = nested_parents(trace)
-    at = rows.copy()
+    ancestors = rows.copy()
     for _ in range(_LEVELS):
-        open_rows = np.flatnonzero((at >= 0) & (result < 0))
+        open_rows = np.flatnonzero((ancestors >= 0) & (result < 0))
         if not len(open_rows):
             break
-        hit = np.isin(table.name[at[open_rows]], codes)
-        result[open_rows[hit]] = at[open_rows[hit]]
-        at[open_rows] = parent[at[open_rows]]
+        hit = np.isin(table.name[ancestors[open_rows]], codes)
+        result[open_rows[hit]] = ancestors[open_rows[hit]]
+        ancestors[open_rows] = parent[ancestors[open_rows]]
     return result
 
 

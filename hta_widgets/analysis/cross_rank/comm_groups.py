@@ -112,9 +112,9 @@ def _group_numbers_in(listed: str) -> tuple[str, ...]:
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     """Return each stream's identity, without groups: its number, or position if numbers differ."""
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
-    same = len({tuple(streams) for streams in used if streams}) <= 1
+    is_same_everywhere = len({tuple(streams) for streams in used if streams}) <= 1
     return [
-        {stream: stream if same else place for place, stream in enumerate(streams)}
+        {stream: stream if is_same_everywhere else place for place, stream in enumerate(streams)}
         for streams in used
     ]
 
@@ -128,8 +128,8 @@ def _groups_of_streams(
 ) -> list[dict[int, tuple[int, ...]]]:
     """Return by trace the ranks of streams without a group, where headers and times decide them."""
     # A stream serves one group. Of the groups that the header lists, it is the largest whose ranks'
-    # events can be those of the same collectives. If it is that of all ranks, or two groups that do
-    # not contain each other are possible, it stays open.
+    # events can belong to the same collectives. If it is the group of all ranks, or two groups that
+    # do not contain each other are possible, it stays open.
     contents: dict[Hashable, int] = {}
     place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
 
@@ -179,7 +179,7 @@ def _label_streams(
 ) -> list[ProcessGroup]:
     names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
     groups: list[ProcessGroup] = []
-    taken: set[str] = set()
+    used_labels: set[str] = set()
     world = world_size(headers)
     for group, copy in identities:
         label, size, ranks = group.name, group.size, group.ranks
@@ -195,9 +195,9 @@ def _label_streams(
         if copy:
             label = f"{label} ({copy + 1})"
         unique, again = label, 2
-        while unique in taken:
+        while unique in used_labels:
             unique, again = f"{label} #{again}", again + 1
-        taken.add(unique)
+        used_labels.add(unique)
         groups.append(ProcessGroup(unique, ranks, size, group.stream < 0))
     return groups
 
@@ -211,9 +211,9 @@ def missing_ranks(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], headers: Sequence[JobHeader]
 ) -> int:
     """Return how many ranks of the job, by its groups and headers, have no file."""
-    have = loaded_ranks(traces)
+    loaded = loaded_ranks(traces)
     named = {rank for group in groups for rank in group.ranks}
-    return max(len(named - have), world_size(headers) - len(have), 0)
+    return max(len(named - loaded), world_size(headers) - len(loaded), 0)
 
 
 def has_missing_peers(
@@ -224,12 +224,12 @@ def has_missing_peers(
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     elsewhere after it, may have waited for a missing rank.
     """
-    have, members = (
+    loaded, members = (
         loaded_ranks(traces),
         Counter(k for groups_of_rank in keys for k in set(groups_of_rank)),
     )
     incomplete = [
-        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
+        bool(set(group.ranks) - loaded) if group.ranks else members[k] < group.size
         for k, group in enumerate(groups)
     ]
     return [any(incomplete[k] for k in groups_of_rank) for groups_of_rank in keys]

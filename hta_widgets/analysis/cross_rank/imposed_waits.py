@@ -88,7 +88,7 @@ class ImposedWaits:
         np.minimum.at(first, self.step, self.times.arrival_ns)
         np.maximum.at(last, self.step, self.times.end_ns)
         is_step = self.steps >= 0
-        apart = np.diff(last[is_step])
+        intervals_ns = np.diff(last[is_step])
         # The time between two windows of a recording is in no step.
         is_unknown = np.diff(np.searchsorted(self._marks_ns(), last[is_step])) > 0
         starts = [
@@ -98,11 +98,11 @@ class ImposedWaits:
         ]
         run_ns = last.max(initial=0) - min(starts, default=0)
         lengths: Floats = np.full(len(first), float(max(run_ns, 1)))
-        if len(apart):
+        if len(intervals_ns):
             span_ns = np.maximum((last - first)[is_step], 1)
-            usual_ns = 0 if is_unknown.all() else np.median(apart[~is_unknown])
-            apart = np.where(is_unknown, usual_ns, apart)
-            lengths[is_step] = np.maximum([usual_ns, *apart], span_ns)
+            usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
+            intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
+            lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)
         return lengths
 
     def _marks_ns(self) -> Ints:
@@ -124,7 +124,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, step, stated, entry_lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits include those of all ranks, even of ranks that are not shown.
+    # Imposed waits count the waits of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
     is_counted = match.reduce_per_entry(np.logical_or, selected)

@@ -160,7 +160,10 @@ def _time_before_arrival_of_rank(
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
-    others = (of(arrival) - of(since) for of in (loading, idle, _copy_only_intervals(trace)))
+    others = (
+        covered_before(arrival) - covered_before(since)
+        for covered_before in (loading, idle, _copy_only_intervals(trace))
+    )
     computed = compute_time_between(trace, since, arrival)
     exposed = last - arrival - compute_time_between(trace, arrival, last)
     return (computed, waited, *others), exposed

@@ -169,9 +169,9 @@ def positions_by_code(codes: Ints, count: int) -> list[Ints]:
 
 
 @memoize
-def _match(of: TraceSet) -> Matching:
-    traces = list(of.values())
-    events, steps, headers, on_hosts = _communication_of_ranks(of)
+def _match(trace_set: TraceSet) -> Matching:
+    traces = list(trace_set.values())
+    events, steps, headers, on_hosts = _communication_of_ranks(trace_set)
     keys, groups = identify_groups(traces, events, headers)
     table = _events_of_all(traces, events, keys)
     is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0

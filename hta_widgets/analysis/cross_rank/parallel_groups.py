@@ -165,7 +165,7 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
     """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
-    # The groups of each rank are ascending: those of its kernels and those that its header lists.
+    # The groups of each rank are ascending: its kernels' groups, and the groups in its header.
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -237,9 +237,9 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
         return "pipeline", True
     if count and 2 * used[_ALL_TO_ALL] >= count:
         return "expert", True
-    apart = np.unique(np.diff(np.array(sorted(group.ranks))))
-    if len(group.ranks) >= 2 and len(apart) == 1:
-        return ("tensor" if apart[0] == 1 else "data"), True
+    strides = np.unique(np.diff(np.array(sorted(group.ranks))))
+    if len(group.ranks) >= 2 and len(strides) == 1:
+        return ("tensor" if strides[0] == 1 else "data"), True
     return "unknown", True
 
 
@@ -257,7 +257,7 @@ class _GroupTraffic:
 def _group_traffic(
     part: RankPart, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
 ) -> list[_GroupTraffic]:
-    """Return a rank's traffic in each of `groups`; `numbers` are those of `events.groups`."""
+    """Return a rank's traffic in each of `groups`; `numbers` are positions in `events.groups`."""
     is_selected = part.contains(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group]
     traffic = []

@@ -320,14 +320,14 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     """Return the minimum share of their time that the others lose to a straggler."""
     # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
     # the limit for one or two steps is so high that chance hardly reaches it.
-    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
+    min_share = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY_SHARE * (1 + min_share) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or "".
 
-    `shares` are those of `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    `shares` are from `step_shares`, by step and rank; `sure` is as in `costly_share`.
     """
     patterns = np.full(shares.shape[1], "", dtype=object)
     means = mean_share(shares, step_ns)

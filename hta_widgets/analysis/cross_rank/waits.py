@@ -93,9 +93,9 @@ def exposed_waits(
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
-        of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
-        of = "" if len(unknown) == len(chosen) else of
-        note = f"no communication{of} is matched with other ranks', so waits are not known"
+        of_ranks = f" of rank{'s' if len(unknown) > 1 else ''} {', '.join(map(str, unknown))}"
+        of_ranks = "" if len(unknown) == len(chosen) else of_ranks
+        note = f"no communication{of_ranks} is matched with other ranks', so waits are not known"
     schema = {
         **int64("rank collectives wait_ns exposed_wait_ns exposed_communication_ns"),
         **int64("unmatched_exposed_ns"),
@@ -127,7 +127,7 @@ class CollectiveWaits:
 
     @property
     def on_hosts(self) -> bool:
-        """Whether the collectives are those of hosts, as in jobs without any on devices."""
+        """Whether hosts run the collectives, as in jobs without any on devices."""
         return any(
             bool((trace.table.stream[events.rows[:1]] < 0).any())
             for trace, events in zip(self.match.traces, self.match.events, strict=True)

@@ -156,27 +156,27 @@ class OperatorCall:
         """Whether any argument has dims."""
         return any(self.dims)
 
-    def is_present(self, at: int) -> bool:
-        """Return whether argument `at` is a tensor with dims."""
-        return at < len(self.dims) and _is_shape(self.dims[at]) and bool(self.dims[at])
+    def is_present(self, index: int) -> bool:
+        """Return whether argument `index` is a tensor with dims."""
+        return index < len(self.dims) and _is_shape(self.dims[index]) and bool(self.dims[index])
 
-    def type_of(self, at: int) -> str:
+    def type_of(self, index: int) -> str:
         """Return the type of an argument, empty for None."""
-        name = self.types[at] if at < len(self.types) else ""
+        name = self.types[index] if index < len(self.types) else ""
         return name if isinstance(name, str) else ""
 
-    def tensor(self, at: int) -> Tensor:
+    def tensor(self, index: int) -> Tensor:
         """Return a tensor argument, without dims for numbers and None."""
-        dims = self.dims[at] if at < len(self.dims) else []
+        dims = self.dims[index] if index < len(self.dims) else []
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
-        strides = self.strides[at] if at < len(self.strides) else None
+        strides = self.strides[index] if index < len(self.strides) else None
         steps = tuple(strides) if isinstance(strides, list) and self.strides else None
-        return Tensor(tuple(dims), self.type_of(at), steps)
+        return Tensor(tuple(dims), self.type_of(index), steps)
 
-    def shape(self, at: int, rank: int | None = None) -> tuple[int, ...]:
+    def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the dims of an argument that must be a tensor, of `rank` dimensions."""
-        dims = self.tensor(at).dims
+        dims = self.tensor(index).dims
         if not dims:
             raise CallError(NO_SHAPES)
         if rank is not None and len(dims) != rank:
@@ -185,17 +185,17 @@ class OperatorCall:
 
     def tensors(self) -> list[Tensor]:
         """Return all arguments with dims."""
-        return [self.tensor(at) for at in range(len(self.dims)) if self.is_present(at)]
+        return [self.tensor(index) for index in range(len(self.dims)) if self.is_present(index)]
 
     def size_bytes(self, *places: int) -> int:
         """Return the stored bytes of some arguments."""
-        return sum(tensor.size_bytes for at in places for tensor in self.items(at))
+        return sum(tensor.size_bytes for index in places for tensor in self.items(index))
 
-    def items(self, at: int) -> list[Tensor]:
+    def items(self, index: int) -> list[Tensor]:
         """Return the tensors of an argument, which may be a list of tensors."""
-        dims = self.dims[at] if at < len(self.dims) else []
-        if self.type_of(at) not in _LISTS:
-            return [self.tensor(at)]
+        dims = self.dims[index] if index < len(self.dims) else []
+        if self.type_of(index) not in _LISTS:
+            return [self.tensor(index)]
         if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
             # Files have lists of more than 30 entries as empty ones.
             raise CallError(CUT_LIST)
@@ -206,29 +206,29 @@ class OperatorCall:
         """Whether an argument is a list of tensors, whose type files do not have."""
         return not _LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
-    def value(self, at: int) -> str:
+    def value(self, index: int) -> str:
         """Return the text of a concrete argument, empty for None and tensors."""
         if not self.values:
             raise CallError(NO_VALUES)
-        value = self.values[at] if at < len(self.values) else ""
+        value = self.values[index] if index < len(self.values) else ""
         return value if isinstance(value, str) else json.dumps(value)
 
-    def flag(self, at: int, *, default: bool = False) -> bool:
+    def flag(self, index: int, *, default: bool = False) -> bool:
         """Return an argument that is True or False."""
-        text = self.value(at)
+        text = self.value(index)
         return text == "True" if text in {"True", "False"} else default
 
-    def number(self, at: int, default: float = 0) -> float:
+    def number(self, index: int, default: float = 0) -> float:
         """Return a number."""
         try:
-            return float(self.value(at))
+            return float(self.value(index))
         except ValueError:
             return default
 
-    def numbers(self, at: int, count: int | None = None) -> list[int]:
+    def numbers(self, index: int, count: int | None = None) -> list[int]:
         """Return a list of whole numbers; one value stands for `count` of them."""
         try:
-            values = json.loads(self.value(at) or "[]")
+            values = json.loads(self.value(index) or "[]")
         except ValueError:
             raise CallError(NO_VALUES) from None
         values = values if isinstance(values, list) else [values]
@@ -240,15 +240,15 @@ class OperatorCall:
             raise CallError(CUT_LIST if not values else NO_VALUES)
         return values
 
-    def mask(self, at: int) -> list[bool]:
+    def mask(self, index: int) -> list[bool]:
         """Return an output mask, ``"[True, True, False]"``."""
-        return [word == "True" for word in re.findall(r"True|False", self.value(at))]
+        return [word == "True" for word in re.findall(r"True|False", self.value(index))]
 
-    def output_type(self, at: int, default: str) -> str:
+    def output_type(self, index: int, default: str) -> str:
         """Return the type that a ``dtype`` argument asks for, else `default`."""
-        if not self.values or not str(self.value(at)).isdecimal():
+        if not self.values or not str(self.value(index)).isdecimal():
             return default
-        name = TYPE_OF_CODE.get(int(self.value(at)))
+        name = TYPE_OF_CODE.get(int(self.value(index)))
         if name is None:
             raise CallError(UNKNOWN_TYPE)
         return name

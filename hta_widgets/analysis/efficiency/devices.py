@@ -357,10 +357,10 @@ def match_device(
     sized = [row for row in named if row.has_memory(device.memory_bytes)]
     scaled = 1.0
     if named:
-        row, how = (sized or named)[0], "name" if sized else "name only"
+        row, matched_by = (sized or named)[0], "name" if sized else "name only"
         if row.units and 0 < device.units < _WHOLE_DEVICE * row.units:
             scaled = device.units / row.units
-        return replace(device, matched_by=how, row=row, scaled=scaled)
+        return replace(device, matched_by=matched_by, row=row, scaled=scaled)
     for row in _built_in():
         shape = (row.compute_capability, row.units, row.warp_size)
         is_same = shape == (device.compute_capability, device.units, device.warp_size)

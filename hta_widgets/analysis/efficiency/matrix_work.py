@@ -337,7 +337,7 @@ def _attention(
     *,
     causal: int,
     heads_last: bool = False,
-    at: int = 0,
+    index: int = 0,
     backward: bool = False,
     mask: int | None = None,
     saved: bool | int = False,
@@ -347,12 +347,12 @@ def _attention(
 ) -> Work:
     """Return the work of attention.
 
-    `at` is the place of the queries, `causal`, `mask`, `window` and `lengths` those of arguments;
+    `index` is the place of the queries; `causal`, `mask`, `window` and `lengths` are of arguments;
     `saved`: logsumexp is written, always or if the argument at this place is True.
     """
     if lengths is not None and call.is_present(lengths):
         raise CallError(DATA_DEPENDENT)  # the lengths are the contents of a tensor
-    q, k, v = (call.shape(at + place, 4) for place in range(3))
+    q, k, v = (call.shape(index + place, 4) for place in range(3))
     if heads_last:
         q, k, v = ((s[0], s[2], s[1], s[3]) for s in (q, k, v))
     batch, heads, queries, width = q
@@ -364,8 +364,8 @@ def _attention(
     pairs = attention_pairs(queries, keys, causal=is_causal, bottom_right=bottom_right, left=left)
     rows = batch * heads
     out = rows * queries * value_width
-    type_name = call.tensor(at).type
-    inputs = call.size_bytes(at, at + 1, at + 2)
+    type_name = call.tensor(index).type
+    inputs = call.size_bytes(index, index + 1, index + 2)
     statistics = 4 * rows * queries
     masked = mask is not None and call.is_present(mask)
     inputs += call.size_bytes(mask) if mask is not None else 0
@@ -429,27 +429,27 @@ OUTERMOST: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     "aten::cudnn_convolution_backward": _cudnn_convolution_backward,
     "aten::_scaled_dot_product_flash_attention": partial(_attention, causal=4, saved=True),
     "aten::_scaled_dot_product_flash_attention_backward": partial(
-        _attention, causal=11, at=1, backward=True
+        _attention, causal=11, index=1, backward=True
     ),
     "aten::_scaled_dot_product_flash_attention_for_cpu": partial(
         _attention, causal=4, saved=True, mask=5
     ),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": partial(
-        _attention, causal=7, at=1, backward=True, mask=8
+        _attention, causal=7, index=1, backward=True, mask=8
     ),
     "aten::_scaled_dot_product_efficient_attention": partial(_attention, causal=6, saved=4, mask=3),
     "aten::_scaled_dot_product_efficient_attention_backward": partial(
-        _attention, causal=11, at=1, backward=True, mask=4
+        _attention, causal=11, index=1, backward=True, mask=4
     ),
     "aten::_scaled_dot_product_cudnn_attention": partial(_attention, causal=6, saved=4, mask=3),
     "aten::_scaled_dot_product_cudnn_attention_backward": partial(
-        _attention, causal=14, at=1, backward=True
+        _attention, causal=14, index=1, backward=True
     ),
     "flash_attn::_flash_attn_forward": partial(
         _attention, causal=5, heads_last=True, saved=True, window=6, bottom_right=True
     ),
     "flash_attn::_flash_attn_backward": partial(
-        _attention, causal=11, heads_last=True, at=1, backward=True, window=12, bottom_right=True
+        _attention, causal=11, heads_last=True, index=1, backward=True, window=12, bottom_right=True
     ),
     "flash_attn::_flash_attn_varlen_forward": _data_dependent,
     "flash_attn::_flash_attn_varlen_backward": _data_dependent,

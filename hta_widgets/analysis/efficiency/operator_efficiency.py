@@ -177,7 +177,7 @@ def operator_efficiency(
         frame = _group_rows(frame, ["rank", *group_by])
     frame = _add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
-    order = {key: up for key, up in order.items() if key in frame}
+    order = {key: ascending for key, ascending in order.items() if key in frame}
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
     compute_ns = sum(result.compute_ns for result in results)
     return result_frame(
@@ -263,7 +263,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     flags = times.communicates * 2 + times.is_host_copy
     columns = [signature_set.code, signature_set.is_recomputed, times.precision, step, phase, flags]
-    key = pd.DataFrame({str(at): column[place] for at, column in enumerate(columns)})
+    key = pd.DataFrame({str(number): column[place] for number, column in enumerate(columns)})
     group = key.groupby(list(key), sort=False).ngroup().to_numpy()
     first = place[np.unique(group, return_index=True)[1]] if len(place) else place
     measures = pd.DataFrame(
@@ -281,8 +281,8 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     works = [signature_set.works[code] for code in rows]
     texts = [signature_set.texts[code] for code in rows]
     named = {
-        f"input_{name}": [row[at].decode("utf-8", "replace") for row in texts]
-        for at, name in enumerate(("shapes", "types", "strides"))
+        f"input_{name}": [row[number].decode("utf-8", "replace") for row in texts]
+        for number, name in enumerate(("shapes", "types", "strides"))
     }
     precisions = [PRECISION_NAMES[code] for code in times.precision[first].tolist()]
     block: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 The first pattern that the lower-case name contains decides. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. Other names, such as those of hand-written Triton, are unknown.
+on ordinary units in FP32. Other names, for example of hand-written Triton kernels, are unknown.
 """
 
 from __future__ import annotations

@@ -154,8 +154,10 @@ def _linked_outputs(
         linked[place] = gradients.get(key)
         if linked[place] is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
             last = min(place + 1 + _MAX_AHEAD, len(names))
-            after = [at for at in range(place + 1, last) if tracks[at] == tracks[place]]
-            shapes = [tuple(first) for at in after for first in decoded[texts[at][0]][:1] if first]
+            after = [other for other in range(place + 1, last) if tracks[other] == tracks[place]]
+            shapes = [
+                tuple(first) for other in after for first in decoded[texts[other][0]][:1] if first
+            ]
             linked[place] = _matching_output(shapes, dims)
     return linked
 
@@ -205,9 +207,9 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
     names, name = trace.table.names.values, trace.table.name
     is_detach = np.isin(name[tree.rows], [k for k, text in enumerate(names) if text == _DETACH])
     parent = tree.forest.parent
-    at = positions_of_rows(tree.rows, len(trace))[calls.rows]
+    positions = positions_of_rows(tree.rows, len(trace))[calls.rows]
     detached, others = (
-        np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[at] > 0
+        np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[positions] > 0
         for mask in (is_detach, ~is_detach)
     )
     works = np.isin(name[calls.rows], name[calls.rows[others]])

@@ -105,7 +105,7 @@ def step_efficiency(
         The precision whose peak counts for all work, for example ``"bf16"``. Default: that of
         each operator.
     model_flops : float, optional
-        Model FLOPs of a rank's step, instead of those of the operators.
+        Model FLOPs of a rank's step, instead of the operators'.
     selection : Selection, optional
         The operators to work on; all by default.
     window, ranks : (start_ns, end_ns), iterable of int, optional
@@ -135,8 +135,8 @@ def step_efficiency(
     parts = rank_parts(traces, selection, window, ranks)
     steps = dict(iter(times.groupby("rank")["step"]))
     find = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
-    each = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
-    results = list(map_ranks(parts, find, each=each))
+    args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
+    results = list(map_ranks(parts, find, each=args_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
     spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
     frame = _add_times(frame, times, spans)
@@ -269,8 +269,8 @@ def _sums(
     sums: dict[str, Any] = {
         name: np.where(is_empty, np.nan, add(values)) for name, values in flops.items()
     }
-    for name, of in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
-        sums[name] = np.where(lost, np.nan, add(flops[of] / peak / 1e3))
+    for name, flops_name in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
+        sums[name] = np.where(lost, np.nan, add(flops[flops_name] / peak / 1e3))
     sums["matrix_device_ns"] = add(times.device_ns.astype(float)).astype(np.int64)
     sums["at_least"] = without_peak & with_peak
     return sums
@@ -302,8 +302,8 @@ def _main_precisions(
     size = len(PRECISION_NAMES)
     key = place[chosen] * size + times.precision[chosen]
     by_step = np.bincount(key, np.nan_to_num(flops[chosen]), minlength=steps * size)
-    most = by_step.reshape(steps, size)
-    return [PRECISION_NAMES[code] for code in most.argmax(axis=1).tolist()]
+    flops_table = by_step.reshape(steps, size)
+    return [PRECISION_NAMES[code] for code in flops_table.argmax(axis=1).tolist()]
 
 
 def _add_times(
@@ -318,8 +318,8 @@ def _add_times(
     lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
     frame = frame.merge(lengths, on=["rank", "step"], how="left")
     has_step = frame["step"] >= 0
-    for at, name in enumerate(("start_ns", "step_ns", "busy_ns")):
-        spare = frame["rank"].map({rank: span[at] for rank, span in spans.items()})
+    for column, name in enumerate(("start_ns", "step_ns", "busy_ns")):
+        spare = frame["rank"].map({rank: span[column] for rank, span in spans.items()})
         frame[name] = frame[name].where(has_step, spare).astype("int64")
     return frame
 

@@ -1,4 +1,4 @@
-"""Nominal FLOPs and least bytes of operators without matrix products.
+"""Nominal FLOPs and minimum bytes of operators without matrix products.
 
 FLOPs of these operators are a convention, for coordinates of a roofline only: 1 per output element
 of a pointwise operator, 5 per element of a softmax, and so on. Bytes are each input that is read
@@ -82,7 +82,7 @@ def _base_name(name: str) -> str:
 def _pointwise(call: OperatorCall, operands: int) -> Work:
     base = _base_name(call.name)
     places = range(min(operands, len(call.dims)))
-    tensors = [call.tensor(at) for at in places if call.is_present(at)]
+    tensors = [call.tensor(index) for index in places if call.is_present(index)]
     if not tensors:
         raise CallError(NO_DIMENSIONS)
     shape = broadcast([tensor.dims for tensor in tensors])
@@ -120,8 +120,8 @@ class ArgumentRule:
         first = (*self.writes, *self.makes)[0]
         elements = sum(tensor.elements for tensor in call.items(first))
         size = call.size_bytes(*self.reads, *self.writes)
-        made = [tensor for at in self.makes for tensor in call.items(at)]
-        size += sum(tensor.elements * item_bytes(tensor.type) for tensor in made)
+        outputs = [tensor for index in self.makes for tensor in call.items(index)]
+        size += sum(tensor.elements * item_bytes(tensor.type) for tensor in outputs)
         certainty = "estimate" if call.has_lists else self.certainty
         return _vector(self.category, self.flops_per_element * elements, size, certainty)
 
@@ -161,7 +161,9 @@ _FOREACH: Final = "aten::_foreach_"
 
 def _foreach(call: OperatorCall) -> Work:
     lists = tuple(
-        at for at in range(len(call.dims)) if call.type_of(at) in {"TensorList", "GenericList"}
+        index
+        for index in range(len(call.dims))
+        if call.type_of(index) in {"TensorList", "GenericList"}
     )
     if not lists:
         raise CallError(NO_SHAPES)
@@ -180,35 +182,35 @@ def _foreach(call: OperatorCall) -> Work:
 
 def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
     """Return the shape after reducing some dimensions; all of them without places."""
-    gone = {place % len(shape) for place in places} or set(range(len(shape)))
+    reduced_dims = {place % len(shape) for place in places} or set(range(len(shape)))
     if keep:
-        return tuple(1 if at in gone else size for at, size in enumerate(shape))
-    return tuple(size for at, size in enumerate(shape) if at not in gone)
+        return tuple(1 if index in reduced_dims else size for index, size in enumerate(shape))
+    return tuple(size for index, size in enumerate(shape) if index not in reduced_dims)
 
 
 def _reduction(
     call: OperatorCall,
     flops: int,
     *,
-    at: int = 1,
+    index: int = 1,
     dtype: int | None = None,
     indices: str = "",
 ) -> Work:
     """Return the work of a reduction.
 
-    `at` is the place of the dimensions, before that of ``keepdim``; `indices` are written
+    `index` is the place of the dimensions, before that of ``keepdim``; `indices` are written
     instead of the values (``only``), after them (``too``), or not.
     """
     shape = call.shape(0)
     type_name = call.tensor(0).type
     if call.is_present(1):  # maximum of two tensors
         return _pointwise(call, 2)
-    has_dims = len(call.dims) > at + 1
+    has_dims = len(call.dims) > index + 1
     if has_dims and not call.values:
         # The output is unknown, but smaller than the input.
         return _vector("reduction", flops * prod(shape), call.size_bytes(0), "estimate")
-    places = call.numbers(at) if has_dims else []
-    keep = call.flag(at + 1) if has_dims else False
+    places = call.numbers(index) if has_dims else []
+    keep = call.flag(index + 1) if has_dims else False
     out = prod(_reduced_shape(shape, places, keep=keep))
     if call.name in {"aten::sum", "aten::prod"} and type_name not in FLOATS:
         type_name = "long int"
@@ -253,16 +255,16 @@ def _softmax_backward(call: OperatorCall) -> Work:
     return _vector("softmax", 4 * elements, size)
 
 
-def _layer_norm(call: OperatorCall, *, flops: tuple[int, int], at: int, saved: int) -> Work:
+def _layer_norm(call: OperatorCall, *, flops: tuple[int, int], index: int, saved: int) -> Work:
     """Return the work of a norm over the last dimensions, whose sizes are argument 1.
 
-    `flops` per element without and with weights, which begin `at`; `saved` statistics a row.
+    `flops` per element without and with weights, which begin `index`; `saved` statistics a row.
     """
     x = call.tensor(0)
     elements = prod(call.shape(0))
     rows = elements // max(prod(call.numbers(1)), 1)
-    affine = any(call.is_present(place) for place in range(at, at + saved))
-    inputs = call.size_bytes(*range(at, at + saved))
+    affine = any(call.is_present(place) for place in range(index, index + saved))
+    inputs = call.size_bytes(*range(index, index + saved))
     size = 2 * elements + saved * rows
     return _vector("norm", flops[affine] * elements, inputs + size * item_bytes(x.type))
 
@@ -322,9 +324,9 @@ def _dropout(call: OperatorCall) -> Work:
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
     """Return the work of taking rows of a table, which are assumed to be distinct."""
     rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
-    taken = prod(call.shape(indices))
+    lookups = prod(call.shape(indices))
     size = item_bytes(call.tensor(table).type) * width
-    total = call.size_bytes(indices) + (min(taken, rows) + taken) * size
+    total = call.size_bytes(indices) + (min(lookups, rows) + lookups) * size
     return _vector("embedding", flops, total, "estimate")
 
 
@@ -364,7 +366,7 @@ def _max_pool(call: OperatorCall) -> Work:
 
 
 def _max_pool_backward(call: OperatorCall) -> Work:
-    places = [at for at in (7, 6) if call.is_present(at)]
+    places = [index for index in (7, 6) if call.is_present(index)]
     size = call.size_bytes(0, *places) + call.size_bytes(1)
     return _vector("reduction", prod(call.shape(0)), size)
 
@@ -383,8 +385,8 @@ _reductions: dict[str, _Function] = {
     **dict.fromkeys(("amax", "amin", "any", "all"), partial(_reduction, flops=1)),
     **dict.fromkeys(("max", "min"), partial(_reduction, flops=1, indices="too")),
     **dict.fromkeys(("argmax", "argmin"), partial(_reduction, flops=1, indices="only")),
-    **dict.fromkeys(("var", "std"), partial(_reduction, flops=3, at=1)),
-    "linalg_vector_norm": partial(_reduction, flops=2, at=2, dtype=4),
+    **dict.fromkeys(("var", "std"), partial(_reduction, flops=3, index=1)),
+    "linalg_vector_norm": partial(_reduction, flops=2, index=2, dtype=4),
     "cumsum": _cumulative,
     "cumprod": _cumulative,
     "topk": _top,
@@ -397,8 +399,8 @@ FUNCTIONS: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward,
     "aten::_log_softmax_backward_data": _softmax_backward,
-    "aten::native_layer_norm": partial(_layer_norm, flops=(5, 7), at=2, saved=2),
-    "aten::_fused_rms_norm": partial(_layer_norm, flops=(4, 4), at=2, saved=1),
+    "aten::native_layer_norm": partial(_layer_norm, flops=(5, 7), index=2, saved=2),
+    "aten::_fused_rms_norm": partial(_layer_norm, flops=(4, 4), index=2, saved=1),
     "aten::native_group_norm": _group_norm,
     **dict.fromkeys(
         (

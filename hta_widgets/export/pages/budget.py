@@ -74,8 +74,10 @@ class PagePlan:
         full = self._full_ranks()
         overviews: dict[int, PagePart] = {}
         while len(full) < len(self.indices):
-            rest = [rank for rank in self.order if rank not in full]
-            overviews = self._overviews(rest, self.limit - total_size(full.values()), len(full))
+            other_ranks = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(
+                other_ranks, self.limit - total_size(full.values()), len(full)
+            )
             if overviews:
                 break
             del full[list(full)[-1]]
@@ -179,7 +181,7 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    First is the rank of the selected event, then those of the selection, pinned ranks, ranks that
+    First is the rank of the selected event, then the selection's, pinned ranks, ranks that
     others wait for, the rank whose steps are shown, and all others.
     """
     wanted: list[int] = []
@@ -238,10 +240,10 @@ def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePa
         )
     if not full:
         return "Overview only: no single events."
-    what = "all events" if len(args) == len(full) else "all events, no arguments"
+    content = "all events" if len(args) == len(full) else "all events, no arguments"
     if args and len(args) < len(full):
-        what = f"all events, arguments of {_format_ranks(args)}"
-    return f"{_format_ranks(full).capitalize()}: {what}. Others: overview only."
+        content = f"all events, arguments of {_format_ranks(args)}"
+    return f"{_format_ranks(full).capitalize()}: {content}. Others: overview only."
 
 
 def _format_ranks(ranks: list[int]) -> str:

@@ -101,7 +101,7 @@ def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
 def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """Return the records of the rank's rows in file order, and these rows.
 
-    Rows of asyncs follow those of events, and rows of instants those of asyncs.
+    Rows are numbered through: events first, then asyncs, then instants.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
@@ -117,9 +117,9 @@ def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
     """Yield position in `records` and text of the args, of records that have some."""
     wanted, first, times = np.unique(records, return_index=True, return_counts=True)
     texts_by_record = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
-    for at, count, (_, record) in texts_by_record:
+    for first_place, count, (_, record) in texts_by_record:
         if text := _args_of(record):
-            for place in range(at, at + count):
+            for place in range(first_place, first_place + count):
                 yield place, text
 
 
@@ -150,38 +150,38 @@ def _quote(text: str) -> str:
 
 def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the texts in lists of `_BLOCK_BYTES` or, the last one, fewer."""
-    some, size = [], 0
+    batch, size = [], 0
     for entry in texts:
-        some.append(entry)
+        batch.append(entry)
         size += len(entry[1])
         if size >= _BLOCK_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _write_args(
     rank: RankLayout, texts: Iterator[tuple[int, bytes]], places: Ints, limit_bytes: float
 ) -> PagePart:
     blocks: list[Block] = []
-    at: list[int] = []
+    offsets: list[int] = []
     sizes: list[int] = []
     counts: list[int] = []
     used = 0
-    for some in _batches(texts):
-        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
+    for batch in _batches(texts):
+        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in batch))
         blocks.append(block)
-        at += [place for place, _ in some]
-        sizes += [len(text) for _, text in some]
-        counts.append(len(some))
+        offsets += [place for place, _ in batch]
+        sizes += [len(text) for _, text in batch]
+        counts.append(len(batch))
         used += block.size_bytes
         if used > limit_bytes:
             return _args_part("left out")
     if not counts:
         return _args_part("absent")
     writer = ColumnWriter()
-    writer.ints("row", places[at], delta=True)
+    writer.ints("row", places[offsets], delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
     # The args of a begin event precede its end's, whatever their order in the file.
@@ -189,8 +189,8 @@ def _write_args(
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
     blocks.append(writer.block(f"args-{rank.rank}-0-directory"))
-    made = _args_part("embedded", "", blocks, writer.specs)
-    return made if made.size_bytes <= limit_bytes else _args_part("left out")
+    part = _args_part("embedded", "", blocks, writer.specs)
+    return part if part.size_bytes <= limit_bytes else _args_part("left out")
 
 
 #: Maximum of numbers whose differences are integers that are exact in JavaScript.
@@ -296,7 +296,7 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
 def place_of_track(rank: RankLayout, track: int) -> int:
     """Return the position of a track of the table among the rank's rows."""
     lane0 = int(rank.track_lane0[track])
-    return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
+    return next(index for index, row in enumerate(rank.tracks) if row.lane0 == lane0)
 
 
 def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
@@ -359,10 +359,10 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     out = np.zeros(len(values), np.int64)
     rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
     order = rows[np.argsort(track[rows], kind="stable")]
-    same = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
+    is_same_track = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
     chosen: Ints = values[order].astype(np.int64)
     before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
-    steps = chosen - np.where(same, before, 0)
+    steps = chosen - np.where(is_same_track, before, 0)
     out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
     return out
 
@@ -387,7 +387,7 @@ def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
-    rows = [np.arange(first[at], first[at + 1]) for at in sources]
+    rows = [np.arange(first[series], first[series + 1]) for series in sources]
     chosen = concat_arrays(rows)
     writer.ints("counter_time", table.time_ns[chosen] + rank.shift_ns, delta=True)
     writer.floats("counter_value", table.value[chosen])
@@ -459,12 +459,14 @@ def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: N
     track, name = np.empty(len(frame), np.int64), np.empty(len(frame), np.int64)
     ranks, rows = column("rank"), column("id")
     for rank in job.ranks:
-        mine = np.flatnonzero(ranks == rank.rank)
+        rows_of_rank = np.flatnonzero(ranks == rank.rank)
         table = rank.table
-        track[mine] = _map_distinct(table.track[rows[mine]], partial(place_of_track, rank))
+        track[rows_of_rank] = _map_distinct(
+            table.track[rows[rows_of_rank]], partial(place_of_track, rank)
+        )
         texts = table.names.values
-        name[mine] = _map_distinct(
-            table.name[rows[mine]],
+        name[rows_of_rank] = _map_distinct(
+            table.name[rows[rows_of_rank]],
             lambda code: names.names.add(texts[code]),  # noqa: B023
         )
     size = column("size_bytes")
@@ -483,10 +485,10 @@ def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: N
     writer.ints("name", name)
 
 
-def _map_distinct(values: Array, what: Callable[[int], int]) -> Ints:
-    """Apply `what` to each value, once per distinct value."""
+def _map_distinct(values: Array, function: Callable[[int], int]) -> Ints:
+    """Apply `function` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
-    return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
+    return np.array([function(value) for value in distinct.tolist()], np.int64)[inverse]
 
 
 def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
@@ -548,7 +550,7 @@ class CellGrid:
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-#: The columns of all lanes by name; those of instants and of slices are rows of one array each.
+#: The columns of all lanes by name; instants and slices are rows of one array each.
 _Columns = defaultdict[str, list[Array]]
 
 
@@ -579,15 +581,15 @@ def overview(
     grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
-    for at, (number, ref, lane) in enumerate(lanes):
+    for lane_index, (number, ref, lane) in enumerate(lanes):
         kinds: list[int] = []
         if isinstance(lane, CounterLane):
             smallest, largest = lane.measure(edges)
             columns["low"].append(smallest)
             columns["high"].append(largest)
         else:
-            kinds = _add_lane(columns, index, ref, lane, at, edges)
-            columns["slice"].append(_slices(index, types, ref, lane, at, grid))
+            kinds = _add_lane(columns, index, ref, lane, lane_index, edges)
+            columns["slice"].append(_slices(index, types, ref, lane, lane_index, grid))
         kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
     writer = ColumnWriter()
     _write(writer, columns)
@@ -640,7 +642,7 @@ def _grid_of_lanes(
 
 
 def _add_lane(
-    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, at: int, edges: Ints
+    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
 ) -> list[int]:
     """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
     _add(columns, lane.spans, edges)
@@ -660,12 +662,12 @@ def _add_lane(
     # With instants only, the first one decides; its kind need not be the lowest.
     first = measure_cells(lane, edges).kind
     odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
-    columns["instant"].append(np.stack([np.full(len(odd), at), odd, first[odd]]))
+    columns["instant"].append(np.stack([np.full(len(odd), number), odd, first[odd]]))
     return codes
 
 
 def _slices(
-    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, at: int, grid: CellGrid
+    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, number: int, grid: CellGrid
 ) -> Ints:
     """Return the columns of the events that are longer than two cells."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
@@ -675,7 +677,7 @@ def _slices(
     flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED
     return np.stack(
         [
-            np.full(len(rows), at, np.int64),
+            np.full(len(rows), number, np.int64),
             table.start_ns[rows] + index.rank.shift_ns,
             table.dur_ns[rows],
             rows.astype(np.int64),

@@ -126,7 +126,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
     tables = [f"table:{name}" for name in answers.about()["tables"]]
     names = [*tables, "findings", "findings:swapped"]
     if answers.has_events:
-        names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
+        names += [f"{request}:{base}" for base in BASES for request in ("slots", "segments")]
         names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
         names += ["names", "steps", "changes", "icicle", "overview"]
     return names
@@ -164,15 +164,17 @@ class PairBlocks(FrameBlocks):
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
         total = count if answers.has_events and count > 1 else 0
-        more = ("slots:steps", "steps", "lanes")
+        other_frames = ("slots:steps", "steps", "lanes")
         pairs = range(min(total, _MAX_PAIRS))
-        frames = ((pair, _frames_in_page(answers, f"@{pair}", more)) for pair in pairs)
+        frames = ((pair, _frames_in_page(answers, f"@{pair}", other_frames)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
-        held = len(self.numbers)
+        pair_count = len(self.numbers)
         if total:
             self.about = {"held_pairs": self.numbers}
-        if held < total:
-            self.words = f"{held} of {plural(total, 'pair')} of ranks can be chosen in this page."
+        if pair_count < total:
+            self.words = (
+                f"{pair_count} of {plural(total, 'pair')} of ranks can be chosen in this page."
+            )
 
 
 class StepBlocks(FrameBlocks):
@@ -184,29 +186,29 @@ class StepBlocks(FrameBlocks):
         steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
         frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
-        held = len(self.numbers)
-        if held == total:
+        pair_count = len(self.numbers)
+        if pair_count == total:
             return
         self.words = (
-            f"{held} of {plural(total, 'step')} can be chosen in this page, "
+            f"{pair_count} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
-            if held
+            if pair_count
             else "No step can be chosen in this page: there was no room for their own figures."
         )
         self.about = {"held_steps": self.numbers, "held_words": self.words}
 
 
-def _frames_in_page(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+def _frames_in_page(answers: DiffAnswers, subject: str, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the frames of one part, ``:step`` or ``@pair``.
 
     Waterfalls and names are as a page draws them, `more` are the names of whole frames.
     """
     frames = {
-        f"waterfall:{level}{of}": _parts_in_page(answers.frame(f"waterfall:{level}{of}"))
+        f"waterfall:{level}{subject}": _parts_in_page(answers.frame(f"waterfall:{level}{subject}"))
         for level in LEVELS
     }
-    frames[f"names{of}"] = _names_in_page(answers.frame(f"names{of}"))
-    return frames | {f"{name}{of}": answers.frame(f"{name}{of}") for name in more}
+    frames[f"names{subject}"] = _names_in_page(answers.frame(f"names{subject}"))
+    return frames | {f"{name}{subject}": answers.frame(f"{name}{subject}") for name in more}
 
 
 def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
@@ -229,14 +231,16 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {name: [] for name in columns}
     for rows in by_kind.values():
         shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
-        rest = rows[len(shown) :]
+        other_rows = rows[len(shown) :]
         for name, values in columns.items():
             parts[name] += [values[row] for row in shown]
-            if rest and name.endswith("_ns"):
-                parts[name].append(sum(values[row] for row in rest))
-            elif rest:
-                words = {"name": f"{len(rest)} more", "short": f"{len(rest)} more"}
-                parts[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
+            if other_rows and name.endswith("_ns"):
+                parts[name].append(sum(values[row] for row in other_rows))
+            elif other_rows:
+                words = {"name": f"{len(other_rows)} more", "short": f"{len(other_rows)} more"}
+                parts[name].append(
+                    words.get(name, values[other_rows[0]] if name == "kind" else None)
+                )
     return {"rows": len(parts["kind"]), "columns": parts, "attrs": frame["attrs"]}
 
 

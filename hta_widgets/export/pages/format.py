@@ -227,14 +227,14 @@ def save_page(
     blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]
     code_bytes = len(host) + sum(block.size_bytes for block in blocks)
     saved_at = datetime.now(UTC)
-    made = make(max_mb * 1e6 - code_bytes, saved_at)
-    document = pack_block("document", ascii_json(made.document))
-    sizes = list(made.sizes)
-    if made.document_word:
-        sizes.append((made.document_word, document.size_bytes))
+    page = make(max_mb * 1e6 - code_bytes, saved_at)
+    document = pack_block("document", ascii_json(page.document))
+    sizes = list(page.sizes)
+    if page.document_word:
+        sizes.append((page.document_word, document.size_bytes))
     sizes.append(("code", code_bytes))
-    footer = _footer_text(saved_at, source_files(*engines), sizes, made.words)
-    parts = _page_parts(title, footer, host, [document, *blocks, *made.blocks])
+    footer = _footer_text(saved_at, source_files(*engines), sizes, page.words)
+    parts = _page_parts(title, footer, host, [document, *blocks, *page.blocks])
     with write_atomically(target) as file:
         file.writelines(map(str.encode, parts))
     written = target.stat().st_size

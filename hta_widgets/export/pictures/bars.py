@@ -97,13 +97,19 @@ def _draw_bars(
     if mark.only is not None:
         is_drawn &= (data[mark.only[0]] == mark.only[1]).to_numpy()
     texts = data[mark.text] if mark.text else None
-    for at in np.flatnonzero(is_drawn):
-        y, x, bar_width = _ABOVE + float(rows[at]) * _PITCH, lefts[at], rights[at] - lefts[at]
+    for index in np.flatnonzero(is_drawn):
+        y, x, bar_width = (
+            _ABOVE + float(rows[index]) * _PITCH,
+            lefts[index],
+            rights[index] - lefts[index],
+        )
         drawing.rect(x, y, bar_width, _BAR, _paint(mark, theme))
         if mark.line:
             drawing.frame(x, y, bar_width, _BAR, mark.line)
-        if texts is not None and text_width(str(texts.iloc[at])) + 6 < bar_width:
-            drawing.text(x + 4, _baseline(int(rows[at])), str(texts.iloc[at]), mark.text_color)
+        if texts is not None and text_width(str(texts.iloc[index])) + 6 < bar_width:
+            drawing.text(
+                x + 4, _baseline(int(rows[index])), str(texts.iloc[index]), mark.text_color
+            )
 
 
 def _draw_whiskers(

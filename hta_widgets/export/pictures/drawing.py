@@ -109,7 +109,7 @@ def blend(over: str, under: str, share: float) -> str:
 
 
 def _channels(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return tuple(int(colour[digit : digit + 2], 16) for digit in (1, 3, 5))
 
 
 class Drawing:
@@ -156,9 +156,9 @@ class Drawing:
         self._flush()
         half = line / 2
         size = f'width="{number(max(width - line, 0.01))}" height="{number(height - line)}"'
-        at = f'x="{number(x + half)}" y="{number(y + half)}"'
+        corner = f'x="{number(x + half)}" y="{number(y + half)}"'
         wide = "" if line == 1 else f' stroke-width="{number(line)}"'
-        self._parts.append(f'<rect {at} {size} fill="none" stroke="{colour}"{wide}/>')
+        self._parts.append(f'<rect {corner} {size} fill="none" stroke="{colour}"{wide}/>')
 
     def frames(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
         """Draw the borders of rectangles of one height, inside of them."""
@@ -192,9 +192,9 @@ class Drawing:
         if not len(left):
             return
         self._flush()
-        at = number(y)
+        y_text = number(y)
         ends = zip(numbers(left), numbers(right), strict=True)
-        data = "".join(f"M{x0} {at}H{x1}" for x0, x1 in ends)
+        data = "".join(f"M{x0} {y_text}H{x1}" for x0, x1 in ends)
         dots = 'stroke-width="2" stroke-dasharray="2 2"'
         self._parts.append(f'<path d="{data}" fill="none" stroke="{colour}" {dots}/>')
 
@@ -215,13 +215,13 @@ class Drawing:
         if not text:
             return
         self._flush()
-        more = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        anchor_text = "" if anchor == "start" else f' text-anchor="{anchor}"'
         if bold:
-            more += ' font-weight="600"'
+            anchor_text += ' font-weight="600"'
         if size != SIZE_PX:
-            more += f' font-size="{number(size)}"'
-        at = f'x="{number(x)}" y="{number(y)}"'
-        self._parts.append(f'<text {at} fill="{fill}"{more}>{escape_xml(text)}</text>')
+            anchor_text += f' font-size="{number(size)}"'
+        point = f'x="{number(x)}" y="{number(y)}"'
+        self._parts.append(f'<text {point} fill="{fill}"{anchor_text}>{escape_xml(text)}</text>')
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -367,9 +367,9 @@ class Colours:
         """Return the colour of a degree of lateness, 0 … 1."""
         stops = self.theme.waiting
         steps = (len(stops) - 1) * _RAMP_STEPS
-        at = 0 if share <= 0 else max(1, -int(-share * steps // 1))
-        stop = min(at // _RAMP_STEPS, len(stops) - 2)
-        return blend(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
+        shade = 0 if share <= 0 else max(1, -int(-share * steps // 1))
+        stop = min(shade // _RAMP_STEPS, len(stops) - 2)
+        return blend(stops[stop + 1], stops[stop], shade / _RAMP_STEPS - stop)
 
 
 def hatch(name: str, ground: str, line: str) -> str:
@@ -410,8 +410,8 @@ class ClassParts:
         for code, share in self.shares.items():
             part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
             inside = (part >= 0) & (part <= len(share))
-            at = np.clip(part.astype(np.int64), 0, len(share) - 1)
-            yield code, np.where(inside, share[at], 0)
+            nearest = np.clip(part.astype(np.int64), 0, len(share) - 1)
+            yield code, np.where(inside, share[nearest], 0)
 
 
 @dataclass(frozen=True)
@@ -501,8 +501,8 @@ class PlotArea:
 
     def x(self, time: float) -> float:
         """Return the x of a time, clipped to the lanes."""
-        at = self.left + (time - self.start) / self.span * self.across
-        return min(max(at, self.left), self.right)
+        position = self.left + (time - self.start) / self.span * self.across
+        return min(max(position, self.left), self.right)
 
     def xs(self, times: Ints) -> Floats:
         """Return the x of times, clipped to the lanes."""
@@ -513,10 +513,10 @@ class PlotArea:
     def edges(self) -> Ints:
         """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
         cells = max(1, min(int(self.across), self.span))
-        at = np.arange(cells + 1, dtype=np.int64)
+        numbers = np.arange(cells + 1, dtype=np.int64)
         # In two steps: the product of a long window and a px would overflow int64.
-        cell_ns, rest = divmod(self.span, cells)
-        return self.start + cell_ns * at + rest * at // cells
+        cell_ns, remainder = divmod(self.span, cells)
+        return self.start + cell_ns * numbers + remainder * numbers // cells
 
 
 @dataclass
@@ -553,11 +553,11 @@ def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
     extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
     width, height = extent
-    parts, at = [], 0.0
+    parts, top = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
-        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
-        at += size[along] + _GAP_PX
+        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{top:g}"', 1))
+        top += size[along] + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'

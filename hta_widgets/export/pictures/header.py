@@ -51,7 +51,7 @@ def ticks(place: PlotArea) -> tuple[list[float], float]:
         step = round_step(step * 1.5)
     first = math.ceil(place.start / step - 1e-9)
     last = math.floor(place.end / step + 1e-9)
-    return [at * step for at in range(first, last + 1)], step
+    return [number * step for number in range(first, last + 1)], step
 
 
 @dataclass
@@ -144,9 +144,9 @@ class HeaderPainter(Painter):
         if ribbon is not None:
             self._job_ribbon(*ribbon, y + 16 * len(names))
             names.append("comes last" if place.narrow else "who comes last")
-        for at, name in enumerate(names):
+        for index, name in enumerate(names):
             room = place.left - 20
-            self.drawing.text(12, y + 16 * at + 11, fit_text(name, room), theme.ink3)
+            self.drawing.text(12, y + 16 * index + 11, fit_text(name, room), theme.ink3)
 
     def lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
@@ -232,24 +232,26 @@ class HeaderPainter(Painter):
         drawn = np.flatnonzero(wait > 0)
         width = np.clip(following - x, 1, _MARK_PX)
         left = np.minimum(x, place.right - width)
-        for at in drawn.tolist():
-            share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
-            colour = blend(self._rank_color(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
-            drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
+        for index in drawn.tolist():
+            share = math.sqrt(min(1, wait[index] / max(reply["job_most"], 1)))
+            colour = blend(
+                self._rank_color(ranks[index]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share
+            )
+            drawing.rect(float(left[index]), y + 1, float(width[index]), 13, colour)
         # The costliest ranks are named first, left or right of their tick; each gap is used once.
         used: set[int] = set()
-        for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
-            begin, end = float(left[at]), float(left[at] + width[at])
-            before = float(left[at - 1]) + _MARK_PX if at else place.left
+        for index in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
+            begin, end = float(left[index]), float(left[index] + width[index])
+            before = float(left[index - 1]) + _MARK_PX if index else place.left
             places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
-                (at, end + 2, float(following[at]) - end - 6, "start"),
-                (at - 1, begin - 2, begin - 6 - before, "end"),
+                (index, end + 2, float(following[index]) - end - 6, "start"),
+                (index - 1, begin - 2, begin - 6 - before, "end"),
             )
             for gap, edge, room, anchor in places:
-                label = first_text_that_fits([f"rank {ranks[at]}", str(ranks[at])], room)
-                if ranks[at] < 0 or gap in used or not label:
+                label = first_text_that_fits([f"rank {ranks[index]}", str(ranks[index])], room)
+                if ranks[index] < 0 or gap in used or not label:
                     continue
-                drawing.text(edge, y + 11, label, self._rank_color(ranks[at]), anchor=anchor)
+                drawing.text(edge, y + 11, label, self._rank_color(ranks[index]), anchor=anchor)
                 used.add(gap)
                 break
 

@@ -250,9 +250,12 @@ class _Picture(Painter):
             device = ("compute", "communication", "memory") if self.place.margin else ()
             keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
-            at = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
+            index = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
             late = theme.late if self.figures.late else theme.ink3
-            keys[at:at] = [("wait", self.colours.wait_pattern, theme.wait_line), ("late", late, "")]
+            keys[index:index] = [
+                ("wait", self.colours.wait_pattern, theme.wait_line),
+                ("late", late, ""),
+            ]
         return keys
 
     # --- rows -------------------------------------------------------------------------------------
@@ -294,16 +297,16 @@ class _Picture(Painter):
         top, height = row.ribbon or (0, 0)
         low, high = (place.x(time) for time in row.rank["range"])
         drawing.rect(low, y + top, high - low, height, self.colours.waiting(0))
-        mine = (columns["rank"] == row.rank["rank"]) & (columns["late"] > 0)
-        at = place.left + np.floor((columns["bin"][mine] + 0.5) / reply["bins"] * place.across)
-        shares = np.sqrt(np.minimum(1, columns["late"][mine] / max(reply["most"], 1)))
-        following = np.append(at[1:], place.right)
-        right = np.maximum(np.minimum(at + 2, following), at + 1)
+        is_shown = (columns["rank"] == row.rank["rank"]) & (columns["late"] > 0)
+        x = place.left + np.floor((columns["bin"][is_shown] + 0.5) / reply["bins"] * place.across)
+        shares = np.sqrt(np.minimum(1, columns["late"][is_shown] / max(reply["most"], 1)))
+        following = np.append(x[1:], place.right)
+        right = np.maximum(np.minimum(x + 2, following), x + 1)
         steps = np.ceil(shares * 48).astype(np.int64)
         for step in np.unique(steps).tolist():
-            of = steps == step
+            in_step = steps == step
             colour = self.colours.waiting(step / 48)
-            drawing.rects(at[of], right[of], y + top, height, colour)
+            drawing.rects(x[in_step], right[in_step], y + top, height, colour)
 
     def _no_data(self, first: float) -> None:
         """Hatch times without data of this rank, to distinguish them from idle time."""

@@ -118,7 +118,12 @@ def layout_rows(
         if clusters and like
         else {}
     )
-    hidden = {number for stands, ranks in like.items() for number in ranks if number != stands}
+    hidden = {
+        number
+        for representative, ranks in like.items()
+        for number in ranks
+        if number != representative
+    }
     ranks = [
         rank
         for rank in scene["ranks"]
@@ -136,8 +141,8 @@ def layout_rows(
         number = rank["rank"]
         tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
         is_open = number in opened and bool(tracks)
-        same = tuple(like.get(number, (number,)))
-        rows = [_head_row(rank, fold, same, why.get(number, ""), is_open=is_open)]
+        similar = tuple(like.get(number, (number,)))
+        rows = [_head_row(rank, fold, similar, why.get(number, ""), is_open=is_open)]
         for track in tracks:
             key = f"{number}/{track['key']}"
             if key in pinned:
@@ -206,9 +211,9 @@ def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
 
 def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
     """Distribute the remaining height over the device lanes, up to their maximum."""
-    most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
-    extra = max(0, min(row_height - fold.height, most))
-    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / most + 0.5)
+    max_growth = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
+    extra = max(0, min(row_height - fold.height, max_growth))
+    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / max_growth + 0.5)
     return replace(
         fold,
         height=fold.height + extra,
@@ -291,12 +296,12 @@ def _host_bands(
     return tuple(
         Band(
             row["lane"],
-            fold.pad + at * (height + 1),
+            fold.pad + index * (height + 1),
             height,
             "bar",
-            "CPU" if at == 0 and named else "",
+            "CPU" if index == 0 and named else "",
         )
-        for at, row in enumerate(shown)
+        for index, row in enumerate(shown)
     )
 
 
@@ -307,12 +312,12 @@ def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
     role = track["role"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
     spills = track["lanes"] if role == "counter" else max(1, track["nested"])
-    whole = role == "stream" and track["lanes"] == 1
+    is_disjoint = role == "stream" and track["lanes"] == 1
     bands = tuple(
         Band(
             track["lane0"] + depth,
             depth * pitch + 1,
-            pitch if whole else pitch - 1,
+            pitch if is_disjoint else pitch - 1,
             form,
             name if depth == 0 else f"+{depth - spills + 1}" if depth >= spills else "",
             track.get("wait", -1) if depth == 0 else -1,
@@ -395,12 +400,16 @@ class LanePainter(Painter):
     # --- events -----------------------------------------------------------------------------------
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
-        least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
-        at = lane.long_events(self.place.start - shift, self.place.end - shift, least)
-        if not len(at):
+        min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
+        positions = lane.long_events(self.place.start - shift, self.place.end - shift, min_ns)
+        if not len(positions):
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
-        return _Slices(lane.spans.sorted_starts[at] + shift, lane.durations(at), lane.rows_of(at))
+        return _Slices(
+            lane.spans.sorted_starts[positions] + shift,
+            lane.durations(positions),
+            lane.rows_of(positions),
+        )
 
     def _cells(self, index: RankIndex, number_: int, lane: EventLane) -> Cells:
         """Return the cells of each px, with their prevailing kind or class."""
@@ -453,13 +462,13 @@ class LanePainter(Painter):
         foot = number(base)
         heights = [0.0, *size[steps].tolist(), 0.0]
         parts: list[str] = []
-        for at, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
-            if heights[at] <= 0:
+        for index, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
+            if heights[index] <= 0:
                 continue
-            if heights[at - 1] <= 0:
+            if heights[index - 1] <= 0:
                 parts.append(f"M{number(self.x[first])} {foot}")
-            parts.append(f"V{number(base - heights[at])}H{number(self.x[last])}")
-            if heights[at + 1] <= 0:
+            parts.append(f"V{number(base - heights[index])}H{number(self.x[last])}")
+            if heights[index + 1] <= 0:
                 parts.append(f"V{foot}z")
         return "".join(parts)
 
@@ -468,16 +477,18 @@ class LanePainter(Painter):
             return
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
-        for code, at in _runs(codes, whole=disjoint):
+        for code, indices in _runs(codes, is_disjoint=disjoint):
             paint = self.colours.paint(*divmod(code, 16))
             if band.form != "pale" and not paint.pale:
-                self.drawing.rects(left[at], shown[at], y, band.height, paint.fill)
+                self.drawing.rects(left[indices], shown[indices], y, band.height, paint.fill)
                 continue
-            begun = slices.start[at] < self.place.start
-            edge = np.where(right[at] - left[at] <= 8, 1.0, paint.edge_px)
-            inner = left[at] + np.where(begun, 0, np.minimum(edge, shown[at] - left[at]))
-            self.drawing.rects(inner, shown[at], y, band.height, paint.tint)
-            left_edge, right_edge = left[at][~begun], inner[~begun]
+            begins_before = slices.start[indices] < self.place.start
+            edge = np.where(right[indices] - left[indices] <= 8, 1.0, paint.edge_px)
+            inner = left[indices] + np.where(
+                begins_before, 0, np.minimum(edge, shown[indices] - left[indices])
+            )
+            self.drawing.rects(inner, shown[indices], y, band.height, paint.tint)
+            left_edge, right_edge = left[indices][~begins_before], inner[~begins_before]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
     def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
@@ -497,20 +508,20 @@ class LanePainter(Painter):
     ) -> None:
         place = self.place
         baseline = round(y + band.height / 2 + 4)
-        least = _LABEL_FROM_PX * place.ns_per_px
-        for at in np.flatnonzero(slices.dur >= least).tolist():
-            low = max(int(slices.start[at]), place.start)
-            high = min(int(slices.end[at]), place.end)
-            low, high = _longest_uncovered(low, high, slices, at + 1)
+        min_ns = _LABEL_FROM_PX * place.ns_per_px
+        for index in np.flatnonzero(slices.dur >= min_ns).tolist():
+            low = max(int(slices.start[index]), place.start)
+            high = min(int(slices.end[index]), place.end)
+            low, high = _longest_uncovered(low, high, slices, index + 1)
             if waits is not None:
                 # Letters over the hatch of a wait would be hard to read.
                 low, high = _longest_uncovered(low, high, waits, 0)
             x0, x1 = place.x(low), place.x(high)
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
-            row = int(slices.row[at])
+            row = int(slices.row[index])
             name = short_name(table.names[int(table.name[row])])
-            paint = self.colours.paint(*divmod(int(codes[at]), 16))
+            paint = self.colours.paint(*divmod(int(codes[index]), 16))
             pale = band.form == "pale" or paint.pale
             label = fit_text(name, x1 - x0 - 8)
             colour = self.theme.ink if pale else paint.text
@@ -564,9 +575,9 @@ class LanePainter(Painter):
         )
 
 
-def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their positions: each once if `whole`, else run by run, in order."""
-    if whole:
+def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:
+    """Yield codes with their positions: each once if `is_disjoint`, else run by run, in order."""
+    if is_disjoint:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)
         return
@@ -578,9 +589,9 @@ def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
 def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
     """Return the longest part of a range that none of the slices covers."""
     start, end = over.start[first:], over.end[first:]
-    near = (start < high) & (end > low)
+    is_near = (start < high) & (end > low)
     cursor, widest = low, (low, low)
-    for begin, stop in zip(start[near].tolist(), end[near].tolist(), strict=True):
+    for begin, stop in zip(start[is_near].tolist(), end[is_near].tolist(), strict=True):
         if begin - cursor > widest[1] - widest[0]:
             widest = (cursor, begin)
         cursor = max(cursor, stop)

@@ -42,8 +42,8 @@ def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
         if isinstance(values, list) and name not in {"late", "approximate"}
     }
     return {
-        rank: {name: values[at] for name, values in columns.items()}
-        for at, rank in enumerate(reply["ranks"])
+        rank: {name: values[index] for name, values in columns.items()}
+        for index, rank in enumerate(reply["ranks"])
     }
 
 
@@ -94,8 +94,8 @@ class SideColumnPainter(Painter):
                 if not label and baseline == 14:
                     label = fit_text(row.names[-1], room, bold=True)
                 drawing.text(12, y + baseline, label, colour, bold=bold)
-            for at, name in lanes:
-                drawing.text(right, y + at, name, theme.ink3, anchor="end")
+            for lane_baseline, name in lanes:
+                drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
             return
         middle = y + round(row.height / 2) + _BASELINE
         room = right - 12
@@ -127,15 +127,15 @@ class SideColumnPainter(Painter):
             drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
-                at = y + band.top + band.height / 2 + _BASELINE
-                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+                baseline = y + band.top + band.height / 2 + _BASELINE
+                drawing.text(right, baseline, band.label, theme.ink3, anchor="end")
 
     def _main_fact(self, row: Row) -> _RankFact:
         fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
         if len(row.like) > 1:
-            who = f"rank {row.rank['rank']} "
-            texts = (who + text if re.search(r"\d", text) else text for text in fact.texts)
+            subject = f"rank {row.rank['rank']} "
+            texts = (subject + text if re.search(r"\d", text) else text for text in fact.texts)
             fact = _RankFact(tuple(texts), fact.style)
         if not reason or fact.style == "warn":
             return fact
@@ -144,8 +144,8 @@ class SideColumnPainter(Painter):
     def _rank_fact(self, rank: Mapping[str, Any]) -> _RankFact:
         number = rank["rank"]
         if rank["truncated"] is not None:
-            at = f"{rank['range'][1] / 1e6:.3f}\u202fms"
-            return _RankFact((f"ends at {at}", "ends early"), "warn")
+            end_text = f"{rank['range'][1] / 1e6:.3f}\u202fms"
+            return _RankFact((f"ends at {end_text}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _RankFact((rank["host"] or "CPU only",))
         if self.figures.lateness is not None:
@@ -154,9 +154,13 @@ class SideColumnPainter(Painter):
                 last, total = count(lateness["last"]), count(lateness["collectives"])
                 texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
                 return _RankFact(texts, "late")
-            came, of = lateness["last"], lateness["collectives"]
-            if not self.figures.late and of >= _MIN_COLLECTIVES and 2 * came > of:
-                return _RankFact((f"last {share(came / of)}",))
+            last_count, collectives = lateness["last"], lateness["collectives"]
+            if (
+                not self.figures.late
+                and collectives >= _MIN_COLLECTIVES
+                and 2 * last_count > collectives
+            ):
+                return _RankFact((f"last {share(last_count / collectives)}",))
             if lateness["exposed_wait"] > 0:
                 return _RankFact((f"waits {duration(lateness['exposed_wait'])}",))
         stats = self.figures.stats.get(number)
@@ -213,7 +217,7 @@ class SideColumnPainter(Painter):
         height: float = 11 if tall else 8
         top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
         wait = self.figures.exposed_wait(number)
-        at: float = left
+        x: float = left
         for ns, colour in (
             (stats["compute"], theme.kind["compute"]),
             (stats["exposed"] - wait, theme.kind["communication"]),
@@ -221,11 +225,11 @@ class SideColumnPainter(Painter):
             (stats["memory"], theme.kind["memory"]),
             (stats["unrecorded"], theme.idle),
         ):
-            to = at + (ns / span_ns * width if span_ns > 0 else 0)
-            drawing.rect(at, top, to - at, height, colour)
+            right = x + (ns / span_ns * width if span_ns > 0 else 0)
+            drawing.rect(x, top, right - x, height, colour)
             if colour == self.colours.wait_pattern:
-                drawing.frame(at, top, to - at, height, theme.wait_line)
-            at = to
+                drawing.frame(x, top, right - x, height, theme.wait_line)
+            x = right
         drawing.frame(left, top, width, height, theme.idle_line)
         if compact:
             return
@@ -238,14 +242,24 @@ class SideColumnPainter(Painter):
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
-            has_lateness = self.figures.lateness is not None
-            part = (wait if has_lateness else stats["exposed"]) / span_ns
-            word = "waiting" if has_lateness else "comm"
-            label = f"{word} {share(part)}" if part > 0 else ""
-            is_idle = stats["idle"] >= stats["unrecorded"]
-            rest = "other" if _is_mpi(row.rank) else "idle" if is_idle else "unrecorded"
-            numbers = label, rest, share(max(stats["idle"], stats["unrecorded"]) / span_ns)
-            self._draw_pair(left, baseline, width, *numbers, is_named=self.is_named and is_idle)
+            self._draw_shares(row, stats, wait, (left, baseline, width))
+
+    def _draw_shares(
+        self, row: Row, stats: Mapping[str, Any], wait_ns: int, place: tuple[float, float, float]
+    ) -> None:
+        """Draw the shares of waiting, or of communication, and of idle or unrecorded time."""
+        span_ns = stats["span"]
+        has_lateness = self.figures.lateness is not None
+        part = (wait_ns if has_lateness else stats["exposed"]) / span_ns
+        word = "waiting" if has_lateness else "comm"
+        label = f"{word} {share(part)}" if part > 0 else ""
+        is_idle = stats["idle"] >= stats["unrecorded"]
+        rest = "idle" if is_idle else "unrecorded"
+        if _is_mpi(row.rank):
+            rest = "other"
+        rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
+        is_named = self.is_named and is_idle
+        self._draw_pair(*place, label, rest, rest_share, is_named=is_named)
 
     def _draw_pair(
         self,
@@ -259,8 +273,8 @@ class SideColumnPainter(Painter):
         is_named: bool,
     ) -> None:
         """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
-        bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
-        forms = [(bare, both), (bare, idle)] if is_named else [(exposed, "")]
+        short_text, both = exposed.partition(" ")[2], f"{rest} {idle}"
+        forms = [(short_text, both), (short_text, idle)] if is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)
@@ -291,11 +305,12 @@ def _lane_names_next_to(
 
     Facts on groups and outliers have priority over lane names, which every row repeats.
     """
-    is_near = [abs(at - baseline) < _LINE for at, _ in lanes]
+    is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))
-    others = [lane for lane, near in pairs if not near]
+    others = [lane for lane, is_close in pairs if not is_close]
     short = [
-        (at, _SHORT_LANE_NAMES.get(name, name) if near else name) for (at, name), near in pairs
+        (lane_baseline, _SHORT_LANE_NAMES.get(name, name) if is_close else name)
+        for (lane_baseline, name), is_close in pairs
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
     if baseline == 14 and others not in forms:
@@ -307,5 +322,9 @@ def _lane_names_next_to(
 
 def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
     """Return the width of the lane names at a baseline."""
-    widths = [text_width(name) + 8 for at, name in lanes if abs(at - baseline) < _LINE]
+    widths = [
+        text_width(name) + 8
+        for lane_baseline, name in lanes
+        if abs(lane_baseline - baseline) < _LINE
+    ]
     return max(widths, default=0)

@@ -134,9 +134,9 @@ def export_trace(
         Also write the calls that launched a selected event, with the operators around them unless
         `keep_parents` is False; with `clip`, only those in the window.
     counters : bool or "own", default False
-        Also write samples of counters: those of the set, and the derived ones of
+        Also write samples of counters: the set's own, and the derived ones of
         `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
-        writes only those of the set.
+        writes only the set's own.
     scrub : bool, default False
         Leave out host names, users, environment and directories.
     clock : {"recorded", "set"}, default "recorded"
@@ -198,9 +198,9 @@ def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
     """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
         names = {f"rank-{members.trace.rank}.trace.json.gz": members for members in ranks}
-        with target.directory(names) as opened:
+        with target.directory(names) as folder:
             for name, members in names.items():
-                with opened(name) as out:
+                with folder(name) as out:
                     _write_rank(out, members, several=len(ranks) > 1)
         return
     with target.file() as out:
@@ -381,8 +381,8 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
     for key, raw in keys.items():
         out.write(json_text(key) + b": " + raw + b",\n")
     out.write(b'"traceEvents": [\n')
-    for some in records:
-        out.write_list(some)
+    for batch in records:
+        out.write_list(batch)
     out.write(b"\n]\n}\n")
 
 

@@ -115,8 +115,8 @@ class Members:
         after = self.start_ns is None or time_ns >= self.start_ns
         return after and (self.end_ns is None or time_ns < self.end_ns)
 
-    def _leave_out(self, what: str) -> bool:
-        self.left_out[what] = self.left_out.get(what, 0) + 1
+    def _leave_out(self, kind: str) -> bool:
+        self.left_out[kind] = self.left_out.get(kind, 0) + 1
         return False
 
 
@@ -325,9 +325,13 @@ def records_of(members: Members) -> Iterator[bytes]:
     """Yield names of processes and threads, then the events as complete events."""
     table = members.trace.table
     for track in table.tracks:
-        at = {"pid": _number_as_written(track.pid), "tid": _number_as_written(track.tid), "ph": "M"}
-        yield json_text({"name": "process_name", **at, "args": {"name": track.process}})
-        yield json_text({"name": "thread_name", **at, "args": {"name": track.label}})
+        common = {
+            "pid": _number_as_written(track.pid),
+            "tid": _number_as_written(track.tid),
+            "ph": "M",
+        }
+        yield json_text({"name": "process_name", **common, "args": {"name": track.process}})
+        yield json_text({"name": "thread_name", **common, "args": {"name": track.label}})
     base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
@@ -450,9 +454,9 @@ class FlowThreads:
         if trace.source is None or not members.flows:
             return
         rows, records = _flow_ends(trace)
-        kept = members.fate[records] == KEEP
+        exported = members.fate[records] == KEEP
         self._track = dict(
-            zip(records[kept].tolist(), table.track[rows[kept]].tolist(), strict=True)
+            zip(records[exported].tolist(), table.track[rows[exported]].tolist(), strict=True)
         )
         tracks, first = np.unique(table.track[members.rows], return_index=True)
         examples = table.record[members.rows[first]]

@@ -198,8 +198,10 @@ class _Overlay:
         """Return records of the file's own arrows between events that stay."""
         trace = self._graph.trace
         table, flows = trace.table, trace.flow_table
-        stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
-        is_within = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        is_frame = np.array(
+            [name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool
+        )
+        is_within = is_frame[table.category] if len(is_frame) else np.zeros(len(table), dtype=bool)
         is_within[self._graph.path_events] = True
         both = is_within[flows.source] & is_within[flows.target] & (flows.source_record >= 0)
         ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
@@ -213,10 +215,10 @@ class _Overlay:
         # Without a file, records are made from the columns, names first and then row by row.
         rows = np.arange(len(trace), dtype=np.int64)
         nothing = np.empty(0, dtype=np.uint8)
-        made = records_of(Members(trace, rows, nothing, True))
+        records = records_of(Members(trace, rows, nothing, True))
         names = 2 * len(trace.tracks)
         record = trace.table.record.tolist()
-        for place, text in enumerate(made):
+        for place, text in enumerate(records):
             yield (record[place - names] if place >= names else -1), text
 
     def _mark_record(self, number: int, text: bytes) -> bytes:

@@ -204,8 +204,8 @@ class Scrubber:
             inner = self.json(raw)
             if inner != raw and inner != json.dumps(_REPLACEMENT).encode():
                 return inner.decode("utf-8", "surrogatepass")
-        for pattern, by in PRIVATE_TEXT:
-            text = pattern.sub(by, text)
+        for pattern, replacement in PRIVATE_TEXT:
+            text = pattern.sub(replacement, text)
         return _TOKEN.sub(self._replace_names, text) if self._words else text
 
     def _replace_names(self, token: re.Match[str]) -> str:

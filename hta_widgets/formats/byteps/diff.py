@@ -95,10 +95,10 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
     for part in side.parts.values():
         rows = worker_rows(part.trace)
         stages = rows.parts
-        at = np.zeros(len(stages.step), dtype=np.intp)
+        column = np.zeros(len(stages.step), dtype=np.intp)
         if side.has_steps:
-            at = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
-        chosen = part.contains(stages.row) & (at >= 0)
+            column = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
+        chosen = part.contains(stages.row) & (column >= 0)
         # In a cut file, queues are known only for complete partitions.
         queue = np.where(stages.complete, stages.queue_ns, 0)
         for code, stage in enumerate(rows.stages):
@@ -110,7 +110,7 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
                     queue[rows_of_stage],
                 )
                 sums_of_stage = [
-                    np.bincount(at[rows_of_stage], weight, count) for weight in weights
+                    np.bincount(column[rows_of_stage], weight, count) for weight in weights
                 ]
                 key = stage, stage == "COPYH2D" and not rows.is_root
                 sums.setdefault(key, []).append(np.stack(sums_of_stage))
@@ -235,15 +235,15 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
     windows = side.windows[rank].tolist()
 
     def add(cause: str, stage: str, step: int, start: int, end: int) -> None:
-        at = place.get(step)
-        if at is None:
+        column = place.get(step)
+        if column is None:
             return
         # Time after the step's end is not part of it.
-        low, high = windows[at]
+        low, high = windows[column]
         time = min(end, high) - max(start, low)
         if time > 0:
             piece_ns = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
-            piece_ns[at] += time
+            piece_ns[column] += time
 
     for row in iter_rows(stages.astype({"stage": str})):
         queue = "root_wait" if row.waits_for_root else "stage_queue"
@@ -254,7 +254,7 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
     for row in iter_rows(chosen):
         end = row.start_ns + row.total_ns
         add("tail", "", row.step, end - row.tail_ns, end)
-    return [StepPiece(cause, stage, own) for (cause, stage), own in times.items()]
+    return [StepPiece(cause, stage, time_ns) for (cause, stage), time_ns in times.items()]
 
 
 def _cause_of_stage(stage: str) -> str:

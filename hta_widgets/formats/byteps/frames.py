@@ -44,11 +44,13 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     Of a worker's GPUs, only the root counts if it has the tensor, because the queues of the others
     contain the root's work.
     """
-    known = frame[frame["busy_ns"] >= 0]
-    known = known.assign(tensor=known["tensor"].astype(str), job=known["job"].fillna(""))
+    complete = frame[frame["busy_ns"] >= 0]
+    complete = complete.assign(
+        tensor=complete["tensor"].astype(str), job=complete["job"].fillna("")
+    )
     keys = ["tensor", "job", "worker"]
-    known = known[known["root"] | ~known.groupby(keys)["root"].transform("any")]
-    groups = known.astype({"critical": np.int64}).groupby(keys, sort=True)
+    complete = complete[complete["root"] | ~complete.groupby(keys)["root"].transform("any")]
+    groups = complete.astype({"critical": np.int64}).groupby(keys, sort=True)
     sums = groups[["total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"]].sum()
     sums = sums.assign(root=groups["root"].any())
     sums.insert(0, "count", groups.size())
@@ -298,11 +300,11 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
         if trace.format != "byteps-server":
             continue
         requests = requests_of(trace)
-        unique, at = np.unique(requests.key, return_inverse=True)
+        unique, key_index = np.unique(requests.key, return_inverse=True)
         requests_frame = pd.DataFrame(
             {
                 "rank": trace.rank,
-                "key": at.reshape(-1) + len(keys),
+                "key": key_index.reshape(-1) + len(keys),
                 "push": requests.push.astype(np.int64),
                 "node": requests.node,
                 "iteration": requests.iteration,
@@ -317,9 +319,9 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
             has_name = (trace.rank, key) in names.index
             tensor, partition = names.loc[(trace.rank, key)] if has_name else ("", -1)
             keys.append([str(key), str(tensor), int(partition)])
-    whole = pd.concat(frames, ignore_index=True)
-    whole.attrs = {"keys": keys}
-    return whole
+    combined = pd.concat(frames, ignore_index=True)
+    combined.attrs = {"keys": keys}
+    return combined
 
 
 # --- the headline ---------------------------------------------------------------------------------
@@ -332,10 +334,10 @@ _MUCH_QUEUE = 0.25
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return findings, further sentences, and a sentence for the case without findings."""
-    found = _late_by_pulls(traces) or _late_by_servers(traces)
-    more: list[list[Piece]] = []
+    finding = _late_by_pulls(traces) or _late_by_servers(traces)
+    details: list[list[Piece]] = []
     if "byteps" in traces.formats:
-        more += _slowest_gradient(traces)
+        details += _slowest_gradient(traces)
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
         busy = servers["busy_ns"].to_numpy(float)
@@ -345,10 +347,10 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
                 " mean server: keys are shared out unevenly."
             )
-            more.append([text])
+            details.append([text])
     workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
     nothing: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
-    return found, more, nothing
+    return finding, details, nothing
 
 
 def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
@@ -365,13 +367,13 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
     if slowest.groupby(["job", "worker"]).ngroups > 1:
         longest += f" on worker {slowest['worker'][first]}"
     if queue >= _MUCH_QUEUE:
-        where = "in queues" if of_root else "for the GPU that talks to the servers"
-        return [[f"{share(queue)} of a gradient's time is waiting {where}; {longest}."]]
+        place_text = "in queues" if of_root else "for the GPU that talks to the servers"
+        return [[f"{share(queue)} of a gradient's time is waiting {place_text}; {longest}."]]
     stages = analysis.byteps_stages(traces)
     if of_root:
         stages = stages[stages["root"]]
-    most = int(stages["mean_ns"].to_numpy().argmax())
-    return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}."]]
+    stage_index = int(stages["mean_ns"].to_numpy().argmax())
+    return [[f"{longest}; the longest stage is {stages['stage'].iloc[stage_index]}."]]
 
 
 def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
@@ -379,7 +381,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
         return []
     blame = analysis.byteps_pull_blame(traces)
     cost = int(blame["slack_ns"].sum())
-    whole = max(int(blame["pull_ns"].sum()), 1)
+    total_ns = max(int(blame["pull_ns"].sum()), 1)
     findings = []
     for row in blame[blame["straggler"]].to_dict("records"):
         ranks = [
@@ -390,11 +392,11 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
         text = (
             f" is last in {count(round(row['blame'] * row['pulls']))} of {count(row['pulls'])}"
             f" partitions and steps: the others' PULLs wait {duration(cost)} for it,"
-            f" {share(cost / whole)} of all PULLs."
+            f" {share(cost / total_ns)} of all PULLs."
         )
         parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
         label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
-        findings.append(HeadlineFinding("waiting", cost / whole, parts, label, chosen))
+        findings.append(HeadlineFinding("waiting", cost / total_ns, parts, label, chosen))
     return findings
 
 

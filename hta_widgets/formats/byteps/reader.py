@@ -58,11 +58,11 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
     numbers = _numbers([_worker_folder(path) for path in paths])
-    taken: dict[tuple[str | None, int], set[int]] = {}
+    used_ranks: dict[tuple[str | None, int], set[int]] = {}
     for trace in others:
         job, worker = numbers[_worker_folder(trace.path)]
         stated = local_rank = _local_rank(trace.path)
-        used = taken.setdefault((job, worker), set())
+        used = used_ranks.setdefault((job, worker), set())
         if local_rank is None or local_rank in used:
             local_rank = next(n for n in range(len(used) + 1) if n not in used)
             if stated is not None:
@@ -93,11 +93,11 @@ def _name_keys(servers: Sequence[Trace]) -> None:
         for trace in servers
     ]
     for trace, meaning in zip(servers, servers_of_keys(keys)[1], strict=True):
-        for at, track in enumerate(trace.tracks):
+        for index, track in enumerate(trace.tracks):
             raw = meaning.get(int(track.pid) if is_key(track.pid) else -1, (0, -1))[1]
             if raw >= 0 and track.label.startswith("node "):
                 label = f"{raw >> 16}:{raw & 0xFFFF} · {track.label.partition(' (')[0]}"
-                trace.tracks[at] = replace(track, label=label)
+                trace.tracks[index] = replace(track, label=label)
 
 
 def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
@@ -171,7 +171,7 @@ def _stated_number(path: str) -> int | None:
 def _job_folder(path: str) -> str | None:
     """Return the folder that contains the folders of the machines."""
     parts = PurePath(path).parts
-    first = next((at for at, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
+    first = next((index for index, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
     return str(PurePath(*parts[:first])) if first else None
 
 
@@ -242,13 +242,15 @@ def build_server(
 
 
 def _pair_requests(columns: RankColumns) -> _RequestPairs:
-    """Pair begins and ends by key and request; a server answers those of a worker in order."""
+    """Pair begins and ends by key and request; a server answers a worker's requests in order."""
     rows = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     request = columns.pid[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     is_begin = columns.phase[rows] == ord("B")
     iteration = np.full(len(columns.phase), -1, np.int64)
     iteration[rows[is_begin]] = number_in_group(request[is_begin])
-    begins, ends, alone = (rows[at] for at in pair_first_in_first_out(request, is_begin))
+    begins, ends, alone = (
+        rows[positions] for positions in pair_first_in_first_out(request, is_begin)
+    )
     return _RequestPairs(begins, ends, alone, iteration)
 
 
@@ -309,7 +311,7 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
     last = int(max(requests.start_ns.max(initial=0), requests.end_ns.max(initial=0)))
     end = np.where(requests.is_answered, requests.end_ns, last)
     spans = [
-        (node_label(node), requests.start_ns[of := requests.node == node], end[of])
+        (node_label(node), requests.start_ns[of_node := requests.node == node], end[of_node])
         for node in np.unique(requests.node).tolist()
     ]
     return _with_counters("open requests", spans, trace.counter_table)
@@ -317,19 +319,19 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
 
 def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     """Add the waits of pulls for the last push of their iteration."""
-    table, opened = trace.table, trace.async_table
+    table, asyncs = trace.table, trace.async_table
     end = np.minimum(last_push_end(requests), requests.end_ns)
-    at = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
-    tracks = table.track[requests.row[at]].tolist()
+    pulls = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
+    tracks = table.track[requests.row[pulls]].tolist()
     name, category = table.names.add(_SERVER_WAIT), table.categories.add(_WAIT_CATEGORY)
     return _async_table(
-        np.concatenate([opened.start_ns, requests.start_ns[at]]),
-        np.concatenate([opened.dur_ns, end[at] - requests.start_ns[at]]),
-        np.concatenate([opened.name, np.full(len(at), name)]),
-        np.concatenate([opened.category, np.full(len(at), category)]),
-        [*opened.async_id, *map(str, requests.iteration[at].tolist())],
-        [*opened.pid, *(table.tracks[code].pid for code in tracks)],
-        np.concatenate([opened.record, np.full(len(at), -1)]),
+        np.concatenate([asyncs.start_ns, requests.start_ns[pulls]]),
+        np.concatenate([asyncs.dur_ns, end[pulls] - requests.start_ns[pulls]]),
+        np.concatenate([asyncs.name, np.full(len(pulls), name)]),
+        np.concatenate([asyncs.category, np.full(len(pulls), category)]),
+        [*asyncs.async_id, *map(str, requests.iteration[pulls].tolist())],
+        [*asyncs.pid, *(table.tracks[code].pid for code in tracks)],
+        np.concatenate([asyncs.record, np.full(len(pulls), -1)]),
     )
 
 
@@ -355,7 +357,7 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    Event names are those of the file. Steps are numbered from 0 within the file. On a GPU that is
+    Events keep the file's names. Steps are numbered from 0 within the file. On a GPU that is
     not the root, partitions wait for the root GPU to fetch them from the servers; these waits are
     added as asyncs. Counters are added for the number of partitions in a stage: PUSH and PULL on
     the root, this wait on other GPUs.
@@ -414,16 +416,16 @@ def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
     """Return the times in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
-    at = np.flatnonzero(copies & (parts.queue_ns > 0))
-    tracks = [table.tracks[code] for code in table.track[parts.row[at]].tolist()]
+    waiting = np.flatnonzero(copies & (parts.queue_ns > 0))
+    tracks = [table.tracks[code] for code in table.track[parts.row[waiting]].tolist()]
     return _async_table(
-        parts.start_ns[at] - parts.queue_ns[at],
-        parts.queue_ns[at],
-        np.full(len(at), table.names.add(_WORKER_WAIT)),
-        np.full(len(at), table.categories.add(_WAIT_CATEGORY)),
+        parts.start_ns[waiting] - parts.queue_ns[waiting],
+        parts.queue_ns[waiting],
+        np.full(len(waiting), table.names.add(_WORKER_WAIT)),
+        np.full(len(waiting), table.categories.add(_WAIT_CATEGORY)),
         [track.tid for track in tracks],
         [track.pid for track in tracks],
-        np.full(len(at), -1),
+        np.full(len(waiting), -1),
     )
 
 
@@ -434,7 +436,11 @@ def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
     if rows.is_root:
         end = parts.start_ns + parts.dur_ns
         spans = [
-            (name, parts.start_ns[at := parts.stage == rows.stages.index(name)], end[at])
+            (
+                name,
+                parts.start_ns[is_stage := parts.stage == rows.stages.index(name)],
+                end[is_stage],
+            )
             for name in ("PUSH", "PULL")
         ]
     return _with_counters("partitions", spans, trace.counter_table)
@@ -450,8 +456,8 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     counts = np.unique(groups, axis=1, return_counts=True)[1] if len(parts.row) else np.empty(0)
     detail = f"stages of partitions that lack some of the {steps} steps"
     problems.add("truncated", int((counts < steps).sum()), detail, rank, path)
-    bare = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
-    problems.add("truncated", len(bare), "tensors without any stage", rank, path)
+    without_parts = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
+    problems.add("truncated", len(without_parts), "tensors without any stage", rank, path)
 
 
 # --- tables of both -------------------------------------------------------------------------------
@@ -490,10 +496,10 @@ def _with_counters(
         if not len(start) or (name, label, "value") in others.series:
             continue
         change = np.concatenate([np.ones(len(start)), -np.ones(len(end))])
-        at, where = np.unique(np.concatenate([start, end]), return_inverse=True)
-        times.append(at)
-        values.append(np.cumsum(np.bincount(where.reshape(-1), change)))
-        series.append(np.full(len(at), len(names), np.int32))
+        edges_ns, edge_index = np.unique(np.concatenate([start, end]), return_inverse=True)
+        times.append(edges_ns)
+        values.append(np.cumsum(np.bincount(edge_index.reshape(-1), change)))
+        series.append(np.full(len(edges_ns), len(names), np.int32))
         names.append((name, label, "value"))
     time_ns = np.concatenate(times).astype(np.int64)
     added = np.full(len(time_ns) - len(others.record), -1, np.int64)

@@ -131,8 +131,10 @@ def worker_rows(trace: Trace) -> WorkerRows:
             of_pair[place] = number, stages.setdefault(name, len(stages)), int(track.tid)
     tensor, stage, key = of_pair[inverse.reshape(-1)].T
     step, start, dur = table.step, table.start_ns, table.dur_ns
-    whole, part = np.flatnonzero(stage == -2), np.flatnonzero(stage >= 0)
-    totals = TotalRows(whole, tensor[whole], step[whole], start[whole], dur[whole])
+    total_rows, part = np.flatnonzero(stage == -2), np.flatnonzero(stage >= 0)
+    totals = TotalRows(
+        total_rows, tensor[total_rows], step[total_rows], start[total_rows], dur[total_rows]
+    )
     part = part[np.lexsort((stage[part], start[part], step[part], key[part], tensor[part]))]
     nothing, never = np.zeros(len(part), np.int64), np.zeros(len(part), np.bool_)
     parts = StageRows(
@@ -150,7 +152,7 @@ def worker_rows(trace: Trace) -> WorkerRows:
     if len(part):
         _add_queues(parts, totals)
     names = _sort_stages(list(stages), parts)
-    return WorkerRows(list(tensors), names, totals, parts, len(table) - len(whole) - len(part))
+    return WorkerRows(list(tensors), names, totals, parts, len(table) - len(total_rows) - len(part))
 
 
 def _add_queues(rows: StageRows, totals: TotalRows) -> None:
@@ -161,22 +163,22 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
     steps = int(max(rows.step.max(), totals.step.max(initial=0))) + 1
     began = np.full((int(max(rows.tensor.max(), totals.tensor.max(initial=0))) + 1) * steps, -1)
     began[totals.tensor * steps + totals.step] = totals.start_ns
-    own = began[(rows.tensor * steps + rows.step)[first]]
+    step_begin = began[(rows.tensor * steps + rows.step)[first]]
     # A cut file may lack the total: the wait before the first stage is then unknown.
-    ready[first] = np.where(own >= 0, own, rows.start_ns[first])
+    ready[first] = np.where(step_begin >= 0, step_begin, rows.start_ns[first])
     rows.queue_ns, rows.first = rows.start_ns - ready, first
     count = pd.DataFrame({"tensor": rows.tensor, "key": rows.key, "visit": np.cumsum(first)})
     count["size"] = count.groupby("visit")["visit"].transform("size")
-    most = count.groupby(["tensor", "key"])["size"].transform("max")
-    rows.complete = (count["size"] == most).to_numpy()
+    max_parts = count.groupby(["tensor", "key"])["size"].transform("max")
+    rows.complete = (count["size"] == max_parts).to_numpy()
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
     """Insert unknown stages after the stages that they follow, and renumber the rows."""
     place = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
-        at = np.flatnonzero((rows.stage == code) & ~rows.first)
-        before = rows.stage[at - 1]
+        positions = np.flatnonzero((rows.stage == code) & ~rows.first)
+        before = rows.stage[positions - 1]
         place[code] = before[before < len(STAGES)].max(initial=-1) + 0.5
     order = np.argsort(place, kind="stable")
     rows.stage = np.argsort(order)[rows.stage]
@@ -233,13 +235,15 @@ def requests_of(trace: Trace) -> Requests:
     keyed = np.array([is_key(pid) for pid in pids], np.bool_)
     key = np.array([int(pid) if is_key(pid) else 0 for pid in pids], np.uint64)
     rows = np.flatnonzero(is_request[table.name] & keyed[table.track])
-    opened = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
-    opened = np.array([at for at in opened.tolist() if is_key(asyncs.pid[at])], np.int64)
-    open_key = np.array([int(asyncs.pid[at]) for at in opened.tolist()], np.uint64)
-    iteration = np.array([int(asyncs.async_id[at]) for at in opened.tolist()], np.int64)
-    name = np.concatenate([table.name[rows], asyncs.name[opened]])
-    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[opened]]).astype(np.int64)
-    none = np.full(len(opened), -1)
+    request_rows = np.flatnonzero(is_request[asyncs.name] & (asyncs.record >= 0))
+    request_rows = np.array(
+        [row for row in request_rows.tolist() if is_key(asyncs.pid[row])], np.int64
+    )
+    open_key = np.array([int(asyncs.pid[row]) for row in request_rows.tolist()], np.uint64)
+    iteration = np.array([int(asyncs.async_id[row]) for row in request_rows.tolist()], np.int64)
+    name = np.concatenate([table.name[rows], asyncs.name[request_rows]])
+    start = np.concatenate([table.start_ns[rows], asyncs.start_ns[request_rows]]).astype(np.int64)
+    none = np.full(len(request_rows), -1)
     order = np.argsort(start, kind="stable")
     return Requests(
         row=np.concatenate([rows, none]).astype(np.int64)[order],

@@ -48,7 +48,7 @@ def _server_parts(
     Requests that were never answered have no event: they count if nothing is selected by name,
     kind or id, and if they begin in the window.
     """
-    found = []
+    parts = []
     for part in rank_parts(traces, selection, window, ranks):
         if part.trace.format != "byteps-server":
             continue
@@ -56,8 +56,8 @@ def _server_parts(
         picked = requests.is_answered & part.contains(requests.row)
         if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
             picked |= ~requests.is_answered & part.is_in_window(requests.start_ns)
-        found.append((part, requests, picked))
-    return found
+        parts.append((part, requests, picked))
+    return parts
 
 
 @check_arguments
@@ -99,21 +99,21 @@ def byteps_requests(
 
         ``.attrs["open"]``: the number of requests without an end, which are left out.
     """
-    found = _server_parts(traces, selection, window, ranks)
+    parts = _server_parts(traces, selection, window, ranks)
     raw, names = _raw_keys(traces), _tensor_names(traces)
     blocks: list[dict[str, Any]] = []
     open_ = 0
     matched = {"push": 0, "pull": 0}
-    for part, requests, chosen in found:
+    for part, requests, chosen in parts:
         trace = part.trace
         open_ += int((chosen & ~requests.is_answered).sum())
-        at = np.flatnonzero(chosen & requests.is_answered)
-        push = requests.push[at]
-        wait = _waits(requests)[at]
-        dur = requests.end_ns[at] - requests.start_ns[at]
-        unique, where = np.unique(requests.key[at], return_inverse=True)
+        positions = np.flatnonzero(chosen & requests.is_answered)
+        push = requests.push[positions]
+        wait = _waits(requests)[positions]
+        dur = requests.end_ns[positions] - requests.start_ns[positions]
+        unique, key_index = np.unique(requests.key[positions], return_inverse=True)
         raw_key = np.array([raw[trace.rank].get(key, -1) for key in unique.tolist()], np.int64)
-        of_raw = raw_key[where]
+        of_raw = raw_key[key_index]
         declared = np.where(of_raw >= 0, of_raw >> 16, -1)
         tensors = names.get(trace.job, {})
         matched["push"] += int(push.sum())
@@ -121,11 +121,11 @@ def byteps_requests(
         blocks.append(
             {
                 "server": trace.server,
-                "key": requests.key[at],
+                "key": requests.key[positions],
                 "op": ~push,
-                "node": requests.node[at],
-                "iteration": requests.iteration[at],
-                "start_ns": requests.start_ns[at] + trace.shift_ns,
+                "node": requests.node[positions],
+                "iteration": requests.iteration[positions],
+                "start_ns": requests.start_ns[positions] + trace.shift_ns,
                 "dur_ns": dur,
                 "wait_ns": wait,
                 "service_ns": dur - wait,
@@ -133,7 +133,7 @@ def byteps_requests(
                 "declared_key": declared,
                 "partition": np.where(of_raw >= 0, of_raw & 0xFFFF, -1),
                 "rank": trace.rank,
-                "id": requests.row[at],
+                "id": requests.row[positions],
                 "job": trace.job,
             }
         )
@@ -146,7 +146,7 @@ def byteps_requests(
     return result_frame(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
-        note="" if found else NO_SERVERS,
+        note="" if parts else NO_SERVERS,
         open=open_,
     )
 
@@ -209,10 +209,10 @@ def byteps_servers(
         every node pushed)``, busy_ns`` (int64, time in which any push was in work)``, push_ns,
         wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
     """
-    found = _server_parts(traces, selection, window, ranks)
+    parts = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
-    for part, requests, chosen in found:
+    for part, requests, chosen in parts:
         closed = chosen & requests.is_answered
         push, pull = closed & requests.push, closed & ~requests.push
         matched["push"] += int(push.sum())
@@ -240,7 +240,7 @@ def byteps_servers(
         "job": "object",
     }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, schema), matched=matched, note="" if found else NO_SERVERS
+        columns_of_rows(rows, schema), matched=matched, note="" if parts else NO_SERVERS
     )
 
 
@@ -326,24 +326,14 @@ def byteps_arrivals(
     matched = 0
     group, place = ["key", "iteration"], ["key", "iteration", "node"]
     for part, requests, chosen in selected_parts:
-        arrivals_of_server = pd.DataFrame(
-            {
-                "job": pd.Series([part.trace.job or ""] * len(requests), dtype=object),
-                "server": part.trace.server,
-                "key": requests.key,
-                "iteration": requests.iteration,
-                "node": requests.node,
-                "start_ns": requests.start_ns + part.trace.shift_ns,
-                "wait_ns": _waits(requests),
-            }
-        )
+        arrivals_of_server = _requests_frame(part.trace, requests)
         pushes = arrivals_of_server[requests.push & chosen]
         matched += len(pushes)
         nodes = pushes["node"].nunique()
         if nodes < 2:
             continue
-        whole = pushes.groupby(group)["node"].transform("size") == nodes
-        pushes = pushes[whole].sort_values(place, ignore_index=True)
+        is_complete = pushes.groupby(group)["node"].transform("size") == nodes
+        pushes = pushes[is_complete].sort_values(place, ignore_index=True)
         pulls = (
             arrivals_of_server[~requests.push & requests.is_answered & chosen]
             .groupby(place)["wait_ns"]
@@ -364,7 +354,8 @@ def byteps_arrivals(
         **int64("iteration node start_ns lag_ns"), "last": "bool", "imposed_wait_ns": "int64",
     }  # fmt: skip
     data = stack_blocks(
-        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], schema
+        [{str(name): column.to_numpy() for name, column in block.items()} for block in blocks],
+        schema,
     )
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
@@ -373,6 +364,21 @@ def byteps_arrivals(
         matched={"push": matched},
         note=note if selected_parts else NO_SERVERS,
         dropped=matched - rows,
+    )
+
+
+def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
+    """Return the requests of a server, with the time that each waits for other workers."""
+    return pd.DataFrame(
+        {
+            "job": pd.Series([trace.job or ""] * len(requests), dtype=object),
+            "server": trace.server,
+            "key": requests.key,
+            "iteration": requests.iteration,
+            "node": requests.node,
+            "start_ns": requests.start_ns + trace.shift_ns,
+            "wait_ns": _waits(requests),
+        }
     )
 
 
@@ -472,7 +478,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                 rows.append((*place, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
-        note = "no worker's requests match those of the servers: are they of one run?"
+        note = "no worker's requests match the servers': are they of one run?"
     schema = {
         **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
         **int64("low_ns high_ns requests alternatives"), "job": "object",
@@ -515,12 +521,16 @@ def _request_tables(trace: Trace, raw: dict[int, int]) -> _Tables:
     iterations = int(requests.iteration.max(initial=-1)) + 1
     tables = {}
     for node in np.unique(requests.node).tolist():
-        at = np.flatnonzero((requests.node == node) & requests.is_answered & (of_key >= 0))
+        positions = np.flatnonzero((requests.node == node) & requests.is_answered & (of_key >= 0))
         begin = np.full((2, len(places), iterations), _NONE)
         end = begin.copy()
-        where = ((~requests.push[at]).astype(np.int64), of_key[at], requests.iteration[at])
-        begin[where] = requests.start_ns[at] + trace.zero_ns
-        end[where] = requests.end_ns[at] + trace.zero_ns
+        where = (
+            (~requests.push[positions]).astype(np.int64),
+            of_key[positions],
+            requests.iteration[positions],
+        )
+        begin[where] = requests.start_ns[positions] + trace.zero_ns
+        end[where] = requests.end_ns[positions] + trace.zero_ns
         tables[node] = (begin, end)
     return places, tables
 
@@ -529,16 +539,20 @@ def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
     """Return the places of a worker for which an offset is possible; None without common keys."""
     rows = worker_rows(worker)
     places, by_node = tables
-    of = rows.parts
+    parts = rows.parts
     pull = rows.stages.index("PULL")
-    sent = np.isin(of.stage, [rows.stages.index("PUSH"), pull])
-    place = np.array([places.get(key, -1) for key in of.key.tolist()], np.int64)
-    at = np.flatnonzero(sent & (place >= 0))
-    if not len(at):
+    is_sent = np.isin(parts.stage, [rows.stages.index("PUSH"), pull])
+    place = np.array([places.get(key, -1) for key in parts.key.tolist()], np.int64)
+    positions = np.flatnonzero(is_sent & (place >= 0))
+    if not len(positions):
         return None
-    op, where, step = (of.stage[at] == pull).astype(np.int64), place[at], of.step[at]
-    start = of.start_ns[at] + worker.zero_ns
-    end = start + of.dur_ns[at]
+    op, where, step = (
+        (parts.stage[positions] == pull).astype(np.int64),
+        place[positions],
+        parts.step[positions],
+    )
+    start = parts.start_ns[positions] + worker.zero_ns
+    end = start + parts.dur_ns[positions]
     fits = {}
     for node, (begins, ends) in by_node.items():
         for skipped in range(max(begins.shape[2] - int(step.min()), 0)):
@@ -546,13 +560,13 @@ def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
             inside = np.flatnonzero(iteration < begins.shape[2])
             cell = (op[inside], where[inside], iteration[inside])
             begin = begins[cell]
-            known = begin != _NONE
-            if known.sum() < _LEAST_MATCHED * len(at):
+            is_known = begin != _NONE
+            if is_known.sum() < _LEAST_MATCHED * len(positions):
                 continue
-            high = int((begin - start[inside])[known].min())
-            low = int((ends[cell] - end[inside])[known].max())
+            high = int((begin - start[inside])[is_known].min())
+            low = int((ends[cell] - end[inside])[is_known].max())
             if low <= high:
-                fits[node, skipped] = _Fit(low, high, int(known.sum()))
+                fits[node, skipped] = _Fit(low, high, int(is_known.sum()))
     return fits
 
 
@@ -562,7 +576,7 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
     Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
     the others certain.
     """
-    left, taken, certain = list(options), set[int](), set[int]()
+    left, used_nodes, certain = list(options), set[int](), set[int]()
     assigned = []
 
     def free(fits: _Fits, gone: set[int]) -> list[_Place]:
@@ -576,13 +590,13 @@ def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Plac
         worker, fits = left.pop(0)
         distance = {
             place: sum(abs(fits_of_worker[place].theta_ns) for fits_of_worker in fits.values())
-            for place in free(fits, taken)
+            for place in free(fits, used_nodes)
         }
         if not distance:
             continue
         best = min(distance, key=lambda place: (distance[place], place))
         others = len(free(fits, certain)) - 1
-        taken.add(best[0])
+        used_nodes.add(best[0])
         if not others:
             certain.add(best[0])
         assigned.append((worker, best, others, fits))

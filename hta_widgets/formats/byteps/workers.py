@@ -37,7 +37,7 @@ def _worker_parts(
     ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
     """Return the workers' GPUs: selected events, rows, and numbers."""
-    found = []
+    parts = []
     for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
         if trace.format == "byteps":
@@ -47,8 +47,8 @@ def _worker_parts(
                 "local_rank": trace.local_rank,
                 "job": trace.job,
             }
-            found.append((part, worker_rows(trace), numbers))
-    return found
+            parts.append((part, worker_rows(trace), numbers))
+    return parts
 
 
 @check_arguments
@@ -109,11 +109,11 @@ def byteps_gradients(
     unfinished = incomplete = 0
     for part, rows, numbers in selected_parts:
         totals = rows.totals
-        kept = part.contains(totals.row) & (totals.dur_ns > 0)
+        is_shown = part.contains(totals.row) & (totals.dur_ns > 0)
         unfinished += int((part.contains(totals.row) & (totals.dur_ns == 0)).sum())
-        matched["totals"] += int(kept.sum())
+        matched["totals"] += int(is_shown.sum())
         matched["stages"] += int(part.contains(rows.parts.row).sum())
-        selected_totals = np.flatnonzero(kept)
+        selected_totals = np.flatnonzero(is_shown)
         selected_totals = selected_totals[
             np.lexsort(
                 (
@@ -172,24 +172,26 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     if not len(starts) or not len(totals.row):
         return columns_of_totals
     end = np.maximum.reduceat(parts.start_ns + parts.dur_ns, starts)
-    key, whole = parts.key[starts], parts.complete[starts]
+    key, is_complete = parts.key[starts], parts.complete[starts]
     steps = int(max(totals.step.max(), parts.step.max())) + 1
     place = parts.tensor[starts] * steps + parts.step[starts]
     of_total = totals.tensor * steps + totals.step
-    columns_of_totals["incomplete"] = np.isin(of_total, place[~whole]).astype(np.int64)
+    columns_of_totals["incomplete"] = np.isin(of_total, place[~is_complete]).astype(np.int64)
     # The partition that ends last is the critical one; of several, the one with the lowest key.
     order = np.lexsort((-key, end, place))
-    order = order[whole[order]]
+    order = order[is_complete[order]]
     critical = np.full(len(rows.tensors) * steps, -1, np.int64)
     critical[place[order]] = order
-    at = critical[of_total]
-    known = at >= 0
-    at = at[known]
-    columns_of_totals["busy_ns"][known] = np.add.reduceat(parts.dur_ns, starts)[at]
-    columns_of_totals["queue_ns"][known] = np.add.reduceat(parts.queue_ns, starts)[at]
-    columns_of_totals["tail_ns"][known] = (totals.start_ns + totals.dur_ns)[known] - end[at]
-    columns_of_totals["critical_key"][known] = key[at]
-    columns_of_totals["critical_partition"][known] = key[at] & 0xFFFF
+    positions = critical[of_total]
+    has_part = positions >= 0
+    positions = positions[has_part]
+    columns_of_totals["busy_ns"][has_part] = np.add.reduceat(parts.dur_ns, starts)[positions]
+    columns_of_totals["queue_ns"][has_part] = np.add.reduceat(parts.queue_ns, starts)[positions]
+    columns_of_totals["tail_ns"][has_part] = (totals.start_ns + totals.dur_ns)[has_part] - end[
+        positions
+    ]
+    columns_of_totals["critical_key"][has_part] = key[positions]
+    columns_of_totals["critical_partition"][has_part] = key[positions] & 0xFFFF
     return columns_of_totals
 
 
@@ -237,26 +239,26 @@ def byteps_gradient_stages(
         gradients_of_rank = gradients[
             (gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)
         ]
-        of = rows.parts
-        steps = int(of.step.max(initial=0)) + 1
+        parts = rows.parts
+        steps = int(parts.step.max(initial=0)) + 1
         wanted = (
             gradients_of_rank["critical_key"].to_numpy() * steps
             + gradients_of_rank["step"].to_numpy()
         )
-        at = np.flatnonzero(np.isin(of.key * steps + of.step, wanted))
-        is_copy = of.stage[at] == rows.stages.index("COPYH2D")
+        positions = np.flatnonzero(np.isin(parts.key * steps + parts.step, wanted))
+        is_copy = parts.stage[positions] == rows.stages.index("COPYH2D")
         tensor = np.array([tensors.index(name) for name in rows.tensors], np.int64)
         stage = np.array([stages.index(name) for name in rows.stages], np.int64)
         blocks.append(
             {
                 **numbers,
-                "tensor": tensor[of.tensor[at]],
-                "step": of.step[at],
-                "stage": stage[of.stage[at]],
-                "start_ns": of.start_ns[at] + part.trace.shift_ns,
-                "dur_ns": of.dur_ns[at],
-                "queue_ns": of.queue_ns[at],
-                "waits_for_root": is_copy & (of.queue_ns[at] > 0) & (not rows.is_root),
+                "tensor": tensor[parts.tensor[positions]],
+                "step": parts.step[positions],
+                "stage": stage[parts.stage[positions]],
+                "start_ns": parts.start_ns[positions] + part.trace.shift_ns,
+                "dur_ns": parts.dur_ns[positions],
+                "queue_ns": parts.queue_ns[positions],
+                "waits_for_root": is_copy & (parts.queue_ns[positions] > 0) & (not rows.is_root),
             }
         )
     schema = {
@@ -311,21 +313,21 @@ def byteps_pull_blame(
         - ``straggler`` (bool), ``job`` (object)
     """
     pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
-    each = pulls.groupby(["job", "worker"], sort=True, as_index=False).agg(
+    by_worker = pulls.groupby(["job", "worker"], sort=True, as_index=False).agg(
         blame=("shortest", "mean"),
         slack_ns=("slack_ns", "sum"),
         pulls=("shortest", "size"),
         pull_ns=("dur_ns", "sum"),
     )
-    each["straggler"] = each["blame"] >= CONSISTENT_SHARE
-    return with_job_last(each, pulls)
+    by_worker["straggler"] = by_worker["blame"] >= CONSISTENT_SHARE
+    return with_job_last(by_worker, pulls)
 
 
-def with_job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
-    """Return `sums` with ``job`` as the last column, None if empty, and the attributes of `of`."""
+def with_job_last(sums: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
+    """Return `sums` with ``job`` last, None if empty, and the attributes of `reference`."""
     job = sums.pop("job")
-    frame = sums.assign(job=pd.Series([one or None for one in job], dtype=object))
-    frame.attrs = dict(of.attrs)
+    frame = sums.assign(job=pd.Series([name or None for name in job], dtype=object))
+    frame.attrs = dict(reference.attrs)
     return frame
 
 
@@ -356,17 +358,19 @@ def byteps_pulls(
     selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
     for part, rows, numbers in selected_parts:
-        of = rows.parts
-        at = np.flatnonzero((of.stage == rows.stages.index("PULL")) & part.contains(of.row))
+        pulls_table = rows.parts
+        positions = np.flatnonzero(
+            (pulls_table.stage == rows.stages.index("PULL")) & part.contains(pulls_table.row)
+        )
         blocks.append(
             {
                 **numbers,
                 "job": part.trace.job or "",
-                "key": of.key[at],
-                "step": of.step[at],
-                "id": of.row[at],
-                "start_ns": of.start_ns[at] + part.trace.shift_ns,
-                "dur_ns": of.dur_ns[at],
+                "key": pulls_table.key[positions],
+                "step": pulls_table.step[positions],
+                "id": pulls_table.row[positions],
+                "start_ns": pulls_table.start_ns[positions] + part.trace.shift_ns,
+                "dur_ns": pulls_table.dur_ns[positions],
             }
         )
     schema = {"job": "object", **int64("key step worker rank id start_ns dur_ns")}
@@ -375,9 +379,9 @@ def byteps_pulls(
     several = every[every["workers"] > 1]
     keys = ["job", "key", "step"]
     workers_of_pull = several.groupby(keys)["worker"]
-    whole = workers_of_pull.transform("size") == several["workers"]
-    whole &= workers_of_pull.transform("nunique") == several["workers"]
-    pulls = several[whole].sort_values([*keys, "worker"], ignore_index=True)
+    is_complete = workers_of_pull.transform("size") == several["workers"]
+    is_complete &= workers_of_pull.transform("nunique") == several["workers"]
+    pulls = several[is_complete].sort_values([*keys, "worker"], ignore_index=True)
     pulls["slack_ns"] = pulls["dur_ns"] - pulls.groupby(keys)["dur_ns"].transform("min")
     shortest = pulls["slack_ns"] == 0
     pulls["shortest"] = shortest & (
@@ -446,15 +450,20 @@ def byteps_stages(
     for part, rows, numbers in selected_parts:
         others += rows.others
         for code, name in enumerate(rows.stages):
-            at = np.flatnonzero((rows.parts.stage == code) & part.contains(rows.parts.row))
-            matched[name] = matched.get(name, 0) + len(at)
-            if not len(at):
+            positions = np.flatnonzero((rows.parts.stage == code) & part.contains(rows.parts.row))
+            matched[name] = matched.get(name, 0) + len(positions)
+            if not len(positions):
                 continue
-            start, end = part.clip_rows(rows.parts.row[at])
+            start, end = part.clip_rows(rows.parts.row[positions])
             dur = end - start
-            queue = int(rows.parts.queue_ns[at][rows.parts.complete[at]].sum())
+            queue = int(rows.parts.queue_ns[positions][rows.parts.complete[positions]].sum())
             *gpu, job = numbers.values()
-            sums = len(at), int(dur.sum()), total_length(union(start, end)), float(dur.mean())
+            sums = (
+                len(positions),
+                int(dur.sum()),
+                total_length(union(start, end)),
+                float(dur.mean()),
+            )
             waits = name == "COPYH2D" and not rows.is_root
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
@@ -565,21 +574,23 @@ def byteps_bandwidth(
     stages = ("PUSH", "PULL")
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(stages, 0)
-    found = _worker_parts(traces, selection, window, ranks)
-    for part, rows, numbers in found:
-        of = rows.parts
-        known = np.array([int(sizes.get(key, -1)) for key in of.key.tolist()], np.int64)
+    worker_parts = _worker_parts(traces, selection, window, ranks)
+    for part, rows, numbers in worker_parts:
+        parts = rows.parts
+        size_bytes = np.array([int(sizes.get(key, -1)) for key in parts.key.tolist()], np.int64)
         for code, stage in enumerate(stages):
-            at = (of.stage == rows.stages.index(stage)) & part.contains(of.row)
-            matched[stage] += int(at.sum())
-            sized = at & (known >= 0)
+            is_transfer = (parts.stage == rows.stages.index(stage)) & part.contains(parts.row)
+            matched[stage] += int(is_transfer.sum())
+            sized = is_transfer & (size_bytes >= 0)
             if not sized.any():
                 continue
-            covered = total_length(union(of.start_ns[sized], of.start_ns[sized] + of.dur_ns[sized]))
-            size = int(known[sized].sum())
+            covered = total_length(
+                union(parts.start_ns[sized], parts.start_ns[sized] + parts.dur_ns[sized])
+            )
+            size = int(size_bytes[sized].sum())
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
-            lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
+            lines.append((*gpu, code, size, covered, rate, int((is_transfer & ~sized).sum())))
     schema = {
         **int64("rank worker local_rank stage bytes union_ns"), "mb_per_s": "float64",
         "without_size": "int64",
@@ -588,5 +599,5 @@ def byteps_bandwidth(
     return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,
-        note="" if found else NO_WORKERS,
+        note="" if worker_parts else NO_WORKERS,
     )

@@ -53,11 +53,11 @@ class CopyColumns:
         self._gb_per_s: list[float] = []
         self._size_bytes: list[int] = []
 
-    def add(self, record: int, said: Args) -> None:
+    def add(self, record: int, args: Args) -> None:
         """Add a record's args."""
         self._record.append(record)
-        self._gb_per_s.append(_rate(said.bandwidth))
-        self._size_bytes.append(_size(said.bytes))
+        self._gb_per_s.append(_rate(args.bandwidth))
+        self._size_bytes.append(_size(args.bytes))
 
     def finish(self) -> CopyTable:
         """Return the columns."""
@@ -257,10 +257,10 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
 
     def get(self, number: int, default: Any = None) -> Any:
         """Return the args of a record, or `default`."""
-        at = bisect_left(self._numbers, number)
-        if at == len(self._numbers) or self._numbers[at] != number:
+        index = bisect_left(self._numbers, number)
+        if index == len(self._numbers) or self._numbers[index] != number:
             return default
-        text = self._text[self._ends[at] : self._ends[at + 1]]
+        text = self._text[self._ends[index] : self._ends[index + 1]]
         if not text:
             return self._odd.get(number) or default
         try:
@@ -275,8 +275,8 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         spans = []
         for number in numbers:
             at = bisect_left(self._numbers, number)
-            known = at < len(self._numbers) and self._numbers[at] == number
-            spans.append(text[ends[at] : ends[at + 1]] if known else b"")
+            is_known = at < len(self._numbers) and self._numbers[at] == number
+            spans.append(text[ends[at] : ends[at + 1]] if is_known else b"")
         if all(spans):
             try:
                 values = _decode(f"[{b','.join(spans).decode()}]")
@@ -321,9 +321,9 @@ _M, _C = ord("M"), ord("C")
 
 
 def _set_of(letters: str) -> npt.NDArray[np.bool_]:
-    found = np.zeros(256, np.bool_)
-    found[np.frombuffer(letters.encode(), np.uint8)] = True
-    return found
+    is_member = np.zeros(256, np.bool_)
+    is_member[np.frombuffer(letters.encode(), np.uint8)] = True
+    return is_member
 
 
 _NO_STREAM = (1 << 32) - 1  # as CUPTI states waits that are of no stream
@@ -362,8 +362,8 @@ class _Batch:
 
     def offset_of(self, row: int) -> int:
         """Return the byte offset in the file of the record at a row."""
-        at = bisect_right(self.first_rows, row) - 1
-        return self.offsets[at](row - self.first_rows[at])
+        index = bisect_right(self.first_rows, row) - 1
+        return self.offsets[index](row - self.first_rows[index])
 
 
 class Columns:
@@ -417,7 +417,7 @@ class Columns:
         args = [record.args for record in records]
         stream = _integers([-1 if arg is None else arg.stream for arg in args])
         stream[stream == _NO_STREAM] = -1
-        found: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
             "name": self._names.codes_of([record.name for record in records]),
             "category": self._categories.codes_of([record.cat for record in records]),
@@ -427,7 +427,7 @@ class Columns:
             "correlation": _integers([-1 if arg is None else arg.correlation for arg in args]),
             "record": numbers,
         }
-        for name, values in found.items():
+        for name, values in arrays.items():
             batch.parts[name].append(values)
         start, dur = times or (
             (joined_texts([record.ts for record in records]), len(records)),
@@ -435,15 +435,15 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        has_more = (stream != -1) | (found["name"] == self._names.code(PARAM_COMMS))
+        has_more = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
         for row in np.flatnonzero(has_more).tolist():
-            said = args[row]
-            if said is None:
+            row_args = args[row]
+            if row_args is None:
                 continue
-            if len(said.bandwidth) or len(said.bytes):
-                batch.copies.append((first + row, said))
-            if len(said.collective):
-                batch.communication.append((first + row, said))
+            if len(row_args.bandwidth) or len(row_args.bytes):
+                batch.copies.append((first + row, row_args))
+            if len(row_args.collective):
+                batch.communication.append((first + row, row_args))
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
         batch.bodies.append(bodies)
@@ -497,13 +497,13 @@ class Columns:
             dur[negative] = 0
             self._note_repaired(batch, negative & keep, "negative durations, taken as 0")
         self._note_resolution(start, dur, dur_state, keep & ~is_metadata)
-        for row, said in batch.copies:
+        for row, row_args in batch.copies:
             if keep[row]:
-                self._copies.add(int(parts["record"][row]), said)
-        for row, said in batch.communication:
+                self._copies.add(int(parts["record"][row]), row_args)
+        for row, row_args in batch.communication:
             if keep[row]:
                 self._comm_record.append(int(parts["record"][row]))
-                self._comm_text.append(b"\0".join(_communication(said)))
+                self._comm_text.append(b"\0".join(_communication(row_args)))
         flow = np.full(batch.count, -1, np.int64)
         flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
         parts.update(start_ns=start, dur_ns=dur, flow=flow)
@@ -622,8 +622,8 @@ class Columns:
                 reason = "records whose time is not a number"
             else:
                 reason = "records without a time"
-            known = self.notes.has(kind, reason)
-            self.notes.add(kind, reason, None if known else batch.offset_of(row))
+            has_note = self.notes.has(kind, reason)
+            self.notes.add(kind, reason, None if has_note else batch.offset_of(row))
 
     def _note_durations(
         self, batch: _Batch, state: npt.NDArray[np.uint8], keep: npt.NDArray[np.bool_]
@@ -684,8 +684,8 @@ def _wrap_integer(value: Any) -> int:
     colon counts, which is the rank's own id.
     """
     try:
-        own = _SCOPED.fullmatch(value) if isinstance(value, str) else None
-        number = int(value if own is None else own[1])
+        scoped = _SCOPED.fullmatch(value) if isinstance(value, str) else None
+        number = int(value if scoped is None else scoped[1])
     except (TypeError, ValueError):
         return -1
     if -_INT64 <= number < _INT64:

@@ -114,9 +114,9 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
         places = [place for place, thread in enumerate(threads) if thread[0] == pid]
         texts = [names.thread.get(threads[place]) or threads[place][1] for place in places]
         matches = next(
-            found
+            stream_matches
             for pattern in _WORK_THREADS
-            if any(found := [pattern.fullmatch(text) for text in texts])
+            if any(stream_matches := [pattern.fullmatch(text) for text in texts])
             or pattern is _WORK_THREADS[-1]
         )
         for place, match in zip(places, matches, strict=True):

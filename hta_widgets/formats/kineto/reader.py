@@ -110,9 +110,9 @@ class RecordList:
         while True:
             self.window.fill(wanted)
             wanted = 0
-            taken = self._take_slice()
-            closed = taken == "closed"
-            if taken in {"unbalanced", "broken"}:
+            outcome = self._take_slice()
+            closed = outcome == "closed"
+            if outcome in {"unbalanced", "broken"}:
                 before = self.window.offset
                 closed = self._take_tolerantly()
                 if self.window.offset == before:
@@ -127,8 +127,8 @@ class RecordList:
     def _drop_stray_bracket(self) -> bool:
         """Skip a stray bracket between records; return whether there was one."""
         self.window.fill(_PEEKED_BYTES)
-        at = self.window.at
-        rest = self.window.text[at : at + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
+        start = self.window.at
+        rest = self.window.text[start : start + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
         following = rest.removeprefix(b",").lstrip(_LIST_BLANKS)
         if self.enclosed:
             ends = (
@@ -169,12 +169,12 @@ class RecordList:
         """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        taken: SliceOutcome = "unbalanced"
+        outcome: SliceOutcome = "unbalanced"
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
-            taken = self._take_strictly(cut)
-            if taken != "unbalanced":
+            outcome = self._take_strictly(cut)
+            if outcome != "unbalanced":
                 break
-        return taken
+        return outcome
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
         """Read the records up to the comma at `cut`, or none."""
@@ -253,19 +253,19 @@ class RecordList:
         """Read the window piece by piece; return whether the list ended in it."""
         extent = 2 * _PIECE_BYTES
         while (size := self.window.unread_size) > 0:
-            near = self.window.at + min(_PIECE_BYTES, size)
-            cut = next(separators_before(self.window.text, self.window.at, near), -1)
+            target = self.window.at + min(_PIECE_BYTES, size)
+            cut = next(separators_before(self.window.text, self.window.at, target), -1)
             if cut > self.window.at and size > _PIECE_BYTES:
-                taken = self._take_strictly(cut)
-                if taken == "closed":
+                outcome = self._take_strictly(cut)
+                if outcome == "closed":
                     return True
-                if taken == "open":
+                if outcome == "open":
                     continue
             text = self.window.text[self.window.at : self.window.at + extent]
             last = (self.window.ended and extent >= size) or size > _LONGEST_RECORD
             with time_stage("repair"):
                 reading = read_records(
-                    text, 0, near - self.window.at, self.notes, self.window.offset, last=last
+                    text, 0, target - self.window.at, self.notes, self.window.offset, last=last
                 )
             self._append_reading(reading, text)
             self.window.at += reading.end
@@ -297,7 +297,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return the decoder for start times like those of `records`; None if one is not a number."""
+    """Return a decoder for start times as in `records`; None if one is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]
@@ -331,9 +331,9 @@ def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
 def _position(text: bytes, row: int) -> int:
     position = 0
     for body in decode_bodies(text)[: row + 1]:
-        found = bytes(body)
-        position = text.index(found, position)
-        start, position = position, position + len(found)
+        content = bytes(body)
+        position = text.index(content, position)
+        start, position = position, position + len(content)
     return start
 
 

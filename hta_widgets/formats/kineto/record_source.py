@@ -147,16 +147,18 @@ class FileRecords(NumberedRecords):
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
         """Return a source from the result of `to_stored`; raise `ValueError` if it is forged."""
         starts, ends, firsts = column("starts"), column("ends"), column("first_records")
-        odd, counts = column("odd_slices"), column("odd_counts")
+        odd_slices, counts = column("odd_slices"), column("odd_counts")
         records = np.diff(firsts, append=facts["count"])
-        same = len(starts) == len(ends) == len(firsts) and len(odd) == len(counts)
-        in_order = same and np.all(np.diff(starts, prepend=0) >= 0) and np.all(starts <= ends)
+        is_consistent = len(starts) == len(ends) == len(firsts) and len(odd_slices) == len(counts)
+        in_order = (
+            is_consistent and np.all(np.diff(starts, prepend=0) >= 0) and np.all(starts <= ends)
+        )
         if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
             raise ValueError("the positions of records are not in order")
-        if not np.array_equal(records[odd], counts):
+        if not np.array_equal(records[odd_slices], counts):
             raise ValueError("the records of a slice are not as many as their positions")
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
-        spans_of_slice = dict(zip(odd.tolist(), spans, strict=False))
+        spans_of_slice = dict(zip(odd_slices.tolist(), spans, strict=False))
         slices = [
             RecordSlice(start, end, first, spans_of_slice.get(number))
             for number, (start, end, first) in enumerate(

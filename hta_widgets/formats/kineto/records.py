@@ -173,8 +173,8 @@ def columns_of_rank(
     at_next = np.searchsorted(rows, columns.ends_at_next)
     at_next = at_next[np.isin(columns.ends_at_next, rows)]
     place = {int(row): position for position, row in enumerate(rows)} if columns.scope else {}
-    taken = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
-    own_columns = {name: getattr(columns, name)[rows] for name in taken}
+    column_names = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
+    own_columns = {name: getattr(columns, name)[rows] for name in column_names}
     flow = columns.flow[rows]
     flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
     timed = own_columns["timed"]
@@ -272,16 +272,16 @@ class MergedRecords:
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        whole: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
+        stored: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
-            "whole": whole.facts,
+            "whole": stored.facts,
             "rank": self._rank,
             "shift_ns": self._shift_ns,
             "pids": as_text(self._pids),
             "metadata_text": as_text(self.metadata_text),
         }
-        return StoredSource(facts, {**whole.columns, "numbers": self._numbers})
+        return StoredSource(facts, {**stored.columns, "numbers": self._numbers})
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:

@@ -122,7 +122,9 @@ def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32
     )
     of_row = of_slot[slot_of_row]
     crossing = int((of_row[launches.rows] != launches.device).sum())
-    labels = [_device_label(key, names.labels.get(key, "")) for key in devices]
+    labels = [
+        names.labels.get(key) or (f"GPU {key}" if key.isdecimal() else key) for key in devices
+    ]
     return labels, of_row, crossing
 
 
@@ -142,9 +144,9 @@ class _Launches:
         ids, first = np.unique(columns.correlation[work], return_index=True)
         if not len(ids):
             return cls(calls[:0], device[:0])
-        at = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
-        matched = ids[at] == columns.correlation[calls]
-        return cls(calls[matched], device[work[first[at[matched]]]])
+        index = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
+        matched = ids[index] == columns.correlation[calls]
+        return cls(calls[matched], device[work[first[index[matched]]]])
 
 
 def _devices_of_host_threads(
@@ -154,7 +156,7 @@ def _devices_of_host_threads(
     launches: _Launches,
     devices: int,
 ) -> npt.NDArray[np.int32]:
-    """Return the device of every thread: by its launches, else by those of its process, else 0."""
+    """Return the device of every thread: by its launches, else its process's launches, else 0."""
     count = len(of_slot)
     votes = np.bincount(
         slot_of_row[launches.rows] * devices + launches.device, minlength=count * devices
@@ -175,10 +177,6 @@ def _rows_of_device(columns: RankColumns, of_row: npt.NDArray[np.int32], number:
     of_device: Bools = np.asarray(of_row == number) & ~metadata
     used = mask_of_rows(np.unique(columns.pid[of_device]), len(columns.pids))
     return np.flatnonzero(of_device | (metadata & used[columns.pid]))
-
-
-def _device_label(key: str, label: str) -> str:
-    return label or (f"GPU {key}" if key.isdecimal() else key)
 
 
 def _device_number(name: str, place: int) -> int:

@@ -57,15 +57,15 @@ def nanoseconds(joined: bytes, count: int) -> Times:
     original = joined
     # Without digits, only separators and signs remain.
     skeleton = joined.translate(None, _DIGITS)
-    odd = skeleton.translate(None, b".,")
-    if odd and not odd.strip(b'"'):
+    other_bytes = skeleton.translate(None, b".,")
+    if other_bytes and not other_bytes.strip(b'"'):
         joined = joined.translate(None, b'"')
-        odd = b""
+        other_bytes = b""
     text = _pad(joined)
-    uniform = None if odd else _parse_uniform(text, skeleton, count)
+    uniform = None if other_bytes else _parse_uniform(text, skeleton, count)
     if uniform is not None:
         return Times(uniform, None)
-    return _parse_varied(text, original, count, has_odd=bool(odd))
+    return _parse_varied(text, original, count, has_odd=bool(other_bytes))
 
 
 #: Times below this have an error under a quarter of a nanosecond as a double of microseconds.
@@ -80,12 +80,12 @@ def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
         values = np.where(missing, 0.0, values)
     if np.abs(values).max() >= LARGEST_DOUBLE:
         return None
-    whole = np.floor(values)
-    thousandths = (values - whole) * 1000
+    floors = np.floor(values)
+    thousandths = (values - floors) * 1000
     rounded = np.rint(thousandths)
     if np.abs(thousandths - rounded).max() > 0.25:
         return None  # more than three decimals, or nearly a tie
-    ns = whole.astype(np.int64) * 1000 + rounded.astype(np.int64)
+    ns = floors.astype(np.int64) * 1000 + rounded.astype(np.int64)
     return Times(ns, missing.view(np.uint8) if some_missing else None)
 
 
@@ -139,31 +139,31 @@ def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     """Parse values of one width with 0 or 3 decimals, the usual case; None for others."""
     pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
-    whole = width
+    integer_width = width
     if rest or width < 1:
         return None
     if len(skeleton) == 2 * count - 1:
-        whole = width - 4
-        if whole < 1 or skeleton != (b".," * count)[:-1]:
+        integer_width = width - 4
+        if integer_width < 1 or skeleton != (b".," * count)[:-1]:
             return None
-        if not (text[_LEAD + whole : -_TRAIL : pitch] == _DOT).all():
+        if not (text[_LEAD + integer_width : -_TRAIL : pitch] == _DOT).all():
             return None
     elif len(skeleton) != count - 1:
         return None
-    if whole > _MAX_DIGITS or not (text[_LEAD + width : -_TRAIL : pitch] == _COMMA).all():
+    if integer_width > _MAX_DIGITS or not (text[_LEAD + width : -_TRAIL : pitch] == _COMMA).all():
         return None
 
     def column(end: int, digits: int) -> Ints:
         words = np.ndarray((count,), "<u8", text, _LEAD + end - 8, (pitch,))
         return _eight_digits(words & _LAST_BYTES[min(digits, 8)])
 
-    value = column(whole, whole)
-    for done in range(8, whole, 8):
-        value += column(whole - done, whole - done) * 10**done
-    if whole > _MAX_DIGITS - 3 and value.max() >= _LARGEST // 1000:
+    value = column(integer_width, integer_width)
+    for done in range(8, integer_width, 8):
+        value += column(integer_width - done, integer_width - done) * 10**done
+    if integer_width > _MAX_DIGITS - 3 and value.max() >= _LARGEST // 1000:
         return None
     value *= 1000
-    if whole < width:
+    if integer_width < width:
         value += column(width, 3)
     return value
 
@@ -231,19 +231,19 @@ def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_dec
 def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
     quotient, rest = np.divmod(value, unit)
     half = unit // 2
-    up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
-    rounded: Ints = quotient + up
+    rounds_up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
+    rounded: Ints = quotient + rounds_up
     return rounded
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
     """Return the values of runs of digits; undefined for runs of more than 18."""
     words = _words(text)
-    least, most = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
+    min_digits, max_digits = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
     value: Ints | None = None
-    for done in range(0, max(most, 1), 8):
+    for done in range(0, max(max_digits, 1), 8):
         word = words[ends - (8 + done)]
-        if least < done + 8:
+        if min_digits < done + 8:
             word = word & _LAST_BYTES[np.clip(digits - done, 0, 8)]
         part = _eight_digits(word)
         value = part if value is None else value + part * 10**done

@@ -77,10 +77,10 @@ class TopLevel(NamedTuple):
 
 
 def read_records(
-    text: bytes, at: int, stop: int, notes: NoteCounts, base: int, *, last: bool
+    text: bytes, start: int, stop: int, notes: NoteCounts, base: int, *, last: bool
 ) -> ReadResult:
-    """Read records from `at` until one ends at or after `stop`."""
-    return _TolerantReader(text, notes, base, last).read(at, stop)
+    """Read records from `start` until one ends at or after `stop`."""
+    return _TolerantReader(text, notes, base, last).read(start, stop)
 
 
 class _UnreadableError(Exception):
@@ -103,10 +103,10 @@ class _TolerantReader:
         self.reading = ReadResult()
         self.budget = _SCAN_FACTOR * len(text) + 4096
 
-    def read(self, at: int, stop: int) -> ReadResult:
+    def read(self, begin: int, stop: int) -> ReadResult:
         chars, reading = self.chars, self.reading
         reading.outcome = "starved"
-        position = at
+        position = begin
         while True:
             position = reading.end = self._skip(position)
             if position >= len(chars):
@@ -122,13 +122,13 @@ class _TolerantReader:
                 self._note("repaired", "brackets between records", position)
                 position += 1
                 continue
-            end, whole = self._end_of_entry(position)
+            end, is_complete = self._end_of_entry(position)
             if end < 0:
                 return reading
             after = self._skip(end)
             if after >= len(chars) and not self.last:
                 return reading  # the separator after it is not in the text yet
-            self._take(position, end, whole=whole)
+            self._take(position, end, is_complete=is_complete)
 
             position = after
             if after >= len(chars):
@@ -239,13 +239,13 @@ class _TolerantReader:
                 break
         return -1
 
-    def _take(self, start: int, end: int, *, whole: bool) -> None:
+    def _take(self, start: int, end: int, *, is_complete: bool) -> None:
         reading = self.reading
         place = reading.entries
         reading.entries += 1
         body = self.text[start:end]
         record: Record | None = None
-        if whole and is_utf8(body) and not names_windows_drive(body):
+        if is_complete and is_utf8(body) and not names_windows_drive(body):
             try:
                 record = _decode_record(body)
             except (msgspec.DecodeError, RecursionError):
@@ -254,7 +254,9 @@ class _TolerantReader:
             value, reason = _decode_repaired(body)
             if not isinstance(value, dict):
                 broken = (
-                    "records too broken to be read" if not whole else "entries that are not records"
+                    "records too broken to be read"
+                    if not is_complete
+                    else "entries that are not records"
                 )
                 self._note("skipped", broken, start)
                 return
@@ -277,8 +279,8 @@ class _TolerantReader:
         self.notes.add(kind, reason, self.base + position)
 
 
-def read_top_level(text: bytes, at: int) -> TopLevel:
-    """Read ``"key": value`` pairs of the outermost object from `at` to its closing brace."""
+def read_top_level(text: bytes, begin: int) -> TopLevel:
+    """Read ``"key": value`` pairs of the outermost object from `begin` to its closing brace."""
     chars = text.decode("latin-1")
     values: dict[str, bytes] = {}
 
@@ -286,7 +288,7 @@ def read_top_level(text: bytes, at: int) -> TopLevel:
         blanks = _BLANKS.match(chars, position)
         return blanks.end() if blanks else position
 
-    position = good = skip(at)
+    position = good = skip(begin)
     try:
         while chars[position] != "}":
             if chars[position] == ",":

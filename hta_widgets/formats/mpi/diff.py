@@ -64,8 +64,8 @@ def _times(side: RunSide) -> dict[str, int]:
     if not ranks:
         return {}
     # Damaged files state times of centuries; their sum must fit into int64.
-    most = (1 << 62) // len(sums)
-    times_ns = [min(max(time, -most), most) for time in sums.values()]
+    max_ns = (1 << 62) // len(sums)
+    times_ns = [min(max(time, -max_ns), max_ns) for time in sums.values()]
     means = mean_parts(np.array(times_ns, dtype=np.int64), len(ranks))
     return dict(zip(sums, means.tolist(), strict=True))
 
@@ -115,7 +115,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
     """Return a job's row with its late ranks: by events if there are any, else by totals."""
     named = mpi_stragglers(side.traces)
-    late = [sorted(rank for job, rank in named if job == own) for own in table["job"]]
+    late = [sorted(rank for job, rank in named if job == own_job) for own_job in table["job"]]
     first = [
         candidate if candidate in ranks or not ranks else ranks[0]
         for candidate, ranks in zip(table["straggler_rank"].tolist(), late, strict=True)
@@ -174,10 +174,10 @@ def _by_key(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
     """Return the table of each side, with one row per key, and a note."""
-    found, notes = analyse_sides(diff, table)
-    if any(len(set(frame["job"])) > 1 for frame in found):
+    results, notes = analyse_sides(diff, table)
+    if any(len(set(frame["job"])) > 1 for frame in results):
         notes.append("of several jobs the last one is shown")
-    return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(notes)
+    return [frame.drop_duplicates(key, keep="last") for frame in results], "; ".join(notes)
 
 
 PROFILE_TABLES = {
@@ -324,7 +324,7 @@ def _calls_text(finding: Finding, _diff: Comparison) -> str:
 
 def _calls_noun(number: float) -> str:
     text = count_text(number)
-    return f"{text} call{'s' * (text != '1')}"
+    return f"{text} call{'s' if text != '1' else ''}"
 
 
 def _more_sizes_text(finding: Finding, _diff: Comparison) -> str:

@@ -31,7 +31,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the set by (job, MPI rank): those of the rank's files.
+#: Keys in the set of the files of each (job, MPI rank).
 _Keys = dict[tuple[str, int], list[int]]
 
 
@@ -41,9 +41,9 @@ def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
     sums = groups[["calls", "bytes", "time_s"]].sum()
     sums.insert(0, "ranks", groups.size())
     sums["is_io"] = groups["is_io"].first()
-    for name, at in (("min", groups["time_s"].idxmin()), ("max", groups["time_s"].idxmax())):
-        sums[f"{name}_s"] = frame["time_s"].loc[at].to_numpy()
-        sums[f"{name}_rank"] = frame["rank"].loc[at].to_numpy()
+    for name, row in (("min", groups["time_s"].idxmin()), ("max", groups["time_s"].idxmax())):
+        sums[f"{name}_s"] = frame["time_s"].loc[row].to_numpy()
+        sums[f"{name}_rank"] = frame["rank"].loc[row].to_numpy()
     sums["mean_s"] = sums["time_s"] / sums["ranks"]
     comm = sums["time_s"].where(~sums["is_io"], 0.0).groupby(level="job").transform("sum")
     sums["share_of_time"] = (sums["time_s"] / comm).where(~sums["is_io"] & (comm > 0))
@@ -219,27 +219,29 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
             lost = share(row["lost_share"])
             text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
-    more: list[list[Piece]] = [
+    details: list[list[Piece]] = [
         [f"{f'{job}: ' if several else ''}{text}"] for job, text in _costly_sizes(traces)
     ]
     hosts = analysis.mpi_hosts(traces)
     slow = hosts["host"][hosts["is_slow"]].tolist()
     if slow:
-        more.append([f"All ranks of {', '.join(slow)} wait least: the others wait for that host."])
-    more += facts
+        details.append(
+            [f"All ranks of {', '.join(slow)} wait least: the others wait for that host."]
+        )
+    details += facts
     if not len(uneven):
-        return findings, more, []
+        return findings, details, []
     ranks = analysis.mpi_ranks(traces)
     in_mpi = share(float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300)))
     nothing = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
     if len(ranks) == 1:
         nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for no other rank."
-    return findings, more, [nothing]
+    return findings, details, [nothing]
 
 
 def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
-    own = keys.get((row["job"], rank), [])
+    trace_ranks = keys.get((row["job"], rank), [])
     wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
     text = f"{job} comes last where it costs most time: {wait}."
     if rank == row["comm_min_rank"]:
@@ -249,13 +251,13 @@ def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) ->
         )
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
     lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
-    chosen = Selection(ranks=tuple(own)) if own else Selection()
+    chosen = Selection(ranks=tuple(trace_ranks)) if trace_ranks else Selection()
     return HeadlineFinding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
 
 
 def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
-    own = keys.get((job, rank), [])
-    return {"rank": own[0], "text": f"Rank {rank}"} if own else f"Rank {rank}"
+    trace_ranks = keys.get((job, rank), [])
+    return {"rank": trace_ranks[0], "text": f"Rank {rank}"} if trace_ranks else f"Rank {rank}"
 
 
 def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
@@ -270,15 +272,17 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         ]
         if not len(costly):
             continue
-        most = costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
+        costliest = (
+            costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
+        )
         # Shares below one percent have one significant digit.
-        small = 0 < (percent := most["bytes"] * 100) < 1
+        small = 0 < (percent := costliest["bytes"] * 100) < 1
         digits = -int(np.floor(np.log10(percent))) if small else 0
-        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(most["bytes"])
+        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(costliest["bytes"])
         text = (
-            f"Allreduce of {size_range(int(most['size_lo']), int(most['size_hi']))}:"
-            f" {share(most['calls'])} of calls, {share(most['time_s'])} of Allreduce time,"
-            f" {of_bytes} of bytes."
+            f"Allreduce of {size_range(int(costliest['size_lo']), int(costliest['size_hi']))}:"
+            f" {share(costliest['calls'])} of calls, {share(costliest['time_s'])} of Allreduce"
+            f" time, {of_bytes} of bytes."
         )
         sentences.append((str(job), text))
     return sentences

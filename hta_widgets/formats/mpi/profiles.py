@@ -156,8 +156,8 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
         elif parsers:
             parsers[-1].parse_line(line, place)
     # Complete files end with a line break; only the last profile can be cut.
-    whole = text.endswith(("\n", "\r"))
-    return [parser.finish(ended=whole or parser is not parsers[-1]) for parser in parsers]
+    is_complete = text.endswith(("\n", "\r"))
+    return [parser.finish(ended=is_complete or parser is not parsers[-1]) for parser in parsers]
 
 
 @dataclass(slots=True)
@@ -172,8 +172,8 @@ class _Block:
 
     def build(self, *values: str, **more: Any) -> Any:
         """Return the head with its values and rows."""
-        known = {name: self.values.get(name, _NAN) for name in values}
-        return replace(self.head, **known, **more, routines=tuple(self.routines))
+        fields = {name: self.values.get(name, _NAN) for name in values}
+        return replace(self.head, **fields, **more, routines=tuple(self.routines))
 
 
 class _Parser:
@@ -304,8 +304,8 @@ class _Parser:
             frames[-1] = frames[-1]._replace(address=place[1], offset=place[2])
         elif frames and (translated := _TRANSLATED.match(line)):
             frames[-1] = frames[-1]._replace(**{translated[1]: translated[2]})
-        elif bare := _STACK_ROUTINE.match(line):
-            stack.routines.append(CallRow(bare[1], int(bare[2]), _NAN, _number(bare[3])))
+        elif match := _STACK_ROUTINE.match(line):
+            stack.routines.append(CallRow(match[1], int(match[2]), _NAN, _number(match[3])))
         else:
             return self._routine_line(line, stack)
         return True
@@ -481,8 +481,8 @@ def read_profiles(
             "holds no MPI profile", path=path, remedy="Was the file changed? Copy it again."
         )
     traces = []
-    for profile, found in profiles:
-        for problem in found:
+    for profile, problems_of_profile in profiles:
+        for problem in problems_of_profile:
             problems.add(problem.kind, problem.count, problem.detail, file=path)
         trace = build_trace(
             _no_events(),

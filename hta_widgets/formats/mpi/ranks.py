@@ -105,7 +105,7 @@ def _rank_frame(
 
 
 def _job_rows(
-    job: MpiJob, own: list[MpiRank], traces: TraceSet, *, table: bool
+    job: MpiJob, ranks_of_job: list[MpiRank], traces: TraceSet, *, table: bool
 ) -> list[dict[str, Any]]:
     """Return the ranks of a job, from rank 0's table if there is one, else from their files."""
     rows: dict[int, dict[str, Any]] = {}
@@ -113,7 +113,7 @@ def _job_rows(
     if head is not None and head.summary is not None:
         for line in head.summary.ranks:
             rows[line.rank] = {**_UNKNOWN, "job": job.name, "source": "table", **line._asdict()}
-    for rank in own:
+    for rank in ranks_of_job:
         row = rows.setdefault(rank.rank, {**_UNKNOWN, "job": job.name, "rank": rank.rank})
         profile = traces[rank.key].profile if rank.is_profile else None
         if profile is not None and profile.stale:
@@ -134,9 +134,9 @@ def _job_rows(
 def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     """Return sentences about the files that a job lacks, and about those that are not used."""
     notes = []
-    have = [row["rank"] for row in rows if row["key"] >= 0]
-    if len(have) < job.ntasks:
-        listed = ", ".join(map(str, have[:16])) + (", …" if len(have) > 16 else "")
+    present = [row["rank"] for row in rows if row["key"] >= 0]
+    if len(present) < job.ntasks:
+        listed = ", ".join(map(str, present[:16])) + (", …" if len(present) > 16 else "")
         notes.append(f"job {job.name} has tables of routines of ranks {listed} of {job.ntasks}")
     if job.head is None:
         notes.append(
@@ -189,9 +189,9 @@ def mpi_hosts(
         times = comm.mean(), comm.min(), comm.max(), other.mean()
         rows.append((job, host, len(ranks_of_host), *times, rss.max(), rss.sum(), switches))
     slow = []
-    for job, host, _, _, _, most, *_ in rows:
+    for job, host, _, _, _, max_ns, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
-        slow.append(bool(others) and all(most < least for least in others))
+        slow.append(bool(others) and all(max_ns < min_ns for min_ns in others))
     schema = {
         "job": "object", "host": "object", "ranks": "int64",
         **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),
@@ -256,11 +256,11 @@ def mpi_imbalance(
     MPI may just mean the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, selection, window, ranks)
-    known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
+    timed = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
     records = [
-        {"job": job, **_imbalance(own, tasks.get(str(job), 0))}
-        for job, own in known.groupby("job", sort=False)
+        {"job": job, **_imbalance(ranks_of_job, tasks.get(str(job), 0))}
+        for job, ranks_of_job in timed.groupby("job", sort=False)
     ]
     columns = columns_of_rows((record.values() for record in records), _IMBALANCE)
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]
@@ -282,42 +282,43 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Differences of printed decimals, without rounding errors.
     other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
-    least, most, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
-    mean, count, top = float(comm.mean()), len(comm), float(comm.max())
-    spread, middle = float(comm.std()), float(np.median(comm))
-    robust = _MAD * float(np.median(np.abs(comm - middle)))
-    low = float(comm[least])
-    z = (low - mean) / spread if spread > 1e-12 else _NAN
+    min_at, max_at, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
+    count, min_s, max_s = len(comm), float(comm[min_at]), float(comm[max_at])
+    mean, median, deviation = float(comm.mean()), float(np.median(comm)), float(comm.std())
+    robust_deviation = _MAD * float(np.median(np.abs(comm - median)))
+    z = (min_s - mean) / deviation if deviation > 1e-12 else _NAN
     ratio = float(other.max()) / float(other.mean()) if other.mean() > 0 else _NAN
-    apart = bool(count >= max(ntasks, 2) and least == busiest and ratio > _UNEVEN and z < _FAR)
+    is_far = count >= max(ntasks, 2) and min_at == busiest and ratio > _UNEVEN and z < _FAR
     # If two ranks compute equally long, the others wait for both.
-    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else least
-    is_single = bool(2 * comm[second] >= comm[least] + middle)
-    rival = "" if is_single or not apart else f"rank {rank[second]} ({comm[second]:.2f} s)"
+    second = int(np.argsort(comm, kind="stable")[1]) if count > 1 else min_at
+    is_single = bool(2 * comm[second] >= min_s + median)
+    rival = f"rank {rank[second]} ({comm[second]:.2f} s)" if is_far and not is_single else ""
     elapsed = float((comm + other).mean())
     lost = _NAN
     if count > 1 and elapsed > 0:
-        lost = float(np.median(np.delete(comm, least)) - comm[least]) / elapsed
-    stands_out = apart and is_single
+        lost = float(np.median(np.delete(comm, min_at)) - min_s) / elapsed
+    stands_out = bool(is_far and is_single)
     record: dict[str, Any] = {
         "ranks": count,
         "comm_mean_s": mean,
-        "comm_min_s": low,
-        "comm_min_rank": int(rank[least]),
-        "comm_max_s": top,
-        "comm_max_rank": int(rank[most]),
+        "comm_min_s": min_s,
+        "comm_min_rank": int(rank[min_at]),
+        "comm_max_s": max_s,
+        "comm_max_rank": int(rank[max_at]),
         "comm_median_s": float(np.sort(comm)[(count - 1) // 2]),
-        "imbalance_pct": 100 * (top / mean - 1) if mean > 0 else _NAN,
+        "imbalance_pct": 100 * (max_s / mean - 1) if mean > 0 else _NAN,
         "imbalance_cray_pct": (
-            100 * (top - mean) / top * count / (count - 1) if count > 1 and top > 0 else _NAN
+            100 * (max_s - mean) / max_s * count / (count - 1) if count > 1 and max_s > 0 else _NAN
         ),
         "noncomm_mean_s": float(other.mean()),
         "noncomm_max_s": float(other.max()),
         "noncomm_max_rank": int(rank[busiest]),
         "noncomm_ratio": ratio,
-        "straggler_rank": int(rank[least]) if count > 1 else -1,
+        "straggler_rank": int(rank[min_at]) if count > 1 else -1,
         "straggler_z": z,
-        "straggler_robust_z": (low - middle) / robust if robust > 1e-12 else _NAN,
+        "straggler_robust_z": (
+            (min_s - median) / robust_deviation if robust_deviation > 1e-12 else _NAN
+        ),
         "lost_share": lost,
         "stands_out": stands_out,
         "is_straggler": stands_out and lost >= costly_share(1, count),
@@ -325,30 +326,31 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     return {**record, "explanation": _imbalance_cause(record, rival)}
 
 
-def _imbalance_cause(of: dict[str, Any], rival: str) -> str:
-    if of["ranks"] == 1:
+def _imbalance_cause(record: dict[str, Any], rival: str) -> str:
+    if record["ranks"] == 1:
         return "A single rank has no other rank to wait for."
-    least = (
-        f"Rank {of['comm_min_rank']} has the least time in MPI"
-        f" ({of['comm_min_s']:.2f} s, mean {of['comm_mean_s']:.2f} s)"
+    min_text = (
+        f"Rank {record['comm_min_rank']} has the least time in MPI"
+        f" ({record['comm_min_s']:.2f} s, mean {record['comm_mean_s']:.2f} s)"
     )
-    if of["is_straggler"]:
+    if record["is_straggler"]:
         return (
-            f"{least} and the most outside of it ({of['noncomm_max_s']:.2f} s, mean"
-            f" {of['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
-            f" {of['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
+            f"{min_text} and the most outside of it ({record['noncomm_max_s']:.2f} s, mean"
+            f" {record['noncomm_mean_s']:.2f} s): the others wait for it. Rank"
+            f" {record['comm_max_rank']}, with the most time in MPI, waits longest and is not the"
             " cause."
         )
     if rival:
-        return f"{least}, but {rival} has hardly more: no rank stands out alone."
-    if of["stands_out"]:
+        return f"{min_text}, but {rival} has hardly more: no rank stands out alone."
+    if record["stands_out"]:
         return (
-            f"{least} and the most outside of it, but that is {share(of['lost_share'])} of the run"
-            " less than the median of the others, which may be chance: no rank is a straggler."
+            f"{min_text} and the most outside of it, but that is {share(record['lost_share'])} of"
+            " the run less than the median of the others, which may be chance: no rank is a"
+            " straggler."
         )
     return (
-        f"{least}, but no rank stands out: the most time outside of MPI is"
-        f" {of['noncomm_ratio']:.2f} times the mean."
+        f"{min_text}, but no rank stands out: the most time outside of MPI is"
+        f" {record['noncomm_ratio']:.2f} times the mean."
     )
 
 

@@ -107,9 +107,9 @@ def mpi_scope(
         elif not stale:
             old += [f"{t.profile.rank} of job {job.name}" for t in profiles if t.profile.stale]
             profiles = tuple(trace for trace in profiles if not trace.profile.stale)
-        known = {trace.profile.rank for trace in profiles}
+        loaded = {trace.profile.rank for trace in profiles}
         ranks_of_job = [_calls_of_profile(trace, job) for trace in profiles]
-        lines = [trace for trace in job.lines if mpi_rank(trace) not in known]
+        lines = [trace for trace in job.lines if mpi_rank(trace) not in loaded]
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.get_or_compute(key, partial(_calls_of_time_line, part, job)))
@@ -181,7 +181,7 @@ def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
 
 def _size_bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
     sizes, place = np.unique(size, return_inverse=True)
-    high = np.array([bin_bounds(one)[1] for one in sizes.tolist()], dtype=np.int64)[place]
+    high = np.array([bin_bounds(bin_size)[1] for bin_size in sizes.tolist()], dtype=np.int64)[place]
     sums = pd.DataFrame({"size": size, "time": spent}).groupby(high, sort=True)
     return [
         CallRow(name, calls, total / calls, time / 1e9)
@@ -189,9 +189,9 @@ def _size_bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
     ]
 
 
-def safe_ratio(part: float, whole: float) -> float:
+def safe_ratio(part: float, total: float) -> float:
     """Divide; NaN if the whole is not positive."""
-    return part / whole if whole > 0 else _NAN
+    return part / total if total > 0 else _NAN
 
 
 @check_arguments
@@ -433,8 +433,8 @@ def mpi_negotiation(
     scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     for rank in scoped_ranks.ranks:
-        whole = next((row for row in rank.routines if row.routine == routine), None)
-        if whole is None:
+        routine_row = next((row for row in rank.routines if row.routine == routine), None)
+        if routine_row is None:
             continue
         calls, size, time = _sums(rank.sizes, routine, most=limit_bytes)
         bins = _sums(rank.sizes, routine)
@@ -445,7 +445,7 @@ def mpi_negotiation(
                 *(rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls)),
                 *(safe_ratio(calls, bins[0]), safe_ratio(time, bins[2]), safe_ratio(size, bins[1])),
                 *(safe_ratio(time, rank.comm_s), safe_ratio(time, rank.elapsed_s)),
-                *(safe_ratio(time, whole.time_s), whole.calls, whole.time_s),
+                *(safe_ratio(time, routine_row.time_s), routine_row.calls, routine_row.time_s),
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )

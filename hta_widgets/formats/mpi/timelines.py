@@ -210,8 +210,8 @@ def _looks_valid(records: Array) -> Bools:
         # Doubles with bytes in the wrong order are usually tiny.
         timed &= ((begin == 0) | (begin > 1e-12)) & ((end == 0) | (end > 1e-12))
     routine, rank = records["routine"], records["rank"]
-    known = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MOST_RANKS)
-    return np.asarray(timed & known)
+    is_valid = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MOST_RANKS)
+    return np.asarray(timed & is_valid)
 
 
 def _micros(time_ns: int) -> str:
@@ -238,8 +238,8 @@ class TimeLineRecords(NumberedRecords):
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
         self._first, self._count = (int(numbers[0]) if len(numbers) else 0), len(numbers)
         # The records of a rank are usually contiguous: a range is enough.
-        apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
-        self._numbers = numbers if apart else None
+        has_gaps = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
+        self._numbers = numbers if has_gaps else None
         self._order, self._rank, self._state = order, rank, state
         self._has_io = has_io
         self._named = _naming(rank, has_io=has_io)
@@ -357,12 +357,12 @@ def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dic
 
 def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     """Return the records that name the process and its tracks: calls, and file calls if any."""
-    at = {"ph": "M", "pid": rank, "tid": 0}
+    common = {"ph": "M", "pid": rank, "tid": 0}
     named: tuple[dict[str, Any], ...] = (
-        {"name": "process_name", **at, "args": {"name": "MPI"}},
-        {"name": "thread_name", **at, "args": {"name": "calls"}},
+        {"name": "process_name", **common, "args": {"name": "MPI"}},
+        {"name": "thread_name", **common, "args": {"name": "calls"}},
     )
-    files = {**at, "tid": 1, "name": "thread_name", "args": {"name": "file calls"}}
+    files = {**common, "tid": 1, "name": "thread_name", "args": {"name": "file calls"}}
     return (*named, files) if has_io else named
 
 
@@ -374,8 +374,8 @@ _DEFAULT_BUFFER = 100_000
 
 def is_time_line(start: FileStart) -> bool:
     """Whether a file begins with records of a time line."""
-    whole = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
-    return bool(whole) and _order_of(start.text[:whole]) is not None
+    records_size = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
+    return bool(records_size) and _order_of(start.text[:records_size]) is not None
 
 
 def _order_of(text: bytes) -> str | None:
@@ -429,14 +429,14 @@ def read_time_lines(
 
 def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
-    most = int(counts.max(initial=0))
-    full = int((counts == most).sum())
+    max_count = int(counts.max(initial=0))
+    full = int((counts == max_count).sum())
     # Complete files have equal counts too, but seldom round ones.
-    round_number = most % 100 == 0 or -most * _RECORD_BYTES % 4096 < _RECORD_BYTES
-    if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
+    is_round = max_count % 100 == 0 or -max_count * _RECORD_BYTES % 4096 < _RECORD_BYTES
+    if max_count == _DEFAULT_BUFFER or (full > 1 and max_count > 1 and is_round):
         detail = (
-            f"ranks with exactly {most:,} events: if that is what TRACE_BUFFER_SIZE holds, their"
-            " later events were dropped"
+            f"ranks with exactly {max_count:,} events: if that is what TRACE_BUFFER_SIZE holds,"
+            " their later events were dropped"
         )
         problems.add("overflow", full, detail, file=path)
 
@@ -490,9 +490,9 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
         ).astype(np.int32),
         category=np.append(records["routine"] >= IO_FROM, [False] * len(named)).astype(np.int32),
         pid=nothing,
-        tid=np.append(records["routine"] >= IO_FROM, [one["tid"] == 1 for one in named]).astype(
-            np.int32
-        ),
+        tid=np.append(
+            records["routine"] >= IO_FROM, [naming["tid"] == 1 for naming in named]
+        ).astype(np.int32),
         stream=nothing - 1,
         correlation=np.full(rows, -1, np.int64),
         flow=nothing - 1,

@@ -166,8 +166,8 @@ def mpi_compare(
     data["left"], data["right"] = np.minimum(diff, 0), np.maximum(diff, 0)
     data["fill"] = np.where(diff < 0, theme.delta[1], theme.delta[5])
     data["before_ns"], data["after_ns"] = data["before_time_s"] * 1e9, data["after_time_s"] * 1e9
-    data["diff"] = [f"{'+' if each > 0 else ''}{duration(each)}" for each in diff]
-    most = float(np.abs(diff).max()) or 1.0
+    data["diff"] = [f"{'+' if diff_ns > 0 else ''}{duration(diff_ns)}" for diff_ns in diff]
+    largest = float(np.abs(diff).max()) or 1.0
     data["name"] = data["routine"].astype(str)
     if {"size_lo", "size_hi"} <= set(data.columns):
         data["name"] = [
@@ -182,7 +182,10 @@ def mpi_compare(
             names="{name}",
             marks=[Bars("left", "right", "fill")],
             scale=Scale(
-                most * 1.02, start=-most * 1.02, ticks=time_ticks(most, 2, -most), zero_line=True
+                largest * 1.02,
+                start=-largest * 1.02,
+                ticks=time_ticks(largest, 2, -largest),
+                zero_line=True,
             ),
             head="routine · size",
             columns=[Column("calls", calls, 420), Column("time", "{diff}")],

@@ -172,8 +172,8 @@ def _launches(kernels: EventBlock, calls: EventBlock) -> Ints:
         return np.full(len(kernels), -1, np.int64)
     order = np.argsort(calls.correlation, kind="stable")
     ids = calls.correlation[order]
-    at = np.maximum(np.searchsorted(ids, kernels.correlation, side="right") - 1, 0)
-    return np.where(ids[at] == kernels.correlation, order[at], -1)
+    positions = np.maximum(np.searchsorted(ids, kernels.correlation, side="right") - 1, 0)
+    return np.where(ids[positions] == kernels.correlation, order[positions], -1)
 
 
 def _calls_on_thread(
@@ -183,8 +183,8 @@ def _calls_on_thread(
     names = [pool[code] for code in ranges.name.tolist()]
     starts, ends = ranges.start_ns.tolist(), ranges.end_ns.tolist()
     around = [
-        _range_around(launch, starts, ends, names, at)
-        for launch, at in zip(
+        _range_around(launch, starts, ends, names, index)
+        for launch, index in zip(
             launches_ns.tolist(),
             np.searchsorted(ranges.start_ns, launches_ns, side="right").tolist(),
             strict=True,
@@ -205,11 +205,11 @@ def _calls_on_thread(
 
 
 def _range_around(
-    launch_ns: int, starts: list[int], ends: list[int], names: list[str], at: int
+    launch_ns: int, starts: list[int], ends: list[int], names: list[str], index: int
 ) -> int:
     """Return the outermost range of NCCL around a launch, -1 for none."""
     outermost = -1
-    for place in range(at - 1, max(at - 1 - _MAX_NESTED, -1), -1):
+    for place in range(index - 1, max(index - 1 - _MAX_NESTED, -1), -1):
         if starts[place] <= launch_ns <= ends[place] and _CALL.fullmatch(names[place]):
             outermost = place
     return outermost

@@ -72,9 +72,9 @@ def _metrics(database: Database, gpu: Gpu) -> list[_Series]:
     of_gpu = (kinds & _GPU_MASK) == gpu.number
     series = []
     for kind, metric in np.unique(np.stack([kinds, metrics])[:, of_gpu], axis=1).T.tolist():
-        at = np.flatnonzero((kinds == kind) & (metrics == metric) & np.isfinite(values))
+        positions = np.flatnonzero((kinds == kind) & (metrics == metric) & np.isfinite(values))
         name = names.get((kind, metric), f"metric {metric}")
-        series.append((name, time_ns[at], values[at]))
+        series.append((name, time_ns[positions], values[positions]))
     return series
 
 

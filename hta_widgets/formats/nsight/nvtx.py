@@ -180,9 +180,9 @@ def _name_codes(
     )
     if not len(numbers):
         return code, is_operator
-    at = np.minimum(np.searchsorted(numbers, columns["rowid"]), len(numbers) - 1)
-    has_text = numbers[at] == columns["rowid"]
-    code[has_text], is_operator[has_text] = codes[at[has_text]], changed[at[has_text]]
+    positions = np.minimum(np.searchsorted(numbers, columns["rowid"]), len(numbers) - 1)
+    has_text = numbers[positions] == columns["rowid"]
+    code[has_text], is_operator[has_text] = codes[positions[has_text]], changed[positions[has_text]]
     return code, is_operator
 
 
@@ -270,9 +270,9 @@ def _payload_schemas(database: Database) -> dict[tuple[int, int], list[_PayloadF
         if not all(isinstance(value, int) for value in (domain, schema, place, kind)):
             continue
         size, is_signed = _INTEGERS.get(kind, (4 if kind >= _FIRST_NESTED_TYPE else 0, False))
-        at = offset if isinstance(offset, int) else 0
-        if size and isinstance(name, str) and at >= 0:
-            field_ = _PayloadField(name, at, size, is_signed)
+        start = offset if isinstance(offset, int) else 0
+        if size and isinstance(name, str) and start >= 0:
+            field_ = _PayloadField(name, start, size, is_signed)
             entries.setdefault((domain, schema), {})[place] = field_
     return {key: list(fields.values()) for key, fields in entries.items()}
 
@@ -290,7 +290,7 @@ def _decode_payload(
         return {}
     if not isinstance(raw, bytes):
         return {}
-    header = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, 32, 8)]
+    header = [int.from_bytes(raw[start : start + 8], "little") for start in range(0, 32, 8)]
     domain, schema, size, offset = header
     body = raw[offset : offset + size]
     if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:

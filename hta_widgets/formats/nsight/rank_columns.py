@@ -244,8 +244,8 @@ def _naming_records(
     return records
 
 
-def _naming(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+def _naming(pid: int | str, tid: int | str, kind: str, **args: str | int) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
 
 def _copies(work: EventBlock) -> CopyTable:

@@ -112,7 +112,7 @@ def _read_events(
     of_host: list[EventBlock] = []
     for number, table in enumerate(EVENT_TABLES):
         block = _drop_untimed(read_block(database, number, texts), table.name, path, problems)
-        if number not in (CALLS, *_device_tables()):
+        if number != CALLS and not table.of_device:
             block.correlation[:] = -1  # only calls launch
         (of_device if table.of_device else of_host).append(block)
     of_device[GRAPHS] = _drop_recorded_graphs(of_device[GRAPHS], of_device[0], path, problems)
@@ -124,10 +124,6 @@ def _read_events(
         detail = f"rows of {table_name} with texts or fractions in place of integers"
         problems.add("skipped", count, detail, file=path)
     return _Events(concatenate_blocks(of_device), concatenate_blocks(of_host), ranges, names)
-
-
-def _device_tables() -> list[int]:
-    return [number for number, table in enumerate(EVENT_TABLES) if table.of_device]
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
@@ -200,7 +196,7 @@ def _rank_rows(
     work, calls = events.device, events.host
     is_work = work.process == process
     is_call, is_range = calls.process == process, events.ranges.process == process
-    devices = [number for of, number in places if of == process]
+    devices = [number for owner, number in places if owner == process]
     if len(devices) > 1:
         call_rows, range_rows = np.flatnonzero(is_call), np.flatnonzero(is_range)
         of_call, home = _devices_of_calls(work.select(is_work), calls.take(call_rows), devices)
@@ -223,9 +219,9 @@ def _devices_of_calls(
 ) -> tuple[Ints, dict[int, int]]:
     """Return the device of each call of a process, and the device of each launching thread."""
     ids, first = np.unique(work.correlation, return_index=True)
-    at = np.minimum(np.searchsorted(ids, calls.correlation), len(ids) - 1)
-    launches = (ids[at] == calls.correlation) & (calls.correlation > 0)
-    target = work.device[first[at]]
+    positions = np.minimum(np.searchsorted(ids, calls.correlation), len(ids) - 1)
+    launches = (ids[positions] == calls.correlation) & (calls.correlation > 0)
+    target = work.device[first[positions]]
     threads, thread = np.unique(calls.thread, return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)
     np.add.at(votes, (thread[launches], np.searchsorted(devices, target[launches])), 1)

@@ -212,8 +212,8 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
     columns = ("deviceId", "pid", "name", "numMultiprocessors")
     for device, pid, name, sms in database.rows("TARGET_INFO_CUDA_GPU", columns):  # of 2021
         if isinstance(device, int):
-            of = pid if isinstance(pid, int) else None
-            gpus[of, device] = Gpu(device, _text(name), _count(sms))
+            process = pid if isinstance(pid, int) else None
+            gpus[process, device] = Gpu(device, _text(name), _count(sms))
     return gpus
 
 

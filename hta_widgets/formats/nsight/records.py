@@ -117,11 +117,11 @@ class ExportRecords(NumberedRecords):
         args: dict[str, list[Any]] = {key: [None] * len(records) for key in keys}
         comm_args = self._comm_args
         if comm_args is not None:
-            at = comm_args.positions(records)
-            places = np.flatnonzero(at >= 0)
+            positions = comm_args.positions(records)
+            places = np.flatnonzero(positions >= 0)
             for key in keys:
                 for place, value in zip(
-                    places.tolist(), comm_args.column(at[places], key), strict=True
+                    places.tolist(), comm_args.column(positions[places], key), strict=True
                 ):
                     args[key][place] = value
         return args
@@ -135,8 +135,8 @@ class ExportRecords(NumberedRecords):
             with Database(self.path) as database:
                 for kind in np.unique(self._kinds[part]).tolist():
                     numbers = part[self._kinds[part] == kind]
-                    made = self._records_of_kind(database, kind, self._rowids[numbers])
-                    records.update(zip(numbers.tolist(), made, strict=True))
+                    batch = self._records_of_kind(database, kind, self._rowids[numbers])
+                    records.update(zip(numbers.tolist(), batch, strict=True))
             self._add_comm_args(records)
             for number in part.tolist():
                 yield number, _to_json(records[number])
@@ -238,10 +238,10 @@ class ExportRecords(NumberedRecords):
         if self._comm_args is None:
             return
         numbers = np.array(sorted(records), np.int64)
-        at = self._comm_args.positions(numbers)
+        positions = self._comm_args.positions(numbers)
         for key in COMMUNICATION_KEYS:
-            places = np.flatnonzero(at >= 0)
-            values = self._comm_args.column(at[places], key)
+            places = np.flatnonzero(positions >= 0)
+            values = self._comm_args.column(positions[places], key)
             for place, value in zip(places.tolist(), values, strict=True):
                 if value is not None:
                     records[int(numbers[place])]["args"][key] = value

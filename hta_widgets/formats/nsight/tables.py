@@ -6,7 +6,7 @@ id has 8 bits each of hardware and virtual machine, 24 of the process, and 24 of
     globalTid  0x01 00 000fa0 000fd2     process 0x01 00 000fa0, thread 0xfd2 = 4050
 
 Correlation ids and devices are numbered by each process, so an `EventBlock` states the process of
-every event. `read_block` reads all events of a table, or those of some rows whose records are
+every event. `read_block` reads all events of a table, or only some rows whose records are
 wanted later.
 """
 
@@ -339,10 +339,10 @@ def args_of_rows(database: Database, number: int, rowids: Ints) -> list[dict[str
 def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
     """Join the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
     joined: dict[str, Any] = {}
-    for what in ("grid", "block"):
-        sizes = [args.pop(f"{what}{axis}", None) for axis in "XYZ"]
+    for prefix in ("grid", "block"):
+        sizes = [args.pop(f"{prefix}{axis}", None) for axis in "XYZ"]
         if None not in sizes:
-            joined[what] = sizes
+            joined[prefix] = sizes
     if all(key in args for key in _SHARED_MEMORY):
         joined["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
     return joined | args

@@ -142,21 +142,21 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
-    const made = this.makeDrawing(frame, THEMES[this.theme.value]);
+    const drawing = this.makeDrawing(frame, THEMES[this.theme.value]);
     this.hover(null, null);
     this.focus(null);
-    if (typeof made === "string") {
+    if (typeof drawing === "string") {
       this.drawing = null;
-      this.showNote(made);
+      this.showNote(drawing);
       return;
     }
     this.note.hidden = true;
     this.view.hidden = false;
-    this.height = made.layout(this.width);
+    this.height = drawing.layout(this.width);
     this.plot.style.height = `${this.height}px`;
-    this.drawing = made;
+    this.drawing = drawing;
     this.paint();
-    const label = `${made.content.title}: ${made.content.finding}`;
+    const label = `${drawing.content.title}: ${drawing.content.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
 
@@ -182,11 +182,11 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     replaceChildren(this.note, h("b", {}, this.title), h("p", {}, capitalizeSentence(text)));
   }
 
-  hover(target: HoverTarget | null, at: ChartPoint | null): void {
+  hover(target: HoverTarget | null, point: ChartPoint | null): void {
     placeBox(this.hoverBox, target?.box ?? null);
     this.tooltip.hidden = true;
-    if (target === null || at === null) return;
-    this.showTooltip(target, at);
+    if (target === null || point === null) return;
+    this.showTooltip(target, point);
   }
 
   focus(target: HoverTarget | null): void {
@@ -199,7 +199,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     this.showTooltip(target, { x: left + Math.min(width, 240) / 2, y: top + height / 2 });
     this.liveRegion.textContent = [
       target.tooltip.heading,
-      ...target.tooltip.lines.map(([what, value]) => `${what} ${value}`),
+      ...target.tooltip.lines.map(([label, value]) => `${label} ${value}`),
     ].join(", ");
     this.focusBox.scrollIntoView({ block: "nearest" });
   }
@@ -208,10 +208,10 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     placeBox(this.brushBox, box);
   }
 
-  private showTooltip(target: HoverTarget, at: ChartPoint): void {
+  private showTooltip(target: HoverTarget, point: ChartPoint): void {
     const { tooltip } = this;
-    const lines = target.tooltip.lines.flatMap(([what, value]) => [
-      h("dt", {}, what),
+    const lines = target.tooltip.lines.flatMap(([label, value]) => [
+      h("dt", {}, label),
       h("dd", {}, value),
     ]);
     replaceChildren(tooltip, h("b", {}, target.tooltip.heading), h("dl", {}, ...lines));
@@ -220,13 +220,13 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     const size = { width: tooltip.offsetWidth, height: tooltip.offsetHeight };
     const viewport = {
       width: this.el.clientWidth,
-      height: Math.max(this.el.clientHeight, at.y - scrolled + size.height + 16),
+      height: Math.max(this.el.clientHeight, point.y - scrolled + size.height + 16),
     };
     const mark = {
       top: target.box.top - scrolled,
       bottom: target.box.top - scrolled + target.box.height,
     };
-    const placed = placeTooltip({ x: at.x, y: at.y - scrolled }, size, viewport, mark);
+    const placed = placeTooltip({ x: point.x, y: point.y - scrolled }, size, viewport, mark);
     tooltip.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
   }
 

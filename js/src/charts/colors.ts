@@ -27,9 +27,9 @@ export function itemColors(
   items: number,
   theme: Theme,
 ): string[] {
-  const known = new Map<string, string>();
+  const colorOfName = new Map<string, string>();
   const resolve = (token: string): string =>
-    getOrMake(known, token, () => resolveColor(token, theme));
+    getOrMake(colorOfName, token, () => resolveColor(token, theme));
   const tokens = (code: string): string[] =>
     Array.from(toColumn(evaluate(code, scope), items) as string[], resolve);
   if (color.type === "column") return tokens(color.tokens);
@@ -37,10 +37,10 @@ export function itemColors(
   if (color.type === "ramp") {
     const missing = resolve(color.missing ?? "bg");
     const stops = theme[color.ramp];
-    return places.map((at) => (Number.isNaN(at) ? missing : interpolateStops(stops, at)));
+    return places.map((value) => (Number.isNaN(value) ? missing : interpolateStops(stops, value)));
   }
   const [starts, ends] = [tokens(color.start), tokens(color.end)];
-  return places.map((at, item) => interpolateStops([starts[item]!, ends[item]!], at));
+  return places.map((share, item) => interpolateStops([starts[item]!, ends[item]!], share));
 }
 
 /** Style of bars by its name in the definitions. */

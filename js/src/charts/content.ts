@@ -54,7 +54,7 @@ export interface ChartMark {
   marker?: string | undefined;
   angle?: string | undefined;
   /** Undefined if the item has no such mark. */
-  style(at: number): MarkStyle | undefined;
+  style(item: number): MarkStyle | undefined;
 }
 
 export interface RowsContent {

@@ -291,7 +291,7 @@ export function buildScope(
     if (sort !== undefined)
       rows = sortedOrder(sort.map((code) => evaluate(code, scope) as ColumnData));
     const keptRows = keep === undefined ? null : toColumn(evaluate(keep, scope), frame.rows);
-    if (keptRows !== null) rows = rows.filter((at) => Boolean(keptRows[at]));
+    if (keptRows !== null) rows = rows.filter((item) => Boolean(keptRows[item]));
     for (const [name, value] of scope) if (isColumn(value)) scope.set(name, takeRows(value, rows));
   }
   if (rows.length === 0) return scope;
@@ -332,7 +332,7 @@ function markStyle(
   mark: MarkDefinition,
   data: Record<string, ColumnData>,
   theme: Theme,
-): (at: number) => MarkStyle {
+): (item: number) => MarkStyle {
   const { color } = mark;
   if (typeof color === "string") {
     const style =
@@ -342,11 +342,11 @@ function markStyle(
   const column = (name: string): readonly string[] => data[name] as string[];
   const fills = colorColumn(color);
   const hatch = mark.shape === "bar" ? mark.hatch : undefined;
-  if (hatch === undefined) return (at) => ({ fill: column(fills)[at]! });
-  return (at) => ({
-    fill: column(fills)[at]!,
-    hatch: column(hatch.pattern)[at]!,
-    hatchColor: column(colorColumn(hatch.color))[at]!,
+  if (hatch === undefined) return (item) => ({ fill: column(fills)[item]! });
+  return (item) => ({
+    fill: column(fills)[item]!,
+    hatch: column(hatch.pattern)[item]!,
+    hatchColor: column(colorColumn(hatch.color))[item]!,
     lineWidth: 3,
     scale: 8,
   });
@@ -385,11 +385,11 @@ function addMarkColumns(
   const [left, right] = markEnds(mark).map((code) => toNumbers(evaluate(code, scope), row.length));
   const fills = data[colorColumn(color)] as string[];
   return () =>
-    (fillTemplate(barText, scope) as string[]).flatMap((text, at) => {
-      const edges = { row: row[at]!, left: left![at]!, right: right![at]! };
+    (fillTemplate(barText, scope) as string[]).flatMap((text, index) => {
+      const edges = { row: row[index]!, left: left![index]!, right: right![index]! };
       return text === ""
         ? []
-        : [{ ...edges, text, color: textOn(fills[at]!), isTruncatable: true }];
+        : [{ ...edges, text, color: textOn(fills[index]!), isTruncatable: true }];
     });
 }
 
@@ -400,24 +400,26 @@ function buildTicks(
   const ticks = filterByCondition(definitions, scope)[0];
   if (ticks === undefined) return [];
   if (ticks.type === "places") {
-    const [at, where] = [ticks.at, ticks.where].map((code) => toNumbers(evaluate(code, scope)));
+    const [positions, where] = [ticks.at, ticks.where].map((code) =>
+      toNumbers(evaluate(code, scope)),
+    );
     const { at: text } = makeFiller(ticks.text, scope);
-    return Array.from(indicesOfTrue(where!)).map((item) => [at![item]!, text(item)]);
+    return Array.from(indicesOfTrue(where!)).map((item) => [positions![item]!, text(item)]);
   }
   const [to, from, max] = [ticks.to, ticks.from ?? 0, ticks.max_ticks].map((code) =>
     toNumber(evaluate(code, scope)),
   ) as [number, number, number];
   const all = niceTicks(to, max, from);
   const step = all.length > 1 ? all[1]! - all[0]! : Math.max(to, 1);
-  const labelOf = (at: number): string => {
-    if (at === 0 && ticks.zero !== undefined) return ticks.zero;
-    if (ticks.format === "share_delta") return formatShareDelta(at);
-    if (ticks.format === "count") return formatCount(at);
-    return `${ticks.format === "duration_delta" && at > 0 ? "+" : ""}${formatAxis(at, step)}`;
+  const labelOf = (value: number): string => {
+    if (value === 0 && ticks.zero !== undefined) return ticks.zero;
+    if (ticks.format === "share_delta") return formatShareDelta(value);
+    if (ticks.format === "count") return formatCount(value);
+    return `${ticks.format === "duration_delta" && value > 0 ? "+" : ""}${formatAxis(value, step)}`;
   };
   return all
-    .filter((at) => ticks.format !== "count" || Number.isInteger(at))
-    .map((at) => [at, labelOf(at)]);
+    .filter((value) => ticks.format !== "count" || Number.isInteger(value))
+    .map((value) => [value, labelOf(value)]);
 }
 
 function buildEndTexts(
@@ -456,8 +458,8 @@ function markInteraction(
           (itemKeys) => [itemKeys].flat() as SelectionKey[],
         );
   const [start, end] = (window ?? []).map((code) => toNumbers(evaluate(code, scope)));
-  const hitOf = (at: number): MarkHit | null => {
-    const item = items[at];
+  const hitOf = (itemIndex: number): MarkHit | null => {
+    const item = items[itemIndex];
     if (item === undefined) return null;
     return {
       tooltip: tooltipOf(item),
@@ -469,13 +471,13 @@ function markInteraction(
     windows: window !== undefined,
     hitTest: (x, y, reachX, reachY) => {
       let [best, minDistance] = [-1, 1];
-      from.forEach((left, at) => {
-        const aside = Math.max(left - x, x - to[at]!, 0) / reachX;
-        const above = Math.abs(row[at]! - y);
+      from.forEach((left, item) => {
+        const aside = Math.max(left - x, x - to[item]!, 0) / reachX;
+        const above = Math.abs(row[item]! - y);
         // A bar is hit over the whole height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
         const distance = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
-        if (distance <= minDistance) [best, minDistance] = [at, distance];
+        if (distance <= minDistance) [best, minDistance] = [item, distance];
       });
       return hitOf(best);
     },
@@ -483,10 +485,10 @@ function markInteraction(
     selectedMarks: mark.selects && chosenOf,
   };
   function keysIn(x0: number, x1: number, y0: number, y1: number): SelectionKey[] {
-    const met = items.filter(
-      (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
+    const touched = items.filter(
+      (_, item) => from[item]! >= x0 && from[item]! <= x1 && row[item]! >= y0 && row[item]! <= y1,
     );
-    const keys = [...new Set(Array.from(met).flatMap((item) => key![item]!))];
+    const keys = [...new Set(Array.from(touched).flatMap((item) => key![item]!))];
     return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
   }
 
@@ -497,8 +499,8 @@ function markInteraction(
     const within = start === undefined ? null : selected.window;
     if (requested === null && within === null) return null;
     const [low, high] = within ?? [-Infinity, Infinity];
-    return Array.from(items.keys()).filter((at) => {
-      const item = items[at]!;
+    return Array.from(items.keys()).filter((itemIndex) => {
+      const item = items[itemIndex]!;
       const inside = within === null || (start![item]! < high && end![item]! > low);
       return (
         inside && (requested === null || key![item]!.every((itemKey) => requested.has(itemKey)))

@@ -60,7 +60,7 @@ export type ItemColor =
 /** What a mark shows and selects if that differs from its row. */
 interface MarkInteraction {
   tooltip?: TooltipTemplate;
-  /** The window that the mark selects, and the keys it selects instead of those of its row. */
+  /** The window that the mark selects, and the keys that it selects instead of its row's. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 

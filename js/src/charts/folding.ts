@@ -85,10 +85,10 @@ export function foldItems(
 ): void {
   const { each = [], by = {}, keep } = fold;
   const items = (scope.get("rank") as Float64Array).length;
-  const places = new Map([...new Set(groups.values())].map((ranks, at) => [ranks, at + 1]));
+  const places = new Map([...new Set(groups.values())].map((ranks, index) => [ranks, index + 1]));
   const keepApart = keep === undefined ? null : toColumn(evaluate(keep, scope), items);
-  const placeOf = (rank: number, at: number): number => {
-    const group = keepApart?.[at] ? undefined : groups.get(rank);
+  const placeOf = (rank: number, index: number): number => {
+    const group = keepApart?.[index] ? undefined : groups.get(rank);
     return group === undefined ? 0 : places.get(group)!;
   };
   let place: Float64Array = (scope.get("rank") as Float64Array).map(placeOf);

@@ -13,7 +13,7 @@ export interface GestureTarget {
   readonly selection: ChartSelection;
   brush(brush: Brush): void;
   /** Set the spot under the pointer. */
-  hover(spot: HoverTarget | null, at: ChartPoint | null): void;
+  hover(spot: HoverTarget | null, point: ChartPoint | null): void;
   /** Set the spot with the keyboard focus. */
   focus(spot: HoverTarget | null): void;
   /** Show what a drag would select. */

@@ -81,7 +81,7 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
   const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
   const edges = Array.from(
     { length: bins + 1 },
-    (_, at) => start + Math.floor(((end - start) * at) / bins),
+    (_, bin) => start + Math.floor(((end - start) * bin) / bins),
   );
   const share = new Float64Array(ranks.length * bins);
   const total = ranks.map(() => 0);
@@ -188,8 +188,8 @@ export class HeatmapDrawing implements Drawing {
     plan.textLayer.paintLines(pen);
     for (const box of plan.bars) paintBox(pen, box, { fill: theme[content.ramp][4]! });
     const x = (ns: number): number => {
-      const at = (ns - content.start) / (content.end - content.start);
-      return plan.left + Math.max(0, Math.min(1, at)) * plan.plotWidth;
+      const share = (ns - content.start) / (content.end - content.start);
+      return plan.left + Math.max(0, Math.min(1, share)) * plan.plotWidth;
     };
     const [from, to] = (
       selection.window === null ? [plan.left, right] : selection.window.map(x)
@@ -232,8 +232,8 @@ export class HeatmapDrawing implements Drawing {
   private cellImage(): HTMLCanvasElement {
     if (this.cells !== null) return this.cells;
     const { bins, ranks, share, ramp } = this.content;
-    const shades = Array.from({ length: SHADE_COUNT }, (_, at) => {
-      const color = interpolateStops(this.theme[ramp], at / (SHADE_COUNT - 1));
+    const shades = Array.from({ length: SHADE_COUNT }, (_, index) => {
+      const color = interpolateStops(this.theme[ramp], index / (SHADE_COUNT - 1));
       const [red, green, blue] = [1, 3, 5].map((from) => parseInt(color.slice(from, from + 2), 16));
       return (0xff << 24) | (blue! << 16) | (green! << 8) | red!;
     });
@@ -241,8 +241,8 @@ export class HeatmapDrawing implements Drawing {
     [cells.width, cells.height] = [bins, ranks.length];
     const image = new ImageData(bins, ranks.length);
     const px = new Uint32Array(image.data.buffer);
-    share.forEach((part, at) => {
-      px[at] = shades[Math.max(0, Math.min(SHADE_COUNT - 1, Math.floor(part * SHADE_COUNT)))]!;
+    share.forEach((part, index) => {
+      px[index] = shades[Math.max(0, Math.min(SHADE_COUNT - 1, Math.floor(part * SHADE_COUNT)))]!;
     });
     cells.getContext("2d")?.putImageData(image, 0, 0);
     this.cells = cells;
@@ -373,7 +373,7 @@ export class HeatmapDrawing implements Drawing {
     const { bins, ranks } = this.content;
     const bin = (x: number): number => Math.floor(((x - plan.left) / plan.plotWidth) * bins);
     const row = (y: number): number => Math.floor((y - plan.top) / plan.rowPitch);
-    const clamp = (at: number, max: number): number => Math.max(0, Math.min(max - 1, at));
+    const clamp = (cell: number, max: number): number => Math.max(0, Math.min(max - 1, cell));
     const [low, high] = [bin(Math.min(from.x, to.x)), bin(Math.max(from.x, to.x))];
     const [first, last] = [row(Math.min(from.y, to.y)), row(Math.max(from.y, to.y))];
     if (high < 0 || low >= bins || last < 0 || first >= ranks.length) return null;
@@ -516,16 +516,16 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const bottom = top + rows * rowPitch;
   const span_ns = content.end - content.start;
   const step = niceStep(span_ns / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
-  let free = -Infinity;
-  for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
-    const x = Math.round(left + ((at - content.start) / span_ns) * plotWidth);
-    const text = formatAxis(at, step, content.end);
+  let freeX = -Infinity;
+  for (let time = Math.ceil(content.start / step) * step; time <= content.end; time += step) {
+    const x = Math.round(left + ((time - content.start) / span_ns) * plotWidth);
+    const text = formatAxis(time, step, content.end);
     const half = textWidth(text) / 2;
     const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
     textLayer.line(x, bottom, x, bottom + 4, theme.ruleStrong);
-    if (from < free || Math.abs(from + half - x) > half) continue;
+    if (from < freeX || Math.abs(from + half - x) > half) continue;
     textLayer.text(from, bottom + 12, text, theme.ink3);
-    free = from + 2 * half + 12;
+    freeX = from + 2 * half + 12;
   }
   return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }
@@ -541,8 +541,8 @@ function drawColorKey(
   textLayer.text(right, 9, "100\u202f%", theme.ink3, { align: "right" });
   const end = right - textWidth("100\u202f%") - 5;
   const start = end - ramp.length * SWATCH_PX;
-  ramp.forEach((color, at) => {
-    textLayer.plate(start + at * SWATCH_PX, 4, start + (at + 1) * SWATCH_PX, 14, color);
+  ramp.forEach((color, index) => {
+    textLayer.plate(start + index * SWATCH_PX, 4, start + (index + 1) * SWATCH_PX, 14, color);
   });
   textLayer.text(start - 5, 9, "0", theme.ink3, { align: "right" });
 }

@@ -73,10 +73,11 @@ export function columnFromFrame(values: ArrayLike<number | string | boolean | nu
 }
 
 /** Some rows, in their order. */
-export function takeRows(values: ColumnData, at: Int32Array): ColumnData {
-  if (values instanceof Float64Array) return mapNumbers(at.length, (row) => values[at[row]!]!);
-  const result = new Array<ScalarValue>(at.length);
-  for (let row = 0; row < at.length; row += 1) result[row] = values[at[row]!]!;
+export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
+  if (values instanceof Float64Array)
+    return mapNumbers(indices.length, (row) => values[indices[row]!]!);
+  const result = new Array<ScalarValue>(indices.length);
+  for (let row = 0; row < indices.length; row += 1) result[row] = values[indices[row]!]!;
   return result;
 }
 
@@ -172,8 +173,8 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
   },
   order: (values) => rankValues(values as ColumnData),
   told_apart: (short, name) => disambiguate(short as string[], name as string[]),
-  extremes: (names, values, how) =>
-    extremesText(names as string[], toNumbers(values), FORMATS[how as string]!),
+  extremes: (names, values, format) =>
+    extremesText(names as string[], toNumbers(values), FORMATS[format as string]!),
   listed: (texts, between = ", ") =>
     (texts as string[]).filter((text) => text !== "").join(between as string),
 };
@@ -185,8 +186,8 @@ function makeFold(initial: number, combine: (a: number, b: number) => number) {
   return (values: ColumnData, members: GroupRows): number => {
     const numbers = toNumbers(values);
     let accumulated = NaN;
-    for (const at of members) {
-      const value = numbers[at]!;
+    for (const index of members) {
+      const value = numbers[index]!;
       if (Number.isFinite(value))
         accumulated = Number.isNaN(accumulated)
           ? combine(initial, value)
@@ -198,7 +199,7 @@ function makeFold(initial: number, combine: (a: number, b: number) => number) {
 
 const sumKnown = makeFold(0, (a, b) => a + b);
 const countKnown = (values: ColumnData, members: GroupRows): number =>
-  members.reduce((count, at) => count + (Number.isFinite(toNumber(values[at])) ? 1 : 0), 0);
+  members.reduce((count, index) => count + (Number.isFinite(toNumber(values[index])) ? 1 : 0), 0);
 
 /** Functions that reduce a column to one value, for all rows or for each group. */
 const AGGREGATES: Readonly<
@@ -209,13 +210,13 @@ const AGGREGATES: Readonly<
   median: (values, members) => median(takeRows(values, members) as Float64Array),
   max: makeFold(-Infinity, Math.max),
   min: makeFold(Infinity, Math.min),
-  any: (values, members) => members.some((at) => Boolean(values[at])),
-  all: (values, members) => members.every((at) => Boolean(values[at])),
+  any: (values, members) => members.some((index) => Boolean(values[index])),
+  all: (values, members) => members.every((index) => Boolean(values[index])),
   count: (_, members) => members.length,
   distinct: (values, members) => new Set(takeRows(values, members)).size,
   first: (values, members) =>
     members.length > 0 ? values[members[0]!]! : values instanceof Float64Array ? NaN : "",
-  lists: (values, members) => Array.from(members, (at) => values[at] as number | string),
+  lists: (values, members) => Array.from(members, (index) => values[index] as number | string),
 };
 
 /** The number of each distinct value, in the order in which they first occur. */
@@ -232,7 +233,9 @@ export function combineCodes(columns: readonly ColumnData[]): Float64Array {
   let { codes: keys } = encodeDistinct(columns[0]!);
   for (const column of columns.slice(1)) {
     const { codes: columnCodes, distinct } = encodeDistinct(column);
-    keys = encodeDistinct(keys.map((key, at) => key * distinct.length + columnCodes[at]!)).codes;
+    keys = encodeDistinct(
+      keys.map((key, index) => key * distinct.length + columnCodes[index]!),
+    ).codes;
   }
   return keys;
 }
@@ -242,7 +245,7 @@ function rankValues(column: ColumnData): Float64Array {
   const { codes, distinct } = encodeDistinct(column);
   const sorted = compactColumn([...distinct]).sort();
   const place = new Map<ScalarValue, number>();
-  sorted.forEach((cell: ScalarValue, at: number) => place.set(cell, at));
+  sorted.forEach((cell: ScalarValue, position: number) => place.set(cell, position));
   const places = mapNumbers(distinct.length, (row) => place.get(distinct[row]!)!);
   return codes.map((code) => places[code]!);
 }
@@ -276,11 +279,12 @@ function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   let groups = 0;
   for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);
   const starts = new Int32Array(groups + 1);
-  for (let at = 0; at < rows.length; at += 1) starts[keys[rows[at]!]! + 1]! += 1;
-  for (let at = 1; at < starts.length; at += 1) starts[at]! += starts[at - 1]!;
+  for (let index = 0; index < rows.length; index += 1) starts[keys[rows[index]!]! + 1]! += 1;
+  for (let index = 1; index < starts.length; index += 1) starts[index]! += starts[index - 1]!;
   const next = starts.slice();
   const members = new Int32Array(rows.length);
-  for (let at = 0; at < rows.length; at += 1) members[next[keys[rows[at]!]!]!++] = rows[at]!;
+  for (let index = 0; index < rows.length; index += 1)
+    members[next[keys[rows[index]!]!]!++] = rows[index]!;
   return { starts, members };
 }
 
@@ -289,10 +293,10 @@ const groupCache = new WeakMap<Float64Array, RowGroups>();
 
 function evaluateAggregate(
   name: string,
-  given: ScopeValue[],
+  operands: ScopeValue[],
   named: Readonly<Record<string, ScopeValue>>,
 ): ScopeValue {
-  const values = given[0] as ColumnData;
+  const values = operands[0] as ColumnData;
   const { where = true } = named;
   const keys = (named.by ?? named.each) as Float64Array | undefined;
   const groupKeys = keys ?? new Float64Array(values.length);
@@ -303,26 +307,30 @@ function evaluateAggregate(
   }
   const { starts, members } = groups;
   const mapGroups = <T>(work: (group: GroupRows) => T): T[] =>
-    Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, at) =>
-      work(members.subarray(starts[at], starts[at + 1])),
+    Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, index) =>
+      work(members.subarray(starts[index], starts[index + 1])),
     );
   if (name !== "pick" && name !== "is_most") {
     return spread(mapGroups((group) => AGGREGATES[name]!(values, group)));
   }
-  const scores = toNumbers(given.at(-1)!);
+  const scores = toNumbers(operands.at(-1)!);
   const bestRows = mapGroups((group) =>
     group.reduce(
-      (best, at) =>
-        Number.isFinite(scores[at]) && !(scores[at]! <= (scores[best] ?? -Infinity)) ? at : best,
+      (best, index) =>
+        Number.isFinite(scores[index]) && !(scores[index]! <= (scores[best] ?? -Infinity))
+          ? index
+          : best,
       -1,
     ),
   );
   if (name === "is_most") {
     const isBest = new Float64Array(values.length);
-    for (const at of bestRows) if (at >= 0) isBest[at] = 1;
+    for (const index of bestRows) if (index >= 0) isBest[index] = 1;
     return isBest;
   }
-  return spread(bestRows.map((at) => values[at] ?? (values instanceof Float64Array ? NaN : "")));
+  return spread(
+    bestRows.map((index) => values[index] ?? (values instanceof Float64Array ? NaN : "")),
+  );
 
   function spread(results: ScalarValue[]): ScopeValue {
     if (keys === undefined) return results[0]!;
@@ -372,8 +380,8 @@ function evaluateConditional(test: ColumnData, yes: ScopeValue, no: ScopeValue):
   return Array.from({ length: rows }, (_, row) => (test[row] ? whenTrue[row]! : whenFalse[row]!));
 }
 
-function unknownNameError(what: string, name: string, all: Iterable<string>): Error {
-  return new Error(`no ${what} is named ${name}: there are ${[...all].join(", ")}`);
+function unknownNameError(noun: string, name: string, all: Iterable<string>): Error {
+  return new Error(`no ${noun} is named ${name}: there are ${[...all].join(", ")}`);
 }
 
 const expressionCache = new Map<string, Expression>();

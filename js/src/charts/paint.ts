@@ -103,10 +103,10 @@ export function paintDot(
   pen.beginPath();
   if (angle === undefined) pen.arc(x, y, radius, 0, 2 * Math.PI);
   else {
-    for (const [at, sixth] of [0, 2, 4].entries()) {
+    for (const [index, sixth] of [0, 2, 4].entries()) {
       const direction = (sixth * Math.PI) / 3 - Math.PI / 2 - angle;
       const corner = [x + radius * Math.cos(direction), y + radius * Math.sin(direction)] as const;
-      if (at === 0) pen.moveTo(...corner);
+      if (index === 0) pen.moveTo(...corner);
       else pen.lineTo(...corner);
     }
     pen.closePath();
@@ -174,8 +174,8 @@ export class TextLayer {
     { ink: color }: Theme,
   ): number {
     const lines = wrapText(text, maxWidth, "bold", 13);
-    lines.forEach((line, at) =>
-      this.text(x, y + at * 18 + 9, line, color, { bold: true, size: 13 }),
+    lines.forEach((line, index) =>
+      this.text(x, y + index * 18 + 9, line, color, { bold: true, size: 13 }),
     );
     return y + lines.length * 18;
   }
@@ -188,7 +188,7 @@ export class TextLayer {
     { ink3 }: Theme,
   ): number {
     const lines = wrapText(text, maxWidth);
-    lines.forEach((line, at) => this.text(x, y + at * 14 + 7, line, ink3));
+    lines.forEach((line, index) => this.text(x, y + index * 14 + 7, line, ink3));
     return y + lines.length * 14;
   }
 

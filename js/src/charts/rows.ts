@@ -53,35 +53,35 @@ export class RowsDrawing implements Drawing {
     const chosenItems = selectedItems === null ? null : new Set(selectedItems);
     for (const mark of content.marks) {
       pen.globalAlpha = chosenItems === null ? 1 : UNSELECTED_OPACITY;
-      row.forEach((_, at) => {
-        if (chosenItems?.has(at) !== true) this.paintMark(pen, mark, at);
+      row.forEach((_, item) => {
+        if (chosenItems?.has(item) !== true) this.paintMark(pen, mark, item);
       });
       pen.globalAlpha = 1;
-      for (const at of selectedItems ?? []) this.paintMark(pen, mark, at);
+      for (const item of selectedItems ?? []) this.paintMark(pen, mark, item);
     }
     for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
     const selectedRows =
-      selectedItems === null ? null : new Set(selectedItems.map((at) => row[at]));
+      selectedItems === null ? null : new Set(selectedItems.map((item) => row[item]));
     const barTexts = new TextLayer();
     addBarTexts(plan, barTexts, (barRow) => selectedRows?.has(barRow) === false);
     barTexts.paint(pen);
     plan.textLayer.paint(pen);
   }
 
-  private paintMark(pen: DrawContext, mark: ChartMark, at: number): void {
+  private paintMark(pen: DrawContext, mark: ChartMark, item: number): void {
     const { plan } = this;
     const { data } = this.content;
     const value = (place: string | number): number =>
-      typeof place === "number" ? place : (data[place]![at] as number);
+      typeof place === "number" ? place : (data[place]![item] as number);
     const [left, right] = [plan.x(value(mark.left)), plan.x(value(mark.right))];
-    const style = mark.style(at);
+    const style = mark.style(item);
     if (style === undefined || !Number.isFinite(left) || !Number.isFinite(right)) return;
     const middle = plan.rowMiddle(value("row"));
     const half = (plan.fillShare * plan.rowPitch) / 2;
     if (mark.shape === "line")
       paintWhisker(pen, [left, middle, right, middle], style.fill, this.theme);
     else if (mark.shape === "dot") {
-      const isTriangle = mark.marker !== undefined && data[mark.marker]![at] === "triangle";
+      const isTriangle = mark.marker !== undefined && data[mark.marker]![item] === "triangle";
       paintDot(pen, [left, middle], {
         size: value(mark.size ?? 8),
         fill: style.fill,
@@ -203,7 +203,7 @@ export class RowsDrawing implements Drawing {
       (rowKeys) => rowKeys.length > 0 && rowKeys.every((key) => selectedKeys.has(key)),
     );
     const row = content.data.row as Float64Array;
-    return Array.from(row.keys()).filter((at) => rows[Math.round(row[at]!)]);
+    return Array.from(row.keys()).filter((item) => rows[Math.round(row[item]!)]);
   }
 
   private valueAt(x: number): number {
@@ -276,7 +276,7 @@ interface RowsPlan extends ChartHead {
   /** Rows with a name and texts. */
   labelledRows: ReadonlySet<number>;
   /** Position of a value. */
-  x(at: number): number;
+  x(value: number): number;
   /** Middle of a row. */
   rowMiddle(row: number): number;
 }
@@ -294,14 +294,14 @@ function layoutHead({ content, theme, width, textLayer, keys }: ChartHead): numb
     y += 6;
     let x = 0;
     for (const [style, text] of content.legend) {
-      const needs = 14 + textWidth(text);
-      if (x > 0 && x + needs > width) {
+      const neededWidth = 14 + textWidth(text);
+      if (x > 0 && x + neededWidth > width) {
         x = 0;
         y += 16;
       }
       keys.push([style, x, y + 2, x + 10, y + 12]);
       textLayer.text(x + 14, y + 7, text, theme.ink2);
-      x += needs + 12;
+      x += neededWidth + 12;
     }
     y += 16;
   }
@@ -346,7 +346,7 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
       content.lateRows,
       content.factRows,
     ),
-    x: (at) => namesWidth + ((at - xStart) / span) * plotWidth,
+    x: (value) => namesWidth + ((value - xStart) / span) * plotWidth,
     rowMiddle: (row) => top + (row + 0.5) * rowPitch,
   };
   addRowNames(plan);
@@ -411,13 +411,13 @@ function addScale(plan: RowsPlan, headY: number, end: number): void {
   const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
   const takenUntil: [number, number][] =
     content.head === "" ? [] : [[namesWidth - 8 - textWidth(content.head), namesWidth - 8]];
-  for (const [at, text] of order) {
-    const px = Math.round(plan.x(at));
-    const isZero = at === 0 && content.zeroLine === true;
+  for (const [value, text] of order) {
+    const px = Math.round(plan.x(value));
+    const isZero = value === 0 && content.zeroLine === true;
     textLayer.line(px, top, px, bottom, isZero ? theme.ruleStrong : theme.rule);
     const half = textWidth(text) / 2;
     let left = px - half;
-    if (at === content.xStart) left = px;
+    if (value === content.xStart) left = px;
     left = Math.max(0, Math.min(left, end - 2 * half));
     const right = left + 2 * half;
     if (takenUntil.some(([low, high]) => left < high + 10 && right > low - 10)) continue;
@@ -435,8 +435,8 @@ function addSideColumns(
 ): void {
   const { theme } = plan;
   let right = plan.width - 1;
-  for (let at = columns.length - 1; at >= 0; at -= 1) {
-    const column = columns[at]!;
+  for (let index = columns.length - 1; index >= 0; index -= 1) {
+    const column = columns[index]!;
     plan.textLayer.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
       if (!plan.labelledRows.has(row)) return;
@@ -445,7 +445,7 @@ function addSideColumns(
       const color = late ? theme.late : bold ? theme.ink : theme.ink2;
       plan.textLayer.text(right, plan.rowMiddle(row), text, color, { align: "right", bold });
     });
-    right -= widths[at]! + 14;
+    right -= widths[index]! + 14;
   }
 }
 

@@ -71,7 +71,7 @@ function buildPartStack(
   let left = new Float64Array(rows);
   const totals = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
   data.row = Float64Array.from(left.keys());
-  const parts = stack.parts.map((part, at) => {
+  const parts = stack.parts.map((part, index) => {
     const barDefinition = BAR_STYLES[part.color]!;
     const ns = toNumbers(evaluate(part.ns, scope), rows).map((time) => time || 0);
     const size =
@@ -82,8 +82,8 @@ function buildPartStack(
       barDefinition.line === undefined
         ? edges
         : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
-    data[`left_${at}`] = visibleEdges(start);
-    data[`right_${at}`] = visibleEdges(end);
+    data[`left_${index}`] = visibleEdges(start);
+    data[`right_${index}`] = visibleEdges(end);
     const inside = (): BarText[] => {
       if (totals === null || barDefinition.on === undefined) return [];
       const color = resolveColor(barDefinition.on, theme);
@@ -98,8 +98,8 @@ function buildPartStack(
     const style = barStyle(part.color, theme);
     const mark: ChartMark = {
       shape: "bar",
-      left: `left_${at}`,
-      right: `right_${at}`,
+      left: `left_${index}`,
+      right: `right_${index}`,
       style: () => style,
     };
     return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, inside };
@@ -129,28 +129,30 @@ function buildItemStack(
   data: Record<string, ColumnData>,
   theme: Theme,
 ): StackContent {
-  const by = scope.get(stack.by) as string[];
+  const groupOfItem = scope.get(stack.by) as string[];
   const row = scope.get("row") as Float64Array;
   const size = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
   const share = scope.get(stack.share) as Float64Array;
   const endTimes = new Float64Array((scope.get("names") as string[]).length);
   const [left, right] = [size.slice(), size.slice()];
-  size.forEach((time, at) => {
-    const from = endTimes[row[at]!]!;
-    const to = (endTimes[row[at]!] = from + time);
+  size.forEach((time, item) => {
+    const from = endTimes[row[item]!]!;
+    const to = (endTimes[row[item]!] = from + time);
     // A zero-width bar would still draw its outline.
-    [left[at], right[at]] = time > 0 ? [from, to] : [NaN, NaN];
+    [left[item], right[item]] = time > 0 ? [from, to] : [NaN, NaN];
   });
   const barTexts = (): BarText[] =>
-    Array.from(indicesOfTrue(share)).flatMap((at) => {
-      const on = BAR_STYLES[by[at]!]?.on;
-      if (on === undefined || !(share[at]! > 0)) return [];
-      const edges = { row: row[at]!, left: left[at]!, right: right[at]! };
-      return [{ ...edges, text: formatShare(share[at]!), color: resolveColor(on, theme) }];
+    Array.from(indicesOfTrue(share)).flatMap((item) => {
+      const on = BAR_STYLES[groupOfItem[item]!]?.on;
+      if (on === undefined || !(share[item]! > 0)) return [];
+      const edges = { row: row[item]!, left: left[item]!, right: right[item]! };
+      return [{ ...edges, text: formatShare(share[item]!), color: resolveColor(on, theme) }];
     });
-  Object.assign(data, { left, right, [stack.by]: by });
+  Object.assign(data, { left, right, [stack.by]: groupOfItem });
   const sums = new Map<string, number>();
-  size.forEach((time, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + time));
+  size.forEach((time, item) =>
+    sums.set(groupOfItem[item]!, (sums.get(groupOfItem[item]!) ?? 0) + time),
+  );
   const shownParts = CAUSES.flatMap((name) => {
     const time = sums.get(name) ?? 0;
     return time > 0 ? [{ name, style: barStyle(name, theme), label: causeLabel(name), time }] : [];
@@ -158,16 +160,23 @@ function buildItemStack(
   const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
   const text = makeFiller(stack.text, scope);
   return {
-    marks: [{ shape: "bar", left: "left", right: "right", style: (at) => styles.get(by[at]!) }],
+    marks: [
+      {
+        shape: "bar",
+        left: "left",
+        right: "right",
+        style: (item) => styles.get(groupOfItem[item]!),
+      },
+    ],
     barTexts,
     legend: shownParts.map(({ style, label }) => [style, label]),
     summary: shownParts
       .map(({ label, time }) => `${label} ${formatShare(time / sum(size))}`)
       .join(", "),
     endTimes,
-    lines: (at) =>
-      by.flatMap((name, item): TooltipLineTemplate[] =>
-        row[item] === at && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
+    lines: (itemIndex) =>
+      groupOfItem.flatMap((name, item): TooltipLineTemplate[] =>
+        row[item] === itemIndex && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
       ),
   };
 }

@@ -56,8 +56,8 @@ export function toOwnTime(pieces: readonly AlignedSegment[], time: number): numb
   const piece = segmentAt(pieces, time, "common");
   if (piece === null) return time;
   const isLast = piece === pieces.at(-1);
-  const at = isLast ? time : Math.min(time, Math.max(piece.common[1], piece.common[0]));
-  return stretchTime(at, piece.common, piece.own);
+  const commonTime = isLast ? time : Math.min(time, Math.max(piece.common[1], piece.common[0]));
+  return stretchTime(commonTime, piece.common, piece.own);
 }
 
 export interface Alignment {

@@ -206,10 +206,10 @@ export class DiffCharts {
   }
 
   /** Choose what the timelines mark, one thing at a time; `recordTurn` for its history. */
-  private mark(what: Partial<DiffChoice>): () => void {
+  private mark(marked: Partial<DiffChoice>): () => void {
     const turn = this.recordTurn();
     const { choice } = this.ctx;
-    choice.value = { ...choice.value, change: null, name: null, node: -1, ...what };
+    choice.value = { ...choice.value, change: null, name: null, node: -1, ...marked };
     return turn;
   }
 

@@ -69,8 +69,8 @@ export class DiffContext {
     this.swapped = trait("swapped", (on) => on === true);
     this.coupled = trait("coupled", (on) => on === true);
     this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
-    this.pair = trait("pair", (at) => (typeof at === "number" ? at : null));
-    this.colour = trait("color", (by) => (by ?? "change") as Colour);
+    this.pair = trait("pair", (value) => (typeof value === "number" ? value : null));
+    this.colour = trait("color", (value) => (value ?? "change") as Colour);
   }
 
   /** Write one of the widget's own traits. */

@@ -149,10 +149,12 @@ export class FrameCache {
 
 /** Names of both sides without their common beginning. */
 export function shortLabels([first, second]: readonly [string, string]): [string, string] {
-  let at = 0;
-  while (at < first.length && first[at] === second[at]) at += 1;
+  let position = 0;
+  while (position < first.length && first[position] === second[position]) position += 1;
   const start =
-    Math.max(...["_", "-", "/", ".", " "].map((mark) => first.slice(0, at).lastIndexOf(mark))) + 1;
+    Math.max(
+      ...["_", "-", "/", ".", " "].map((mark) => first.slice(0, position).lastIndexOf(mark)),
+    ) + 1;
   const short: [string, string] = [first.slice(start), second.slice(start)];
   return first === second || short.some((name) => name.length < 3) ? [first, second] : short;
 }

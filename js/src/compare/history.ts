@@ -39,7 +39,7 @@ export class PairHistory {
    * entry of both sides, during which neither may lead the other.
    */
   constructor(
-    private readonly walk: (side: Side, way: "undo" | "redo") => boolean,
+    private readonly walk: (side: Side, direction: "undo" | "redo") => boolean,
     private readonly both: (walk: () => void) => void,
   ) {}
 
@@ -75,14 +75,15 @@ export class PairHistory {
   }
 
   /** Go one step back or forward; false at the end of the history. */
-  travel(way: "undo" | "redo"): boolean {
-    const [source, target] = way === "undo" ? [this.past, this.future] : [this.future, this.past];
+  travel(direction: "undo" | "redo"): boolean {
+    const [source, target] =
+      direction === "undo" ? [this.past, this.future] : [this.future, this.past];
     for (let entry = source.value.at(-1); entry !== undefined; entry = source.value.at(-1)) {
       const { sides, turn } = entry;
       source.value = source.value.slice(0, -1);
       let walkedSides: readonly Side[] = [];
       const walk = (): void => {
-        walkedSides = sides.filter((side) => this.walk(side, way));
+        walkedSides = sides.filter((side) => this.walk(side, direction));
       };
       this.isWalking = true;
       try {

@@ -40,7 +40,7 @@ const FOLLOWED_KEYS = ["search", "color"] as const;
 
 export class TimelineLink {
   readonly history = new PairHistory(
-    (side, way) => this.apps[side].ctx.shared[way](),
+    (side, direction) => this.apps[side].ctx.shared[direction](),
     (walk) => this.recordTogether(walk),
   );
   private leadingSide: Side = 0;
@@ -121,7 +121,7 @@ export class TimelineLink {
     this.writePartner(to, { pinned: partnerPins });
   }
 
-  /** Open the partners of the ranks that are opened, and close those of closed ones. */
+  /** Open the partners of the ranks that are opened, and close the partners of closed ranks. */
   private followOpened(side: Side): void {
     const { about, coupled, options } = this.ctx;
     const to = otherSide(side);
@@ -187,7 +187,9 @@ export class TimelineLink {
   /** Set the windows that show everything, and show them where the run was shown as a whole. */
   private showWholes(wholes: BySide<Span>): void {
     const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) =>
-      [stage.reach, scene.range].some((whole) => isSameJson(shared.state.view ?? whole, whole)),
+      [stage.reach, scene.range].some((fullWindow) =>
+        isSameJson(shared.state.view ?? fullWindow, fullWindow),
+      ),
     );
     for (const side of SIDES) {
       this.apps[side].ctx.stage.reach = wholes[side];
@@ -226,9 +228,9 @@ export class TimelineLink {
   // --- choices outside the timelines --------------------------------------------------------------
 
   /** Undo or redo; false if there is nothing to undo or redo. */
-  walk(way: "undo" | "redo"): boolean {
+  walk(direction: "undo" | "redo"): boolean {
     this.settlePair();
-    return this.history.travel(way);
+    return this.history.travel(direction);
   }
 
   /** End an unfinished gesture: it is an entry before the next one. */
@@ -286,15 +288,15 @@ export class TimelineLink {
     }
     const query = formatClauses({ rest: null, names, kinds: null });
     this.mark([{ query }, { query }], turn);
-    const what = names.length === 1 ? shortenName(names[0]!) : plural(names.length, "name");
-    statusText.value = `Marked on both timelines: ${what}.`;
+    const namesText = names.length === 1 ? shortenName(names[0]!) : plural(names.length, "name");
+    statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
   /** Mark events; `what` is the noun for one. */
   async markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
-    what: string,
+    eventsText: string,
     turn: () => void,
   ): Promise<void> {
     const { ctx } = this;
@@ -304,7 +306,7 @@ export class TimelineLink {
       this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], turn);
       const [before, after] = ctx
         .inOrder([firstIds, secondIds])
-        .map(({ length }) => plural(length, what));
+        .map(({ length }) => plural(length, eventsText));
       ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
     } catch (error) {
       ctx.fail(error);
@@ -436,9 +438,9 @@ export class TimelineLink {
   /** The counterpart of a step by slots, as steps are not matched as calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
-    const [mine, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
+    const [ownSide, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
     const slots = await this.ctx.frames.get("slots:steps");
-    const row = rowsOf(slots).find((slot) => slot[`${mine}_label`] === event.name);
+    const row = rowsOf(slots).find((slot) => slot[`${ownSide}_label`] === event.name);
     if (row === undefined) return null;
     const start = numberAt(row, `${theirs}_start_ns`);
     const name = textAt(row, `${theirs}_label`);

@@ -63,11 +63,11 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
   ): void => {
     const sum = rows.reduce((total, row) => total + rowSize(row), 0);
     const scale = tileWidth / Math.max(parentSize, sum, 1e-9);
-    let at = x;
+    let left = x;
     for (const row of rows) {
       const rowWidth = rowSize(row) * scale;
-      layoutRow(row, at, rowWidth, depth);
-      at += rowWidth;
+      layoutRow(row, left, rowWidth, depth);
+      left += rowWidth;
     }
   };
   if (focus !== null) layoutRow(focus, 0, width, 0);
@@ -122,7 +122,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { measure, without_waiting: unpaired } = frame.attrs;
     const { communication } = this.ctx.about.kind_words;
     const time = communication === undefined ? "device time" : `time in ${communication}`;
-    const what = `${measure === "host" ? "time on the host" : time}${unpaired === true ? " without waiting for other ranks" : ""}`;
+    const timeText = `${measure === "host" ? "time on the host" : time}${unpaired === true ? " without waiting for other ranks" : ""}`;
     return (
       <>
         <div class="hta-diff-head">
@@ -130,7 +130,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
           {this.scale()}
         </div>
         <p class="hta-about">
-          {`${what}, a step; as wide as the longer of both runs, coloured by the change. ` +
+          {`${timeText}, a step; as wide as the longer of both runs, coloured by the change. ` +
             "Click: zoom in, and mark the calls on both timelines."}
         </p>
         {top >= 0 && this.crumbs(frame, top)}
@@ -160,14 +160,18 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
   /** The path from the top to the shown node. */
   private crumbs(frame: PanelFrame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [numberAt(row, "node"), row]));
-    const way: FrameRow[] = [];
-    for (let at = byNode.get(top); at !== undefined; at = byNode.get(numberAt(at, "parent"))) {
-      way.unshift(at);
+    const path: FrameRow[] = [];
+    for (
+      let node = byNode.get(top);
+      node !== undefined;
+      node = byNode.get(numberAt(node, "parent"))
+    ) {
+      path.unshift(node);
     }
     return (
       <p class="hta-diff-crumbs">
         <Link text="all" press={() => this.zoomTo(-1)} />
-        {way.flatMap((row) => [
+        {path.flatMap((row) => [
           " › ",
           <Link
             text={textAt(row, "short") || textAt(row, "name")}

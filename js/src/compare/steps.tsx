@@ -245,12 +245,12 @@ function Gutter(props: {
   const { data, lanes, run, only, ranksText } = props;
   const names = shortLabels(data.labels);
   const [before, after] = data.totals;
-  const side = (at: 0 | 1) => (
+  const side = (sideIndex: 0 | 1) => (
     <div class="hta-diff-run" style={{ height: `${run}px` }}>
       <div class="hta-diff-run-name">
-        <b>{at === 0 ? "before" : "after"}</b>
-        <span title={data.labels[at]}>{names[at]}</span>
-        <small>{formatDuration((only?.length ?? data.totals)[at])}</small>
+        <b>{sideIndex === 0 ? "before" : "after"}</b>
+        <span title={data.labels[sideIndex]}>{names[sideIndex]}</span>
+        <small>{formatDuration((only?.length ?? data.totals)[sideIndex])}</small>
       </div>
       {lanes.length > 0 && (
         <div class="hta-diff-lane-names">
@@ -290,13 +290,13 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
   const share = shareText(diff, length[0]) || "new";
   if (width >= 34) lines.push(share);
-  const wide = Math.max(...lines.map((line, at) => line.length * (at === 0 ? 7.4 : 6.6)), 0);
+  const wide = Math.max(...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)), 0);
   if (lines.length === 0) return null;
-  const free = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
+  const freeY = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
     <>
-      {free < wide + 10 && (
+      {freeY < wide + 10 && (
         <rect
           x={4}
           y={y - 14}
@@ -307,12 +307,12 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
           rx={2}
         />
       )}
-      {lines.map((line, at) => (
+      {lines.map((line, index) => (
         <text
           key={line}
           x={8}
-          y={y + at * 17}
-          class={at === 0 && lines.length === 2 ? "hta-diff-delta" : "hta-diff-share"}
+          y={y + index * 17}
+          class={index === 0 && lines.length === 2 ? "hta-diff-delta" : "hta-diff-share"}
         >
           {line}
         </text>
@@ -370,10 +370,10 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
         pen.fillStyle = theme.lane;
         pen.fillRect(x, y, reach[side], height);
         pen.fillStyle = theme.kind[kind];
-        shares.get(`${slot}/${side}/${place}`)?.forEach((share, at) => {
+        shares.get(`${slot}/${side}/${place}`)?.forEach((share, bin) => {
           if (share <= 0) return;
           const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
-          pen.fillRect(left + at / dpr, bottom - tall, 1 / dpr, tall);
+          pen.fillRect(left + bin / dpr, bottom - tall, 1 / dpr, tall);
         });
         y = bottom + GAP;
       }
@@ -406,8 +406,8 @@ function busyShares(
     const from = cell![row]! * cellNs * pxPerNs;
     const to = Math.min((cell![row]! + 1) * cellNs * pxPerNs, wide);
     const share = (busy![row]! * pxPerNs) / Math.max(to - from, 1e-9);
-    for (let at = Math.floor(from); at < to; at += 1) {
-      pixels[at]! += share * (Math.min(to, at + 1) - Math.max(from, at));
+    for (let bin = Math.floor(from); bin < to; bin += 1) {
+      pixels[bin]! += share * (Math.min(to, bin + 1) - Math.max(from, bin));
     }
   }
   return shares;
@@ -490,12 +490,12 @@ export function stepLabel(label: string): string {
 
 /** Time of a pair of steps: means over ranks if known, else from end to end. */
 export function lengthsOf(row: FrameRow): [number, number] {
-  const of = (side: "before" | "after"): number => {
+  const lengthOf = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];
     if (typeof mean === "number") return mean;
     return numberAt(row, `${side}_end_ns`) - numberAt(row, `${side}_start_ns`);
   };
-  return [of("before"), of("after")];
+  return [lengthOf("before"), lengthOf("after")];
 }
 
 /** Slots with the lengths in the table of steps: ranks start and end at different times. */
@@ -517,12 +517,12 @@ export function placeSlots(
   const availableWidth = Math.max(width - GAP_PX * Math.max(rows.length - 1, 0), 1);
   const scale = availableWidth / sum(longest);
   let next = 0;
-  return rows.map((row, at): StepSlot => {
+  return rows.map((row, index): StepSlot => {
     const length = lengthsOf(row);
     const [before, after] = length;
     const labels = [textAt(row, "before_label"), textAt(row, "after_label")].map(stepLabel);
     const x = next;
-    const width = longest[at]! * scale;
+    const width = longest[index]! * scale;
     next += width + GAP_PX;
     return {
       slot: numberAt(row, "slot"),

@@ -36,10 +36,11 @@ interface ChooserProps<Choice> {
 }
 
 /** The sort key of a row: its name, or an absolute difference. */
-function sizeOf(row: FrameRow, by: string): CellValue {
-  if (by === "name") return textAt(row, by);
-  if (by === "count") return Math.abs(numberAt(row, "after_count") - numberAt(row, "before_count"));
-  return Math.abs(numberAt(row, by));
+function sizeOf(row: FrameRow, column: string): CellValue {
+  if (column === "name") return textAt(row, column);
+  if (column === "count")
+    return Math.abs(numberAt(row, "after_count") - numberAt(row, "before_count"));
+  return Math.abs(numberAt(row, column));
 }
 
 function membersOf(row: FrameRow): string[] {
@@ -52,15 +53,17 @@ function membersOf(row: FrameRow): string[] {
  */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColour(theme) };
-  const look = lookOfName(row);
-  if (look !== null) return classCss(classStyle(look, theme));
+  const changeClass = lookOfName(row);
+  if (changeClass !== null) return classCss(classStyle(changeClass, theme));
   return { background: barColour(numberAt(row, "diff_ns"), theme) };
 }
 
 /** The class of a name that one side lacks; null for others. */
 function lookOfName(row: FrameRow): "only_here" | "replaced" | null {
-  const look = classOfChange(textAt(row, "change"), 0, 1);
-  return row.is_change === true && (look === "only_here" || look === "replaced") ? look : null;
+  const changeClass = classOfChange(textAt(row, "change"), 0, 1);
+  return row.is_change === true && (changeClass === "only_here" || changeClass === "replaced")
+    ? changeClass
+    : null;
 }
 
 const HATCH_WORDS = [
@@ -70,13 +73,15 @@ const HATCH_WORDS = [
 
 /** The meaning of the hatches of bars, if there are any. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
-  const looks = new Set(rows.map(lookOfName));
-  return HATCH_WORDS.filter(([look]) => looks.has(look)).map(([look, words]) => (
-    <span key={look} class="hta-diff-hatch">
-      <i class="hta-diff-swatch" style={classCss(classStyle(look, theme))} />
-      {words}
-    </span>
-  ));
+  const changeClasses = new Set(rows.map(lookOfName));
+  return HATCH_WORDS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
+    ([changeClass, words]) => (
+      <span key={changeClass} class="hta-diff-hatch">
+        <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
+        {words}
+      </span>
+    ),
+  );
 }
 
 /** A difference, and its bar left or right of zero, on the scale of all rows. */
@@ -122,7 +127,7 @@ export function NamesTable({
   const filter = useSignal("");
   const { attrs } = frame;
   const steps = Number(attrs.steps ?? 1);
-  const what = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
+  const device = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
   const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
   const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
   const rows = rowsOf(frame).sort(
@@ -130,11 +135,11 @@ export function NamesTable({
   );
   const diffs = rows.map((row) => numberAt(row, "diff_ns"));
   const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
-  const duration = (by: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
-    by,
+  const duration = (column: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
+    by: column,
     title,
     isNumber: true,
-    cell: (row) => (numberAt(row, by) ? formatDuration(numberAt(row, by)) : "–"),
+    cell: (row) => (numberAt(row, column) ? formatDuration(numberAt(row, column)) : "–"),
   });
   const columns: TableColumn<FrameRow>[] = [
     {
@@ -142,7 +147,7 @@ export function NamesTable({
       title: "name",
       width: "minmax(0, 1fr)",
       cell: (row, _, on) => {
-        const by = textAt(row, "replaced_by");
+        const replacement = textAt(row, "replaced_by");
         const title = membersOf(row).slice(0, 4).join("\n");
         return (
           <>
@@ -152,7 +157,7 @@ export function NamesTable({
             />
             <NameButton
               text={textAt(row, "name")}
-              title={by ? `${title}\nreplaced by ${by}` : title}
+              title={replacement ? `${title}\nreplaced by ${replacement}` : title}
               on={on}
             />
           </>
@@ -180,7 +185,7 @@ export function NamesTable({
         <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
-        {`sum of ${what}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
+        {`sum of ${device}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
           `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
           (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "") +
@@ -227,10 +232,10 @@ export function chanceText(
       about: "With one step on a side the spread is unknown: the threshold is 20 %.",
     };
   }
-  const about =
+  const aboutText =
     "How likely the means of the steps differ as much by chance, by t-tests over the steps.";
-  if (p < 0.0001) return { words: "p < 0.0001", about };
-  return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about };
+  if (p < 0.0001) return { words: "p < 0.0001", about: aboutText };
+  return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about: aboutText };
 }
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
@@ -280,14 +285,14 @@ export function ChangesTable({
       by: "change",
       title: "change",
       cell: (row) => {
-        const look = classOfChange(
+        const changeClass = classOfChange(
           textAt(row, "change"),
           numberAt(row, "before_ns"),
           numberAt(row, "after_ns"),
         );
         return (
           <>
-            <i class="hta-diff-swatch" style={classCss(classStyle(look, theme))} />
+            <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
             {textAt(row, "change")}
           </>
         );
@@ -360,8 +365,8 @@ export function ChangesTable({
         namesOf={(row) => [textAt(row, "name")]}
         isOn={(row) => rows.indexOf(row) === selected}
         press={(row) => {
-          const at = rows.indexOf(row);
-          choose(at === selected ? null : at, nameOf(row));
+          const index = rows.indexOf(row);
+          choose(index === selected ? null : index, nameOf(row));
         }}
         rowNoun="change"
         maxRows={maxRows}
@@ -390,12 +395,14 @@ export function measuresOf(columns: readonly string[]): MeasureColumns[] {
   const columnNames = new Set(columns);
   const measures: MeasureColumns[] = [];
   for (const column of columns) {
-    const [, side, rest = ""] = /^(before|after|diff)_(.+)$/.exec(column) ?? [];
+    const [, side, measure = ""] = /^(before|after|diff)_(.+)$/.exec(column) ?? [];
     const paired =
-      side !== undefined && columnNames.has(`before_${rest}`) && columnNames.has(`after_${rest}`);
+      side !== undefined &&
+      columnNames.has(`before_${measure}`) &&
+      columnNames.has(`after_${measure}`);
     if (!paired) measures.push({ name: column, sides: false, diff: false });
     else if (side === "before") {
-      measures.push({ name: rest, sides: true, diff: columnNames.has(`diff_${rest}`) });
+      measures.push({ name: measure, sides: true, diff: columnNames.has(`diff_${measure}`) });
     }
   }
   return measures;
@@ -471,9 +478,9 @@ function MeasureCells({
 
 /** `mpi_message_sizes` as `MPI message sizes`. */
 export function tableTitle(name: string): string {
-  const [first = "", ...rest] = name.split("_");
+  const [first = "", ...words] = name.split("_");
   const firstWord = FORMAT_NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
-  return [firstWord, ...rest].join(" ");
+  return [firstWord, ...words].join(" ");
 }
 
 /** Transpose a single row of many measures into one row per measure. */

@@ -153,12 +153,12 @@ function RankPairs({ ctx }: { ctx: DiffContext }) {
       }
     >
       <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
-      {pairs.map((pair, at) => {
+      {pairs.map((pair, index) => {
         const [before, after] = ctx.inOrder(pair);
         const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
-        const lacks = heldPairs !== undefined && !heldPairs.includes(at);
+        const lacks = heldPairs !== undefined && !heldPairs.includes(index);
         return (
-          <option key={at} value={String(at)} disabled={lacks}>
+          <option key={index} value={String(index)} disabled={lacks}>
             {lacks ? `${text} (not in this page)` : text}
           </option>
         );

@@ -99,7 +99,7 @@ export class DiffApp {
         ctx={ctx}
         timelines={events?.timelines ?? null}
         full={this.fullWindow}
-        walk={(way) => this.travel(way)}
+        walk={(direction) => this.travel(direction)}
       />
     );
     renderInto(toolbar, above, abortSignal);
@@ -179,9 +179,9 @@ export class DiffApp {
     if (this.fullWindow.leave()) event.preventDefault();
   }
 
-  private travel(way: "undo" | "redo"): void {
-    if (this.events?.timelines.link.walk(way) === true) return;
-    this.ctx.statusText.value = way === "undo" ? "Nothing to undo." : "Nothing to redo.";
+  private travel(direction: "undo" | "redo"): void {
+    if (this.events?.timelines.link.walk(direction) === true) return;
+    this.ctx.statusText.value = direction === "undo" ? "Nothing to undo." : "Nothing to redo.";
   }
 
   // --- frames -------------------------------------------------------------------------------------

@@ -63,12 +63,12 @@ export function waterfallBars(
 /** The parts of a kind: the largest differences, and one sum of the rest. */
 export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): WaterfallBar[] {
   const rows = rowsOf(parts).filter((row) => textAt(row, "kind") === kind);
-  const rest = rows.length > MAX_PARTS + 1 ? rows.splice(MAX_PARTS) : [];
-  if (rest.length > 0) {
+  const hidden = rows.length > MAX_PARTS + 1 ? rows.splice(MAX_PARTS) : [];
+  if (hidden.length > 0) {
     const [before_ns, after_ns] = ["before_ns", "after_ns"].map((name) =>
-      sum(rest.map((row) => numberAt(row, name))),
+      sum(hidden.map((row) => numberAt(row, name))),
     ) as [number, number];
-    const short = `${rest.length} more`;
+    const short = `${hidden.length} more`;
     rows.push({ kind, short, before_ns, after_ns, diff_ns: after_ns - before_ns });
   }
   const label = (row: FrameRow): string =>

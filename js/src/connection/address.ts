@@ -25,13 +25,13 @@ export function pageAddress(panels: PanelIds, reach: string): ViewAddress {
 /** The address of this page, up to the state, and the state. */
 export function splitPageAddress(): [base: string, state: string] {
   const { href } = window.location;
-  const at = `${href}#`.indexOf("#");
-  const [route, state] = splitFragment(href.slice(at));
-  return [`${href.slice(0, at)}${route}`, state];
+  const end = `${href}#`.indexOf("#");
+  const [route, state] = splitFragment(href.slice(end));
+  return [`${href.slice(0, end)}${route}`, state];
 }
 
 /** A fragment as route and state: `#/dashboard/job?view=0_9` as `#/dashboard/job`, `view=0_9`. */
 export function splitFragment(fragment: string): [route: string, state: string] {
-  const at = `${fragment}?`.indexOf("?");
-  return [fragment.slice(0, at) || "#", fragment.slice(at + 1)];
+  const end = `${fragment}?`.indexOf("?");
+  return [fragment.slice(0, end) || "#", fragment.slice(end + 1)];
 }

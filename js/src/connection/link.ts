@@ -156,10 +156,10 @@ export function decodeState(text: string, scene: Scene, offered: readonly string
     return result ?? null;
   };
   const keep = <T>(name: string, values: readonly T[], isKnown: (value: T) => boolean): T[] => {
-    const known = values.filter(isKnown);
+    const knownValues = values.filter(isKnown);
     const unknown = values.filter((value) => !isKnown(value));
     if (unknown.length > 0) rejected.push(`${name} ${String(unknown[0]).slice(0, 40)}`);
-    return known;
+    return knownValues;
   };
   const allRanks = scene.ranks.map(({ rank }) => rank);
   const tracksOf = new Map(
@@ -204,8 +204,10 @@ export function decodeState(text: string, scene: Scene, offered: readonly string
   };
   const panels = read("panels", (value) => {
     const rows = value.split("*").map((row) => row.split(".").filter((id) => id !== ""));
-    const known = rows.map((row) => keep("panel", row, (id) => offered.includes(id)));
-    const choice = value.startsWith("*") ? known.filter((row) => row.length > 0) : known.flat();
+    const knownRows = rows.map((row) => keep("panel", row, (id) => offered.includes(id)));
+    const choice = value.startsWith("*")
+      ? knownRows.filter((row) => row.length > 0)
+      : knownRows.flat();
     return choice.length > 0 ? choice : undefined;
   });
   return { state, panels, rejected };
@@ -236,7 +238,7 @@ function readWindow(value: string): [number | null, number | null] | undefined {
   return start !== null && end !== null && start > end ? undefined : [start, end];
 }
 
-/** `0-3.5`: the ranks of the job in these ranges, each of which must have one. */
+/** `0-3.5`: the ranks of the job in these ranges; each range must have one. */
 function readRanks(value: string, allRanks: readonly number[]): number[] | undefined {
   if (value === "") return [];
   const ranges = value.split(".").map((range) => {

@@ -102,7 +102,7 @@ export class DashContext {
       traitSignal(model, name, read, abortSignal);
     this.folded = trait("folded", (on) => (typeof on === "boolean" ? on : null));
     this.height = trait("height", (height) => (height ?? null) as number | null);
-    const metric = trait("metric", (given) => (given ?? "") as string);
+    const metric = trait("metric", (value) => (value ?? "") as string);
     this.metric = computed(
       () => metric.value || (hasLateness(this.scene.value) ? "waiting" : "busy"),
     );
@@ -193,8 +193,8 @@ export class DashContext {
     return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
   }
 
-  async copy(text: string, what: string): Promise<void> {
-    const message = await copyAndReport(text, what, this.root);
+  async copy(text: string, subject: string): Promise<void> {
+    const message = await copyAndReport(text, subject, this.root);
     if (!this.signal.aborted) this.timeline.status.flashMessage([message]);
   }
 }

@@ -65,7 +65,9 @@ export function Headline({ ctx }: { ctx: DashContext }) {
     <div class="hta-headline">
       <h2>{pieces(facts.headline)}</h2>
       {facts.more.length > 0 && (
-        <p>{facts.more.flatMap((sentence, at) => [at > 0 ? " " : "", ...pieces(sentence)])}</p>
+        <p>
+          {facts.more.flatMap((sentence, index) => [index > 0 ? " " : "", ...pieces(sentence)])}
+        </p>
       )}
       <div class="hta-headline-findings" role="group" aria-label="Findings">
         {selectionState.scope.value !== "job" && (

@@ -138,9 +138,9 @@ export function leftOutText(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
 ): string {
-  const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
+  const parts = Object.entries(leftOut).flatMap(([reason, ids]) => {
     const titles = ids.filter((id) => !shown.includes(id)).map((id) => findPanelKind(id).title);
-    return titles.length > 0 ? [`${titles.join(", ")} (${why})`] : [];
+    return titles.length > 0 ? [`${titles.join(", ")} (${reason})`] : [];
   });
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
@@ -188,8 +188,8 @@ function sizeColumns(width: number, columns: readonly string[][]): LayoutColumn[
   // If the middle column is empty, the others share the width equally.
   const isEqual = columns[1]!.length === 0;
   const widths = [`${LEFT_PX}px`, fractionTrack(1), `${right}px`];
-  const all = columns.map((panels, at) => ({
-    width: isEqual ? fractionTrack(1) : widths[at]!,
+  const all = columns.map((panels, index) => ({
+    width: isEqual ? fractionTrack(1) : widths[index]!,
     panels,
   }));
   return all.filter(({ panels }) => panels.length > 0);

@@ -267,21 +267,21 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
 
 /** Add the ranks to highlight and fold, and the job's facts; the same object while unchanged. */
 function useMarkedFrame(
-  of: PanelFrame | null,
+  frame: PanelFrame | null,
   { headline, folding, scene }: DashContext,
 ): PanelFrame | null {
-  const by = headline.value;
+  const headlineValue = headline.value;
   const { groups: folded } = folding.value;
   const { ranks } = scene.value;
   return useMemo(() => {
-    if (of === null) return null;
-    const { late_ranks = [], fact_ranks = [] } = by ?? {};
+    if (frame === null) return null;
+    const { late_ranks = [], fact_ranks = [] } = headlineValue ?? {};
     const roles = ranks.flatMap(({ summary }) => summary.map(({ role }) => role));
     const absent_kinds = roles.includes("comm") ? [] : ["communication"];
     const job_ranks = ranks.length;
     const facts = { late_ranks, fact_ranks, folded, absent_kinds, job_ranks };
-    return { ...of, attrs: { ...of.attrs, ...facts } };
-  }, [of, by, folded, ranks]);
+    return { ...frame, attrs: { ...frame.attrs, ...facts } };
+  }, [frame, headlineValue, folded, ranks]);
 }
 
 /** An element that draws itself. */

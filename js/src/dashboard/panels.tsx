@@ -250,13 +250,13 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
 
 /** Title and text of a problem: the first part of its detail; then count, ranks and the rest. */
 function problemText({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
-  const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
+  const [first = "", ...sentences] = detail.split(/; |(?<=[.:]) /);
   const name =
     first.length > 0 && first.length <= MAX_TITLE_LENGTH ? first : kind.replaceAll("_", " ");
-  const left = name === first ? rest.join("; ") : detail;
-  const where =
+  const left = name === first ? sentences.join("; ") : detail;
+  const location =
     ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
-  const parts = [`${formatCount(count)}×`, where, left].filter((part) => part !== "");
+  const parts = [`${formatCount(count)}×`, location, left].filter((part) => part !== "");
   return { title: capitalize(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
 }
 

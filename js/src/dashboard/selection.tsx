@@ -357,8 +357,8 @@ function timeTexts(all: readonly number[], lastDigit: number): string {
     rounded = rounded.map((value) => value / 10 ** decimals);
     decimals = 0;
   }
-  const texts = all.map((time, at) => {
-    const value = rounded[at] ?? 0;
+  const texts = all.map((time, index) => {
+    const value = rounded[index] ?? 0;
     return (time < 0 && value !== 0 ? MINUS : "") + decimalText(value, decimals);
   });
   return `${texts.join("–")}${THIN_SPACE}${unit}`;

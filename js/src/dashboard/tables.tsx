@@ -85,7 +85,7 @@ export function NameTable({
         name={spec.title}
         columns={spec.columns(frame)}
         rows={rows}
-        value={(row, by) => row(by)}
+        value={(row, column) => row(column)}
         filter={filter.value}
         namesOf={(row) => [String(row("name")), String(row("short") ?? "")]}
         isOn={isOn}
@@ -119,7 +119,9 @@ function rowReaders({ columns }: PanelFrame): RowReader[] {
     String(name).replace(AUTOGRAD_PREFIX, "evaluate "),
   );
   const labels = disambiguate(short, names);
-  return names.map((_, row) => (by) => (by === "short" ? labels[row] : columns[by]?.[row]) ?? null);
+  return names.map(
+    (_, row) => (column) => (column === "short" ? labels[row] : columns[column]?.[row]) ?? null,
+  );
 }
 
 /** A rank stands out if its mean differs by more than this. */
@@ -128,8 +130,8 @@ const OUTLIER_MIN_EXCESS = 0.05;
 const MIN_COMPARED_CALLS = 5;
 
 /** Whether a column has a value other than zero and null. */
-function hasNonZero({ columns }: PanelFrame, by: string): boolean {
-  return columns[by]?.some((value) => value !== null && value !== 0) ?? false;
+function hasNonZero({ columns }: PanelFrame, column: string): boolean {
+  return columns[column]?.some((value) => value !== null && value !== 0) ?? false;
 }
 
 /** A column of names, which a click chooses; in tooltips they are written as `hover`. */
@@ -208,8 +210,8 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
-const durationColumn = (by: string, title: string, hint: string, from?: number): DashColumn =>
-  numberColumn(by, title, hint, durationText, from);
+const durationColumn = (column: string, title: string, hint: string, from?: number): DashColumn =>
+  numberColumn(column, title, hint, durationText, from);
 
 const countColumn = (from?: number): DashColumn =>
   numberColumn("count", "count", "How often it ran, on all ranks", countText, from);
@@ -219,7 +221,7 @@ function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const outlierRanks = new Set(
     ranks.filter(
-      (rank, at) => rank !== null && Math.abs(Number(ratios[at]) - 1) > OUTLIER_MIN_EXCESS,
+      (rank, index) => rank !== null && Math.abs(Number(ratios[index]) - 1) > OUTLIER_MIN_EXCESS,
     ),
   );
   const [only] = outlierRanks;
@@ -351,8 +353,8 @@ function outlierSuffix(frame: PanelFrame): string {
   const hasOutliers = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
   if (!hasOutliers) return "";
   const rank = outlierRank(frame);
-  const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
-  return ` · last column: ${which} the median rank`;
+  const rankText = rank === null ? "the rank farthest from" : `rank ${rank} against`;
+  return ` · last column: ${rankText} the median rank`;
 }
 
 // The tables of BytePS's requests and of MPI's routines, message sizes and hosts.
@@ -374,9 +376,9 @@ const shareText = (value: CellValue): string => {
 const noteSuffix = (frame: PanelFrame): string => withPrefix(" · ", frameNote(frame));
 
 /** A name, with its job if there are several. */
-function jobPrefix(frame: PanelFrame, row: RowReader, by: string): string {
+function jobPrefix(frame: PanelFrame, row: RowReader, column: string): string {
   const isSingleJob = new Set(frame.columns.job ?? []).size <= 1;
-  return isSingleJob ? String(row(by)) : `${String(row("job"))} · ${String(row(by))}`;
+  return isSingleJob ? String(row(column)) : `${String(row("job"))} · ${String(row(column))}`;
 }
 
 const routineColumn = (frame: PanelFrame, width: string): DashColumn =>

@@ -101,7 +101,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   );
 }
 
-/** The offered panels, those of a group together. */
+/** The offered panels, by group. */
 function groupPanels(ids: readonly string[]): typeof PANELS {
   const offered = PANELS.filter(({ id }) => ids.includes(id));
   const groups = [...new Set(offered.map(({ group }) => group))];

@@ -38,17 +38,17 @@ function addRank(selection: RankSelection, root: CallNode): void {
   });
   const { low, high } = selection;
   let [first, last] = candidateRange(tree, selection);
-  for (let at = first; at < last; at += 1) {
-    const [start, end] = [tree.start[at]!, tree.end[at]!];
+  for (let operator = first; operator < last; operator += 1) {
+    const [start, end] = [tree.start[operator]!, tree.end[operator]!];
     if (!overlaps(start, end, low)) continue;
-    const node = nodes[paths.pathOfOperator[at]!]!;
+    const node = nodes[paths.pathOfOperator[operator]!]!;
     node.count += 1;
     node.host += Math.min(end, high) - Math.max(start, low);
   }
   [first, last] = candidateRange(work, selection);
-  for (let at = first; at < last; at += 1) {
-    const [start, end, operator] = [work.start[at]!, work.end[at]!, tree.ofWork[at]!];
-    if (operator < 0 || work.stream[at]! < 0 || !overlaps(start, end, low)) continue;
+  for (let node = first; node < last; node += 1) {
+    const [start, end, operator] = [work.start[node]!, work.end[node]!, tree.ofWork[node]!];
+    if (operator < 0 || work.stream[node]! < 0 || !overlaps(start, end, low)) continue;
     const time = Math.min(end, high) - Math.max(start, low);
     for (let path = paths.pathOfOperator[operator]!; path >= 0; path = paths.parent[path]!) {
       nodes[path]!.device += time;

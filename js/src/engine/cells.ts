@@ -34,7 +34,7 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** A part for each kind, by code; with one kind, its spans are those of the lane. */
+  /** A part for each kind, by code; with one kind, its spans are the lane's. */
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
@@ -113,18 +113,19 @@ export class IndexedLane {
     for (let block = Math.floor(first / BLOCK); block * BLOCK < last; block += 1) {
       if (this.longestOfBlock[block]! < minDurNs) continue;
       const to = Math.min((block + 1) * BLOCK, last);
-      for (let at = Math.max(block * BLOCK, first); at < to; at += 1) {
-        if (this.durs[at]! >= minDurNs && begins[at]! + this.durs[at]! > start) indices.push(at);
+      for (let event = Math.max(block * BLOCK, first); event < to; event += 1) {
+        if (this.durs[event]! >= minDurNs && begins[event]! + this.durs[event]! > start)
+          indices.push(event);
       }
     }
     return indices;
   }
 
   /** Return whether the event at this position begins before an earlier one ended. */
-  overlapsEarlier(at: number): boolean {
+  overlapsEarlier(event: number): boolean {
     if (this.spans.isDisjoint) return false;
     const { begins, cover } = this.spans;
-    return countBelow(begins, cover.starts[pieceAt(cover, begins[at]!)]!) !== at;
+    return countBelow(begins, cover.starts[pieceAt(cover, begins[event]!)]!) !== event;
   }
 }
 
@@ -265,7 +266,7 @@ export function buildCellTiles(
 export function buildLaneTiles(
   lane: IndexedLane,
   requested: TileRange,
-  makeSlice: (at: number) => TileSlice,
+  makeSlice: (event: number) => TileSlice,
 ): CellTile[] {
   const { extent } = lane.spans;
   if (extent === null) return [];

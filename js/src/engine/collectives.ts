@@ -25,7 +25,7 @@ const BLOCK_NAME = "collectives";
 /** A lane of parts of events; `slice` returns the fields of an event to send. */
 interface OverlayLane {
   index: IndexedLane;
-  slice(at: number): TileSlice;
+  slice(entry: number): TileSlice;
 }
 
 /** Columns of one entry per event, of one rank or of all. */
@@ -117,8 +117,8 @@ export class Collectives {
 
   /** One rank's entries. */
   entriesOfRank(rank: number): CollectiveEntries {
-    const at = this.ranks.indexOf(rank);
-    const [from, to] = [this.rankOffsets[at] ?? 0, this.rankOffsets[at + 1] ?? 0];
+    const index = this.ranks.indexOf(rank);
+    const [from, to] = [this.rankOffsets[index] ?? 0, this.rankOffsets[index + 1] ?? 0];
     const slices = Object.entries(this.entries).map(([name, values]) => [
       name,
       (values as Float64Array).subarray(from, to),
@@ -130,9 +130,9 @@ export class Collectives {
   unmatchedOf(rank: number): Int32Array | null {
     const { unmatched } = this.header;
     if (unmatched === undefined) return null;
-    const at = this.ranks.indexOf(rank);
-    const from = sum(unmatched.slice(0, at));
-    return this.unmatchedIds.subarray(from, from + (unmatched[at] ?? 0));
+    const index = this.ranks.indexOf(rank);
+    const from = sum(unmatched.slice(0, index));
+    return this.unmatchedIds.subarray(from, from + (unmatched[index] ?? 0));
   }
 
   overlayLane(rank: number, overlay: OverlayHeader): OverlayLane {
@@ -191,7 +191,7 @@ export class Collectives {
     if (entry < 0) return null;
     const call = entries.call[entry]!;
     const members = this.membersOf(call);
-    const arrivals = members.map((at) => entries.start[at]! + entries.clock[at]!);
+    const arrivals = members.map((member) => entries.start[member]! + entries.clock[member]!);
     const first = Math.min(...arrivals);
     const algbw = this.bandwidth(entry);
     const factor = this.busFactor[call]!;
@@ -204,25 +204,25 @@ export class Collectives {
       algbw,
       busbw: algbw === null || Number.isNaN(factor) ? null : algbw * factor,
       last_rank: calls.last[call]!,
-      late: Math.max(...members.map((at) => entries.late[at]!)),
-      ranks: members.map((at, i) => ({
-        rank: this.rankAt(at),
-        id: entries.id[at]!,
+      late: Math.max(...members.map((member) => entries.late[member]!)),
+      ranks: members.map((member, i) => ({
+        rank: this.rankAt(member),
+        id: entries.id[member]!,
         arrival: arrivals[i]! - first,
-        wait: entries.wait[at]!,
-        transfer: this.transfer(at),
+        wait: entries.wait[member]!,
+        transfer: this.transfer(member),
       })),
     };
   }
 
-  private transfer(at: number): number {
+  private transfer(entry: number): number {
     const { dur, wait, transferAddedNs } = this.entries;
-    return dur[at]! - wait[at]! + transferAddedNs[at]!;
+    return dur[entry]! - wait[entry]! + transferAddedNs[entry]!;
   }
 
   /** Bandwidth in bytes per ns; 1 is 10^9 bytes per second. */
-  private bandwidth(at: number): number | null {
-    const [size, transfer] = [this.entries.size[at]!, this.transfer(at)];
+  private bandwidth(entry: number): number | null {
+    const [size, transfer] = [this.entries.size[entry]!, this.transfer(entry)];
     return size > 0 && transfer > 0 ? size / transfer : null;
   }
 

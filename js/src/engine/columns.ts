@@ -226,19 +226,19 @@ export function countUpTo(values: SortedNumbers, limit: number): number {
 }
 
 /** Values at some positions. */
-export function gather<T extends Float64Array | Uint8Array>(values: T, at: Int32Array): T {
-  const out = new (values.constructor as new (length: number) => T)(at.length);
-  for (let i = 0; i < at.length; i += 1) out[i] = values[at[i]!]!;
+export function gather<T extends Float64Array | Uint8Array>(values: T, indices: Int32Array): T {
+  const out = new (values.constructor as new (length: number) => T)(indices.length);
+  for (let i = 0; i < indices.length; i += 1) out[i] = values[indices[i]!]!;
   return out;
 }
 
 /** The numbers in `0 … length - 1` that pass, ascending. */
-export function indicesWhere(length: number, predicate: (at: number) => boolean): Int32Array {
+export function indicesWhere(length: number, predicate: (index: number) => boolean): Int32Array {
   const out = new Int32Array(length);
   let count = 0;
-  for (let at = 0; at < length; at += 1) {
-    if (!predicate(at)) continue;
-    out[count] = at;
+  for (let index = 0; index < length; index += 1) {
+    if (!predicate(index)) continue;
+    out[count] = index;
     count += 1;
   }
   return out.slice(0, count);
@@ -423,7 +423,7 @@ class JsonReader {
     return match[0];
   }
 
-  private fail(what: string): never {
-    throw new Error(`The text of the arguments ${what}, at character ${this.position}.`);
+  private fail(problem: string): never {
+    throw new Error(`The text of the arguments ${problem}, at character ${this.position}.`);
   }
 }

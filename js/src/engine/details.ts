@@ -101,7 +101,8 @@ function locationOf(
 function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   const parents = rank.parents();
   const out: Brief[] = [];
-  for (let at = parents[row]!; at >= 0; at = parents[at]!) out.push(rank.brief(rank.events, at));
+  for (let ancestor = parents[row]!; ancestor >= 0; ancestor = parents[ancestor]!)
+    out.push(rank.brief(rank.events, ancestor));
   return out;
 }
 
@@ -115,8 +116,8 @@ async function launchOf(
   if (call < 0) return null;
   const { row: rows, parent: outer, ofWork } = rank.operators();
   const operators: Brief[] = [];
-  for (let at = ofWork[row]!; at >= 0; at = outer[at]!) {
-    operators.push(rank.brief(rank.events, rows[at]!));
+  for (let operator = ofWork[row]!; operator >= 0; operator = outer[operator]!) {
+    operators.push(rank.brief(rank.events, rows[operator]!));
   }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
@@ -136,8 +137,8 @@ function forwardOperator(rank: RankTrace, operators: readonly Brief[]): Brief | 
   const { kind, source, target } = rank.flows();
   const fwdbwd = rank.header.flow_kinds.indexOf("fwdbwd");
   const requested = new Set(operators.map(({ id }) => id));
-  const at = target.findIndex((row, flow) => kind[flow] === fwdbwd && requested.has(row));
-  return at < 0 ? null : rank.brief(rank.events, source[at]!);
+  const flowIndex = target.findIndex((row, flow) => kind[flow] === fwdbwd && requested.has(row));
+  return flowIndex < 0 ? null : rank.brief(rank.events, source[flowIndex]!);
 }
 
 function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
@@ -147,8 +148,8 @@ function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
   if (ids.length === 0) return null;
   return {
     count: ids.length,
-    dur: ids.reduce((sum, at) => sum + dur[at]!, 0),
-    delay: median(ids.map((at) => start[at]! - start[calls[at]!]!)),
+    dur: ids.reduce((sum, id) => sum + dur[id]!, 0),
+    delay: median(ids.map((id) => start[id]! - start[calls[id]!]!)),
     ids: ids.length <= LIMITS.launch_ids ? ids : null,
   };
 }
@@ -161,14 +162,14 @@ function launchedRows(rank: RankTrace, row: number): number[] {
   const end = start[row]! + dur[row]!;
   const last = track.lane0 + track.lanes;
   const ids: number[] = [];
-  rank.launches().forEach((call, at) => {
+  rank.launches().forEach((call, index) => {
     const isWithin =
       call >= 0 &&
       lane[call]! >= track.lane0 &&
       lane[call]! < last &&
       start[call]! >= start[row]! &&
       start[call]! + dur[call]! <= end;
-    if (isWithin) ids.push(at);
+    if (isWithin) ids.push(index);
   });
   return ids;
 }
@@ -179,7 +180,7 @@ export function launchesReply(rank: RankTrace, row: number): Launches {
   const ids = launchedRows(rank, row);
   return {
     call: call < 0 ? null : rank.brief(rank.events, call),
-    kernels: ids.length > LIMITS.launch_arrows ? [] : ids.map((at) => rank.brief(rank.events, at)),
+    kernels: ids.length > LIMITS.launch_arrows ? [] : ids.map((id) => rank.brief(rank.events, id)),
     count: ids.length,
   };
 }
@@ -202,12 +203,12 @@ function flowsOf(rank: RankTrace, row: number): Flow[] {
   const { start, dur } = rank.events;
   const result: Flow[] = [];
   const collect = (direction: "out" | "in", rowEnds: Int32Array, otherEnds: Int32Array): void => {
-    for (let at = rowEnds.indexOf(row); at >= 0; at = rowEnds.indexOf(row, at + 1)) {
+    for (let flow = rowEnds.indexOf(row); flow >= 0; flow = rowEnds.indexOf(row, flow + 1)) {
       result.push({
-        kind: rank.header.flow_kinds[kind[at]!] ?? "",
+        kind: rank.header.flow_kinds[kind[flow]!] ?? "",
         direction,
-        brief: rank.brief(rank.events, otherEnds[at]!),
-        delay: start[target[at]!]! - (start[source[at]!]! + dur[source[at]!]!),
+        brief: rank.brief(rank.events, otherEnds[flow]!),
+        delay: start[target[flow]!]! - (start[source[flow]!]! + dur[source[flow]!]!),
       });
     }
   };
@@ -219,5 +220,5 @@ function flowsOf(rank: RankTrace, row: number): Flow[] {
 /** Durations of the events of this name and category. */
 function sameNameDurations({ type, dur }: EventTable, row: number): Float64Array {
   const requestedType = type[row]!;
-  return dur.filter((_, at) => type[at] === requestedType);
+  return dur.filter((_, index) => type[index] === requestedType);
 }

@@ -174,7 +174,7 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
   return sweep.timesWithin(selection.low, selection.high);
 }
 
-/** Device time in chosen events, of which all compute hides the communication. */
+/** Device time in chosen events; compute hides communication even if it is not chosen. */
 export interface SelectedTimes {
   compute: number;
   communication: number;
@@ -221,10 +221,10 @@ const METRIC_STATES: Readonly<Record<Metric, readonly [any: number, none: number
 /** Edges of bins, rounded down to whole ns. */
 export function binEdges(start: number, end: number, bins: number): Float64Array {
   const binWidth = Math.floor((end - start) / bins);
-  const rest = end - start - binWidth * bins;
+  const remainder = end - start - binWidth * bins;
   return Float64Array.from(
     { length: bins + 1 },
-    (_, k) => start + binWidth * k + Math.floor((rest * k) / bins),
+    (_, k) => start + binWidth * k + Math.floor((remainder * k) / bins),
   );
 }
 
@@ -238,7 +238,7 @@ export function heatmapValues(
 ): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(selections.length * bins);
-  selections.forEach((selection, at) => {
+  selections.forEach((selection, index) => {
     const { sweep } = deviceSpansOf(selection);
     const [first, last] = deviceSpan(selection) ?? [0, 0];
     const unrecorded = metric === "idle" ? unrecordedWork(selection.analysis) : null;
@@ -251,7 +251,8 @@ export function heatmapValues(
         unrecorded!.coveredWithin(first, time)
       );
     });
-    for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
+    for (let bin = 0; bin < bins; bin += 1)
+      out[index * bins + bin] = before[bin + 1]! - before[bin]!;
   });
   return out;
 }
@@ -319,11 +320,11 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
   if (count === 0) return "";
   for (const selection of selections) for (const sum of kernelSums(selection).sum) time += sum;
   const share = Math.floor((100 * early) / Math.max(time, 1) + 0.5);
-  const what = selections.some(({ analysis }) => analysis.trace.header.work)
+  const period = selections.some(({ analysis }) => analysis.trace.header.work)
     ? "the exported window"
     : "recording";
   return (
-    `${count} of the device events, ${share} % of their time, were launched before ${what}` +
+    `${count} of the device events, ${share} % of their time, were launched before ${period}` +
     ' began; the query "prelaunched == False" leaves them out'
   );
 }

@@ -118,7 +118,12 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   const selected = new Set<number>(members);
   const parents = rank.parents();
   for (const row of members) {
-    for (let at = parents[row]!; at >= 0 && !selected.has(at); at = parents[at]!) selected.add(at);
+    for (
+      let ancestor = parents[row]!;
+      ancestor >= 0 && !selected.has(ancestor);
+      ancestor = parents[ancestor]!
+    )
+      selected.add(ancestor);
   }
   return [...selected].sort((a, b) => a - b);
 }
@@ -126,9 +131,11 @@ function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
 /** A time in µs, exactly. */
 export function formatMicros(ns: number): string {
   const microseconds = Math.floor(Math.abs(ns) / 1000);
-  const rest = Math.abs(ns) % 1000;
+  const remainder = Math.abs(ns) % 1000;
   const digits =
-    rest === 0 ? String(microseconds) : `${microseconds}.${String(rest).padStart(3, "0")}`;
+    remainder === 0
+      ? String(microseconds)
+      : `${microseconds}.${String(remainder).padStart(3, "0")}`;
   return ns < 0 ? `-${digits}` : digits;
 }
 
@@ -159,8 +166,9 @@ class TraceWriter {
     const head: string[] = [];
     const ranks = this.parts.map(({ rank }) => rank.number);
     if (this.isMerged) {
-      const rankRecords = ranks.map((rank, at) => {
-        const metadata = partMarkers[at] === "" ? "" : `${jsonString(MARKER)}: ${partMarkers[at]!}`;
+      const rankRecords = ranks.map((rank, index) => {
+        const metadata =
+          partMarkers[index] === "" ? "" : `${jsonString(MARKER)}: ${partMarkers[index]!}`;
         return `{"rank": ${rank}, "file": "rank-${rank}", "shift_ns": 0, "metadata": {${metadata}}}`;
       });
       head.push(`${jsonString(MARKER)}: {"merged": 1, "ranks": [${rankRecords.join(", ")}]}`);
@@ -191,11 +199,11 @@ class TraceWriter {
     const cut = rows.filter((row) => start[row]! < low || start[row]! + dur[row]! > high).length;
     const [first, last] = rank.header.range;
     const allTime = low <= first && high >= last && part?.all_time !== false;
-    const at = (time: number): string => String(origin + BigInt(time));
+    const timeText = (time: number): string => String(origin + BigInt(time));
     const fields = [
-      `"start_ns": ${at(low)}, "end_ns": ${at(high)}`,
-      `"work_start_ns": ${work === null ? 0 : at(work[0])}`,
-      `"work_end_ns": ${work === null ? 0 : at(work[1])}`,
+      `"start_ns": ${timeText(low)}, "end_ns": ${timeText(high)}`,
+      `"work_start_ns": ${work === null ? 0 : timeText(work[0])}`,
+      `"work_end_ns": ${work === null ? 0 : timeText(work[1])}`,
       `"cut_events": ${cut}, "all_events": ${String(!byEvent && part?.all_events !== false)}`,
       `"all_time": ${String(allTime)}`,
       `"job_ranks": ${Math.max(ranks.length, part?.job_ranks ?? 0)}`,
@@ -296,9 +304,9 @@ class TraceWriter {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;
     const selected = new Set(rows);
-    kind.forEach((code, at) => {
-      if (stated[at] === 0) return;
-      const [tail, head] = [source[at]!, target[at]!];
+    kind.forEach((code, flow) => {
+      if (stated[flow] === 0) return;
+      const [tail, head] = [source[flow]!, target[flow]!];
       const ends = Number(selected.has(tail)) + Number(selected.has(head));
       if (ends < 2) {
         this.written.dropped += ends;
@@ -330,7 +338,7 @@ class TraceWriter {
     for (const track of rank.header.tracks) {
       if (track.role !== "counter") continue;
       const { times, values } = rank.counterSeries(track);
-      times.forEach((time, at) => {
+      times.forEach((time, sample) => {
         if (time < window[0] || time >= window[1]) return;
         if (!this.options.counters) {
           this.written.dropped += 1;
@@ -339,7 +347,7 @@ class TraceWriter {
         const pid = pids.get(track.pid) ?? idLiteral(track.pid);
         this.records.push(
           `{"ph": "C", "name": ${jsonString(track.counter_name)}, "pid": ${pid}, "ts": ${formatMicros(time)}, ` +
-            `"args": {${jsonString(track.counter_series)}: ${String(values[at]!)}}}`,
+            `"args": {${jsonString(track.counter_series)}: ${String(values[sample]!)}}}`,
         );
       });
     }

@@ -17,7 +17,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   const { start, end, next } = gap;
   const spent = idleByCause({ ...analysis.fullSelection, low: start, high: end }).time;
   const call = work.call[next]!;
-  const causes = CAUSES.map((cause, at) => ({ cause, time: spent[at]! }))
+  const causes = CAUSES.map((cause, index) => ({ cause, time: spent[index]! }))
     .filter((spentOnCause) => spentOnCause.time > 0)
     .sort((a, b) => b.time - a.time);
   const times = hostSelfTimes(analysis, start, end, call);

@@ -161,8 +161,8 @@ class GapIndex {
     const block = Math.floor(gap / STRIDE);
     const size = 2 * CAUSES.length;
     const sums = this.prefixSums.slice(block * size, (block + 1) * size);
-    for (let at = block * STRIDE; at < gap; at += 1) {
-      this.addGapPart(at, this.start[at]!, this.end[at]!, sums);
+    for (let other = block * STRIDE; other < gap; other += 1) {
+      this.addGapPart(other, this.start[other]!, this.end[other]!, sums);
     }
     return sums;
   }
@@ -241,25 +241,25 @@ function forEachGap(
   }
   if (latest > reached) {
     // The last event has no length: the gap before it ends there.
-    let at = work.row.length - 1;
-    while (at > 0 && (!isMember(at) || work.start[at]! > latest)) at -= 1;
-    visit(reached, latest, earliestLaunched(analysis, at, isMember));
+    let position = work.row.length - 1;
+    while (position > 0 && (!isMember(position) || work.start[position]! > latest)) position -= 1;
+    visit(reached, latest, earliestLaunched(analysis, position, isMember));
   }
 }
 
 /** Among work that starts at the same time, return the work that was launched first. */
 function earliestLaunched(
   analysis: RankAnalysis,
-  at: number,
+  position: number,
   isMember: (i: number) => boolean,
 ): number {
   const { start, callStart } = analysis.work;
-  const time = start[at]!;
-  let best = at;
-  for (let i = at - 1; i >= 0 && start[i] === time; i -= 1) {
+  const time = start[position]!;
+  let best = position;
+  for (let i = position - 1; i >= 0 && start[i] === time; i -= 1) {
     if (callStart[i]! <= callStart[best]! && isMember(i)) best = i;
   }
-  for (let i = at + 1; i < start.length && start[i] === time; i += 1) {
+  for (let i = position + 1; i < start.length && start[i] === time; i += 1) {
     if (callStart[i]! < callStart[best]! && isMember(i)) best = i;
   }
   return best;

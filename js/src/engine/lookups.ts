@@ -10,10 +10,10 @@ import { neighbours } from "./spans";
 
 export function checkWindow(
   { start, end }: { start: number; end: number },
-  what: "a window" | "a cell" = "a window",
+  noun: "a window" | "a cell" = "a window",
 ): void {
   if (end > start) return;
-  throw new Error(`${what} must end after it starts, not ${start} to ${end}`);
+  throw new Error(`${noun} must end after it starts, not ${start} to ${end}`);
 }
 
 export function checkBins(bins: number, max = LIMITS.window_bins): void {
@@ -118,8 +118,8 @@ export function neighborEvent(
 ): Brief | null {
   const members = rank.laneRows(rows.lane[row]!);
   // Asyncs with the same start are not in the order of their rows.
-  const at = members.indexOf(row) + (direction > 0 ? 1 : -1);
-  return at < 0 || at >= members.length ? null : rank.brief(rows, members[at]!);
+  const index = members.indexOf(row) + (direction > 0 ? 1 : -1);
+  return index < 0 || index >= members.length ? null : rank.brief(rows, members[index]!);
 }
 
 /** Answer `snap`: the nearest edge of an event of a lane; ties go to the earlier one. */
@@ -166,11 +166,11 @@ export function marksReply(
   checkWindow(view);
   checkBins(view.bins);
   const shownLanes = [...new Set(view.lanes)].sort((a, b) => a - b);
-  // Each match adds 1 at its first bin and takes it away behind its last.
+  // Each match adds 1 at its first bin and subtracts it after its last.
   const width = view.bins + 1;
   const changes = new Int32Array(shownLanes.length * width);
   const binOf = makeBinner(view);
-  const rowOf = new Map(shownLanes.map((lane, at) => [lane, at]));
+  const rowOf = new Map(shownLanes.map((lane, index) => [lane, index]));
   let total = 0;
   let inView = 0;
   for (const group of members) {
@@ -202,13 +202,13 @@ export function marksReply(
 function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]) {
   const runs: { lane: number[]; bin: number[]; end: number[] } = { lane: [], bin: [], end: [] };
   let open = 0;
-  changes.forEach((change, at) => {
+  changes.forEach((change, index) => {
     const before = open;
     open += change;
     if (before === 0 && open > 0) {
-      runs.lane.push(lanes[Math.floor(at / width)]!);
-      runs.bin.push(at % width);
-    } else if (before > 0 && open === 0) runs.end.push(at % width);
+      runs.lane.push(lanes[Math.floor(index / width)]!);
+      runs.bin.push(index % width);
+    } else if (before > 0 && open === 0) runs.end.push(index % width);
   });
   const { lane, bin, end } = runs;
   return { lane: Uint32Array.from(lane), bin: Uint32Array.from(bin), end: Uint32Array.from(end) };
@@ -221,11 +221,11 @@ export function makeBinner({
   bins,
 }: Omit<MarksRequest, "lanes">): (time: number) => number {
   const step = Math.floor((end - start) / bins);
-  const rest = (end - start) % bins;
+  const remainder = (end - start) % bins;
   // First instant of each bin, rounded up; products of times and bins could leave 2^53.
   const edges = Float64Array.from(
     { length: bins },
-    (_, k) => step * k + Math.ceil((rest * k) / bins),
+    (_, k) => step * k + Math.ceil((remainder * k) / bins),
   );
   return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
@@ -242,10 +242,10 @@ function* membersInWindow(
       if (selected[countBelow(selected, open)] === open) yield open;
     }
   } else {
-    for (let at = 0; at < low; at += 1) {
-      const row = selected[at]!;
+    for (let index = 0; index < low; index += 1) {
+      const row = selected[index]!;
       if (rows.start[row]! + rows.dur[row]! > start) yield row;
     }
   }
-  for (let at = low; at < high; at += 1) yield selected[at]!;
+  for (let index = low; index < high; index += 1) yield selected[index]!;
 }

@@ -105,13 +105,13 @@ export class MaskCache {
     const { rest, names, kinds } = parseClauses(query);
     const ofType = this.testTypes(rank, names, kinds);
     if (rest === null) return { ofType, ofRow: null };
-    const used = new Set<string>();
+    const usedColumns = new Set<string>();
     const columns = eventColumns(rank, this.names);
     const ofRow = compileQuery(rest, (name) => {
-      used.add(name);
+      usedColumns.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
+    if ([...usedColumns].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
     dropFailingTypes(ofType, rank.events.type, ofRow);
     return { ofType, ofRow: null };
   }
@@ -145,9 +145,9 @@ function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   const { row, parent, ofWork } = rank.operators();
   const streams = rank.streams();
   const isChosen = new Uint8Array(row.length);
-  row.forEach((operatorRow, at) => {
+  row.forEach((operatorRow, index) => {
     // An operator comes after the one that encloses it.
-    isChosen[at] = mask[operatorRow]! | (isChosen[parent[at]!] ?? 0);
+    isChosen[index] = mask[operatorRow]! | (isChosen[parent[index]!] ?? 0);
   });
   return mask.map((isMember, eventRow) => {
     const isWork = streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) <= MEMORY;

@@ -33,7 +33,7 @@ export function operatorTree({ analysis: { fullSelection } }: RankSelection): Op
     const { row, parent, ofWork } = trace.operators();
     const places = new Map<number, number>();
     const start = gather(eventStart, row);
-    const end = gather(dur, row).map((time, at) => start[at]! + time);
+    const end = gather(dur, row).map((time, index) => start[index]! + time);
     return {
       row,
       start,
@@ -60,10 +60,10 @@ function coveredByChildren(
   const covered = new Float64Array(parent.length);
   // Latest end of the children so far.
   const reached = new Float64Array(parent.length).fill(-Infinity);
-  parent.forEach((above, at) => {
+  parent.forEach((above, index) => {
     if (above < 0) return;
-    const from = Math.max(start[at]!, reached[above]!);
-    const until = Math.min(end[at]!, end[above]!);
+    const from = Math.max(start[index]!, reached[above]!);
+    const until = Math.min(end[index]!, end[above]!);
     if (until > from) covered[above] = covered[above]! + until - from;
     reached[above] = Math.max(reached[above]!, until);
   });
@@ -97,23 +97,23 @@ export function callPaths(selection: RankSelection): CallPaths | null {
       isOutermost: [],
     };
     const pathOfKey = new Map<number, number>();
-    for (let at = 0; at < pathOfOperator.length; at += 1) {
-      const above = parent[at]! < 0 ? -1 : pathOfOperator[parent[at]!]!;
-      const selected = isSelected(full, row[at]!);
-      const key = 2 * ((above + 1) * names.length + name[at]!) + Number(selected);
+    for (let index = 0; index < pathOfOperator.length; index += 1) {
+      const above = parent[index]! < 0 ? -1 : pathOfOperator[parent[index]!]!;
+      const selected = isSelected(full, row[index]!);
+      const key = 2 * ((above + 1) * names.length + name[index]!) + Number(selected);
       let path = pathOfKey.get(key);
       if (path === undefined) {
         path = paths.parent.push(above) - 1;
         pathOfKey.set(key, path);
         let outer = above;
-        while (outer >= 0 && !(paths.isSelected[outer]! && paths.name[outer] === name[at])) {
+        while (outer >= 0 && !(paths.isSelected[outer]! && paths.name[outer] === name[index])) {
           outer = paths.parent[outer]!;
         }
-        paths.name.push(name[at]!);
+        paths.name.push(name[index]!);
         paths.isSelected.push(selected);
         paths.isOutermost.push(selected && outer < 0);
       }
-      pathOfOperator[at] = path;
+      pathOfOperator[index] = path;
     }
     return paths;
   });
@@ -166,15 +166,15 @@ function addHostTimes(selection: RankSelection, paths: CallPaths, sums: Operator
   const tree = operatorTree(selection);
   const [first, last] = candidateRange(tree, selection);
   const covered = childCoverWithin(tree, first, last, low, high);
-  for (let at = first; at < last; at += 1) {
-    let [start, end] = [tree.start[at]!, tree.end[at]!];
-    const path = paths.pathOfOperator[at]!;
+  for (let index = first; index < last; index += 1) {
+    let [start, end] = [tree.start[index]!, tree.end[index]!];
+    const path = paths.pathOfOperator[index]!;
     if (!paths.isSelected[path]! || !overlaps(start, end, low)) continue;
     if (start < low) start = low;
     if (end > high) end = high;
-    const name = tree.name[at]!;
+    const name = tree.name[index]!;
     sums.count[name] = sums.count[name]! + 1;
-    sums.cpuSelf[name] = sums.cpuSelf[name]! + end - start - covered[at]!;
+    sums.cpuSelf[name] = sums.cpuSelf[name]! + end - start - covered[index]!;
     if (paths.isOutermost[path]) sums.cpuTotal[name] = sums.cpuTotal[name]! + end - start;
   }
 }
@@ -189,23 +189,23 @@ function childCoverWithin(
 ): Float64Array {
   const { start, end, parent } = tree;
   const crossing = new Map<number, { covered: number; reached: number }>();
-  for (let at = first; at < last; at += 1) {
-    const inside = start[at]! >= low && end[at]! <= high;
-    if (!inside) crossing.set(at, { covered: 0, reached: low });
+  for (let index = first; index < last; index += 1) {
+    const inside = start[index]! >= low && end[index]! <= high;
+    if (!inside) crossing.set(index, { covered: 0, reached: low });
   }
   if (crossing.size === 0) return tree.covered;
   const covered = tree.covered.slice(0, last);
-  for (let at = first; at < last; at += 1) {
-    const above = parent[at]!;
+  for (let index = first; index < last; index += 1) {
+    const above = parent[index]!;
     // Most parents are within the window.
     if (above < first || (start[above]! >= low && end[above]! <= high)) continue;
     const crossed = crossing.get(above)!;
-    const until = Math.min(end[at]!, end[above]!, high);
-    const from = Math.max(start[at]!, crossed.reached);
+    const until = Math.min(end[index]!, end[above]!, high);
+    const from = Math.max(start[index]!, crossed.reached);
     if (until > from) crossed.covered += until - from;
     crossed.reached = Math.max(crossed.reached, until);
   }
-  for (const [at, crossed] of crossing) covered[at] = crossed.covered;
+  for (const [index, crossed] of crossing) covered[index] = crossed.covered;
   return covered;
 }
 

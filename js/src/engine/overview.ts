@@ -39,11 +39,11 @@ export class RankOverview {
     const read = (name: string): Float64Array => columns.f64(name);
     const [covered, count, starts] = [read("covered"), read("count"), read("starts")];
     const [low, high] = [columns.floats("low"), columns.floats("high")];
-    let at = 0;
+    let row = 0;
     let counterAt = 0;
     const readSums = (kind: number): GridSums => {
       const cellsOf = (values: Float64Array): Float64Array =>
-        values.subarray(at, at + header.cells);
+        values.subarray(row, row + header.cells);
       const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(count)];
       const open = laneCounts.map((events, k) => events - laneStarts[k]!);
       const sums: GridSums = {
@@ -52,7 +52,7 @@ export class RankOverview {
         starts: prefixSums(laneStarts),
         open,
       };
-      at += header.cells;
+      row += header.cells;
       return sums;
     };
     for (const lane of header.lanes_kept) {
@@ -118,8 +118,8 @@ export class RankOverview {
       const max = new Float32Array(length).fill(Number.NaN);
       for (let k = 0; k < length; k += 1) {
         const [a, b] = gridRange(this.header, level, first * CELLS_PER_TILE + k);
-        for (let at = a; at < b; at += 1) {
-          const [low, high] = [grid.low[at]!, grid.high[at]!];
+        for (let cell = a; cell < b; cell += 1) {
+          const [low, high] = [grid.low[cell]!, grid.high[cell]!];
           if (!(low >= min[k]!) && !Number.isNaN(low)) min[k] = low;
           if (!(high <= max[k]!) && !Number.isNaN(high)) max[k] = high;
         }
@@ -231,9 +231,9 @@ export class RankOverview {
     const { first, cells } = this.header;
     return (time) => {
       if (sums === null || cells === 0) return 0;
-      const at = clampToGrid(time / this.cellNs - first, cells);
-      const low = Math.min(Math.floor(at), cells - 1);
-      return sums[low]! + (at - low) * (sums[low + 1]! - sums[low]!);
+      const position = clampToGrid(time / this.cellNs - first, cells);
+      const low = Math.min(Math.floor(position), cells - 1);
+      return sums[low]! + (position - low) * (sums[low + 1]! - sums[low]!);
     };
   }
 }
@@ -346,8 +346,8 @@ class GridLane {
     this.addSlices(long, first * width, width, null);
     const { covered } = this.total;
     return (this.shares = long.map((ns, k) => {
-      const rest = covered[k + 1]! - covered[k]! - ns;
-      return rest > 0 ? Math.min(rest / (width - ns), 1) : 0;
+      const restNs = covered[k + 1]! - covered[k]! - ns;
+      return restNs > 0 ? Math.min(restNs / (width - ns), 1) : 0;
     }));
   }
 
@@ -393,8 +393,8 @@ function gridRange(grid: Grid, level: number, cell: number): [from: number, to: 
 }
 
 /** Clamp a position to the edges of the grid. */
-function clampToGrid(at: number, cells: number): number {
-  return Math.min(Math.max(at, 0), cells);
+function clampToGrid(position: number, cells: number): number {
+  return Math.min(Math.max(position, 0), cells);
 }
 
 /** Sums before each value, and the total at the end. */

@@ -74,7 +74,7 @@ export class PairSource implements LocalSource {
     change_events: async ({ row, pair }: Requests["change_events"]) => {
       const pairs = await this.pairsOfAllRanks(pair);
       const rows = new Set(pairs.changes[row] ?? []);
-      return eventsWhere(pairs, (at) => rows.has(at));
+      return eventsWhere(pairs, (eventRow) => rows.has(eventRow));
     },
   };
 
@@ -135,8 +135,8 @@ export class PairSource implements LocalSource {
   private async framesOf(names: readonly string[]): Promise<Record<string, PanelFrame>> {
     const results = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: FramesByName = {};
-    results.forEach((result, at) => {
-      if (result.status === "fulfilled") frames[names[at]!] = result.value;
+    results.forEach((result, index) => {
+      if (result.status === "fulfilled") frames[names[index]!] = result.value;
     });
     return frames;
   }

@@ -31,8 +31,8 @@ function kernelsByTime(selections: readonly RankSelection[], names: NameTable): 
   const kernels = new Map<number, KernelFigures>();
   for (const selection of selections) {
     const sums = kernelSums(selection);
-    selection.analysis.kernels.forEach(({ name, kind }, at) => {
-      const count = sums.count[at]!;
+    selection.analysis.kernels.forEach(({ name, kind }, index) => {
+      const count = sums.count[index]!;
       if (count === 0) return;
       const makeKernel = (): KernelFigures => ({
         name,
@@ -44,7 +44,7 @@ function kernelsByTime(selections: readonly RankSelection[], names: NameTable): 
         max: 0,
       });
       const kernel = getOrMake(kernels, name * DEVICE_KIND_COUNT + kind, makeKernel);
-      const [sum, min, max] = [sums.sum[at]!, sums.min[at]!, sums.max[at]!];
+      const [sum, min, max] = [sums.sum[index]!, sums.min[index]!, sums.max[index]!];
       kernel.perRank.push({ rank: selection.analysis.number, count, mean: sum / count, min, max });
       kernel.count += count;
       kernel.sum += sum;
@@ -106,8 +106,8 @@ export function kernelsFrame(
     odd_rank: ({ outlier }) => outlier?.rank ?? null,
     odd_ratio: ({ outlier }) => outlier?.ratio ?? null,
   });
-  const rest = all.slice(top).reduce((sum, kernel) => sum + kernel.sum, 0);
-  return makeKernelsFrame(selections, all, columns, { total: all.length, rest_ns: rest });
+  const restNs = all.slice(top).reduce((sum, kernel) => sum + kernel.sum, 0);
+  return makeKernelsFrame(selections, all, columns, { total: all.length, rest_ns: restNs });
 }
 
 function makeKernelsFrame(
@@ -163,11 +163,11 @@ export function operatorsFrame(
     matched.linked += sums.linked;
     workTime += sums.workTime;
     outsideTime += sums.outsideTime;
-    names.forEach((name, at) => {
-      matched.operators += sums.count[at]!;
-      if (sums.count[at] === 0 && sums.deviceTotal[at] === 0) return;
+    names.forEach((name, index) => {
+      matched.operators += sums.count[index]!;
+      if (sums.count[index] === 0 && sums.deviceTotal[index] === 0) return;
       const nameSums = getOrMake(sumsOfName, name, () => ({ ...ZERO_SUMS }));
-      for (const measure of measures) nameSums[measure] += sums[measure][at]!;
+      for (const measure of measures) nameSums[measure] += sums[measure][index]!;
     });
   }
   const all = [...sumsOfName.entries()].sort(

@@ -70,11 +70,12 @@ class QueueChanges {
     const first = countBelow(time, low);
     const last = Math.max(countBelow(time, high), first);
     let max = -Infinity;
-    for (let at = first; at < last; at += 1) if (length[at]! > max) max = length[at]!;
+    for (let piece = first; piece < last; piece += 1)
+      if (length[piece]! > max) max = length[piece]!;
     const from = Math.max(low, time[0]!);
     const to = Math.min(high, time[time.length - 1]!);
     const span = this.unknown.reduce(
-      (known, [start, end]) => known - Math.max(Math.min(end, to) - Math.max(start, from), 0),
+      (total, [start, end]) => total - Math.max(Math.min(end, to) - Math.max(start, from), 0),
       Math.max(to - from, 0),
     );
     return {
@@ -88,10 +89,10 @@ class QueueChanges {
   }
 
   private areaBefore(time: number): number {
-    const at = Math.max(countUpTo(this.time, time) - 1, 0);
+    const index = Math.max(countUpTo(this.time, time) - 1, 0);
     const isUnknown = this.unknown.some(([start, end]) => start < time && time < end);
-    if (isUnknown) return this.area[at]!;
-    return this.area[at]! + this.length[at]! * (time - this.time[at]!);
+    if (isUnknown) return this.area[index]!;
+    return this.area[index]! + this.length[index]! * (time - this.time[index]!);
   }
 }
 

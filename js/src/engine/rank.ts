@@ -86,8 +86,8 @@ export class RankTrace {
     this.asyncs = this.readTable("asyncs");
     this.instants = this.readTable("instants");
     this.trackOfLane = new Int32Array(header.lanes).fill(-1);
-    header.tracks.forEach(({ lane0, lanes }, at) => {
-      this.trackOfLane.fill(at, lane0 - header.lane0, lane0 - header.lane0 + lanes);
+    header.tracks.forEach(({ lane0, lanes }, index) => {
+      this.trackOfLane.fill(index, lane0 - header.lane0, lane0 - header.lane0 + lanes);
     });
   }
 
@@ -221,8 +221,8 @@ export class RankTrace {
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
     const { lane } = events;
-    const onTrack = this.trackFilter((track, at) =>
-      role === "cpu" ? tracks.includes(at) : track.role === "stream",
+    const onTrack = this.trackFilter((track, trackIndex) =>
+      role === "cpu" ? tracks.includes(trackIndex) : track.role === "stream",
     );
     const hasKind = (kind: number): boolean =>
       role === "cpu"
@@ -232,7 +232,9 @@ export class RankTrace {
   }
 
   /** A test for the lanes of some tracks. */
-  trackFilter(predicate: (track: TrackHeader, at: number) => boolean): (lane: number) => boolean {
+  trackFilter(
+    predicate: (track: TrackHeader, trackIndex: number) => boolean,
+  ): (lane: number) => boolean {
     const { tracks, lane0 } = this.header;
     const isWanted = tracks.map(predicate);
     const isIncluded = Uint8Array.from(this.trackOfLane, (track) =>
@@ -255,8 +257,8 @@ export class RankTrace {
     const { order, first } = this.memo("lanes", () =>
       groupByLane(this.events.lane, this.header.lane0, this.header.lanes),
     );
-    const at = lane - this.header.lane0;
-    return order.slice(first[at], first[at + 1]);
+    const index = lane - this.header.lane0;
+    return order.slice(first[index], first[index + 1]);
   }
 
   /** 1 for device work that was launched before recording began. */
@@ -292,9 +294,9 @@ export class RankTrace {
     const times = this.memo("counter times", () => this.columns.f64("counter_time"));
     const values = this.memo("counter values", () => this.columns.floats("counter_value"));
     const counterTracks = this.header.tracks.filter(({ role }) => role === "counter");
-    const at = counterTracks.indexOf(track);
-    const first = this.header.counters.slice(0, at).reduce((sum, count) => sum + count, 0);
-    const last = first + this.header.counters[at]!;
+    const index = counterTracks.indexOf(track);
+    const first = this.header.counters.slice(0, index).reduce((sum, count) => sum + count, 0);
+    const last = first + this.header.counters[index]!;
     return new CounterSeries(
       times.slice(first, last),
       values.slice(first, last),
@@ -321,8 +323,8 @@ export class RankTrace {
         (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
       );
       const places = columns.i32("launched_operator");
-      let at = 0;
-      const ofWork = this.launches().map((call) => (call < 0 ? -1 : places[at++]! - 1));
+      let position = 0;
+      const ofWork = this.launches().map((call) => (call < 0 ? -1 : places[position++]! - 1));
       return { row, parent: parentRows(columns.i32("operator_above")), ofWork };
     });
   }
@@ -451,16 +453,16 @@ function groupByLane(
   const next = first.slice();
   const order = new Int32Array(lane.length);
   for (let row = 0; row < lane.length; row += 1) {
-    const at = lane[row]! - lane0;
-    order[next[at]!] = row;
-    next[at] = next[at]! + 1;
+    const index = lane[row]! - lane0;
+    order[next[index]!] = row;
+    next[index] = next[index]! + 1;
   }
   return { order, first };
 }
 
 /** Places from distances to them; 0 stands for none. */
 function parentRows(distances: Int32Array): Int32Array {
-  return distances.map((up, at) => (up > 0 ? at - up : -1));
+  return distances.map((up, row) => (up > 0 ? row - up : -1));
 }
 
 // Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.

@@ -82,8 +82,8 @@ class RankHits {
     const low = countBelow(hits.start, time);
     const high = countUpTo(hits.start, time);
     let before = low;
-    for (let at = low; at < high; at += 1) {
-      const order = hits.table[at]! - table || hits.row[at]! - row;
+    for (let hit = low; hit < high; hit += 1) {
+      const order = hits.table[hit]! - table || hits.row[hit]! - row;
       if (order < 0 || (inclusive && order === 0)) before += 1;
     }
     return before;
@@ -97,7 +97,7 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
   return {
     start: gather(start, order),
     table: gather(table, order),
-    row: order.map((at) => row[at]!),
+    row: order.map((hit) => row[hit]!),
   };
 }
 
@@ -130,7 +130,7 @@ export class EventSearch {
 
   private async matchRanks(text: string): Promise<SearchHits> {
     const { matching, error } = matchNames(text, this.job.names.all);
-    const used = new Set<number>();
+    const usedNames = new Set<number>();
     const hits: SearchHits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
     for (const rank of await this.job.loadRanks()) {
       const counts = rank instanceof RankOverview ? rank.header.counts : typeCounts(rank);
@@ -139,7 +139,7 @@ export class EventSearch {
       rank.header.types.forEach(([name], type) => {
         if (types[type] === 0 || counts[type] === 0) return;
         count += counts[type]!;
-        used.add(name);
+        usedNames.add(name);
       });
       if (rank instanceof RankOverview) {
         if (count > 0) hits.leftOut.push([rank.number, count]);
@@ -148,7 +148,7 @@ export class EventSearch {
         hits.total += count;
       }
     }
-    hits.names = used.size;
+    hits.names = usedNames.size;
     return hits;
   }
 
@@ -174,14 +174,14 @@ export class EventSearch {
     let position = from === null ? (forward ? 0 : total - 1) : nextPosition(hits, from, forward);
     const wrapped = position < 0 || position >= total;
     position = ((position % total) + total) % total;
-    let rest = position;
+    let remaining = position;
     let brief: Brief | null = null;
     for (const rankHits of hits.ranks) {
-      if (rest < rankHits.count) {
-        brief = rankHits.brief(rest);
+      if (remaining < rankHits.count) {
+        brief = rankHits.brief(remaining);
         break;
       }
-      rest -= rankHits.count;
+      remaining -= rankHits.count;
     }
     return { brief, index: position + 1, total, wrapped, error };
   }

@@ -61,12 +61,12 @@ export class IntervalUnion {
     other: IntervalUnion,
     visit: (start: number, end: number, piece: number) => void,
   ): void {
-    let at = 0;
+    let index = 0;
     for (let piece = 0; piece < this.starts.length; piece += 1) {
       let from = this.starts[piece]!;
       const end = this.endOf(piece);
-      while (at < other.starts.length && other.endOf(at) <= from) at += 1;
-      for (let k = at; from < end; k += 1) {
+      while (index < other.starts.length && other.endOf(index) <= from) index += 1;
+      for (let k = index; from < end; k += 1) {
         const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
         if (next > from) visit(from, Math.min(next, end), piece);
         if (next >= end) break;
@@ -132,8 +132,8 @@ export class IntervalSet {
     if (this.ends !== null) return neighbours(this.ends, time);
     const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
-    const at = countBelow(starts, time);
-    return [at - 2, at - 1, at]
+    const after = countBelow(starts, time);
+    return [after - 2, after - 1, after]
       .filter((piece) => piece >= 0 && piece < starts.length)
       .map((piece) => this.cover.endOf(piece));
   }
@@ -224,8 +224,8 @@ export class IntervalSet {
 
 /** The last of sorted `values` before `time`, and the first one from it on. */
 export function neighbours(values: Float64Array, time: number): number[] {
-  const at = countBelow(values, time);
-  return Array.from(values.subarray(Math.max(at - 1, 0), at + 1));
+  const index = countBelow(values, time);
+  return Array.from(values.subarray(Math.max(index - 1, 0), index + 1));
 }
 
 /** Position of the piece that holds or precedes `time`; 0 if all are later. */

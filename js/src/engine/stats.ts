@@ -142,7 +142,7 @@ export function statsReply(
   const span = devices.map((device) => device.spanWithin(start, end));
   const unrecorded = devices.map((device) => device.unrecordedWithin(start, end));
   const sumOfRanks = (values: readonly number[]): number =>
-    sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
+    sum(values.filter((_, index) => ranks === null || ranks.includes(devices[index]!.rank)));
   const totalSpan = sumOfRanks(span);
   const hasShares = totalSpan > 0 && devices.some(({ hasDevice }) => hasDevice);
   const reply: Stats = {

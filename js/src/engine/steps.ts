@@ -48,7 +48,7 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   });
   const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
   const longPhases = phases.labels
-    .map((label, at) => timesOfPhase(at + 1, label))
+    .map((label, index) => timesOfPhase(index + 1, label))
     .filter(
       (phaseTimes) =>
         stepTimesOfRanks.length > 0 && sum(phaseTimes.map(({ dur }) => dur)) * 100 >= minSum,

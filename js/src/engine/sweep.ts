@@ -70,13 +70,13 @@ export class Sweep {
   /** Time in each code before an instant. */
   timesBefore(time: number): Float64Array {
     const { starts, codes, size } = this;
-    const at = countUpTo(starts, time) - 1;
-    if (at < 0) return new Float64Array(size);
-    const block = Math.floor(at / STRIDE);
+    const index = countUpTo(starts, time) - 1;
+    if (index < 0) return new Float64Array(size);
+    const block = Math.floor(index / STRIDE);
     const out = this.sums.slice(block * size, (block + 1) * size);
-    for (let k = block * STRIDE; k <= at; k += 1) {
+    for (let k = block * STRIDE; k <= index; k += 1) {
       const code = codes[k]!;
-      if (code > 0) out[code] = out[code]! + (k < at ? starts[k + 1]! : time) - starts[k]!;
+      if (code > 0) out[code] = out[code]! + (k < index ? starts[k + 1]! : time) - starts[k]!;
     }
     return out;
   }

@@ -139,12 +139,12 @@ function sliceReader(
   lane: number,
   index: IndexedLane,
   names: NameTable,
-): (at: number) => TileSlice {
+): (row: number) => TileSlice {
   const content = rank.laneContent(lane);
   const rows = rank.tableOfContent(content);
   const spilled = "spilled" in content && content.spilled ? FLAGS.slice.spilled : 0;
-  return (at) => {
-    const row = index.rows[at]!;
+  return (eventRow) => {
+    const row = index.rows[eventRow]!;
     const [name, , kind] = rank.typeOf(rows, row);
     return {
       start: rows.start[row]!,
@@ -152,7 +152,7 @@ function sliceReader(
       id: row,
       name: names.shortKey(name),
       kind,
-      flags: spilled | (index.overlapsEarlier(at) ? FLAGS.slice.trimmed : 0),
+      flags: spilled | (index.overlapsEarlier(eventRow) ? FLAGS.slice.trimmed : 0),
     };
   };
 }

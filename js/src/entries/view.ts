@@ -85,14 +85,14 @@ class ViewPage {
       return;
     }
     if (this.hello === null) {
-      const again = `Run “${hello.again}” again.`;
+      const advice = `Run “${hello.again}” again.`;
       this.host = new WidgetHost(
         {
           post: (message, buffers) => this.socket.post(message, buffers),
           load: (key) => import(`/text/${key}`) as Promise<{ default: unknown }>,
           css: async (key) => (await fetch(`/text/${key}`)).text(),
         },
-        { who: "The Python process", badge: "Python", free: "it is done", again },
+        { who: "The Python process", badge: "Python", free: "it is done", again: advice },
       );
     }
     this.hello = hello;
@@ -200,8 +200,8 @@ class ViewPage {
   private printBar(): void {
     const { request } = this;
     const all = renderButton({ text: "All traces", press: () => (location.hash = ALL_HASH) });
-    const about = this.shown?.get("_about") as { panels?: string[] } | undefined;
-    const isJob = request !== null && about?.panels?.includes("timeline") === true;
+    const facts = this.shown?.get("_about") as { panels?: string[] } | undefined;
+    const isJob = request !== null && facts?.panels?.includes("timeline") === true;
     const views = (["dashboard", "timeline"] as const).map((view) => {
       const name = view === "dashboard" ? "Dashboard" : "Timeline";
       const press = (): void => this.open({ view, paths: request?.paths ?? [] });
@@ -223,16 +223,16 @@ class ViewPage {
     if (this.isGone) return;
     this.isGone = true;
     this.host?.endModel();
-    const again = this.hello?.again ?? "hta-widgets view";
+    const command = this.hello?.again ?? "hta-widgets view";
     if (this.shown === null) {
-      this.fail({ message: "Python has ended", remedy: `Run “${again}” again.` });
+      this.fail({ message: "Python has ended", remedy: `Run “${command}” again.` });
     }
     const copyLabel = h("span", {}, "Copy the command");
     const copy = renderButton({
-      name: `Copy: ${again}`,
+      name: `Copy: ${command}`,
       text: "",
       press: () =>
-        void copyAndReport(again, "the command", this.root).then((words) =>
+        void copyAndReport(command, "the command", this.root).then((words) =>
           replaceChildren(copyLabel, words),
         ),
     });
@@ -245,7 +245,7 @@ class ViewPage {
         { class: "hta-host-said" },
         "This page goes on with the data that it holds. To start again, run",
       ),
-      h("code", {}, again),
+      h("code", {}, command),
       copy,
     );
     this.printBar();

@@ -22,8 +22,8 @@ export function compileQuery(query: string, columnOf: ColumnLookup): (row: numbe
       return run();
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      const what = `The query ${JSON.stringify(query)} cannot be evaluated without a kernel`;
-      throw new Error(`${what}: ${reason}`, { cause: error });
+      const failure = `The query ${JSON.stringify(query)} cannot be evaluated without a kernel`;
+      throw new Error(`${failure}: ${reason}`, { cause: error });
     }
   };
   const evaluate = withQueryContext(() => compileNode(parseQuery(query), columnOf));
@@ -58,7 +58,7 @@ function compileNode(node: Expression, columnOf: ColumnLookup): RowEvaluator {
         : (row) => parts.some((part) => toBoolean(part(row)));
     }
     case "compare": {
-      const operands = [node.first, ...node.rest.map(([, of]) => of)];
+      const operands = [node.first, ...node.rest.map(([, operand]) => operand)];
       const values = operands.map((operand) => compileNode(operand, columnOf));
       const tests = node.rest.map(([sign]) => COMPARISONS[sign]!);
       return (row) => tests.every((test, i) => test(values[i]!(row), values[i + 1]!(row)));
@@ -127,8 +127,8 @@ type CallExpression = Extract<Expression, { type: "call" }>;
 
 function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator {
   const operand = compileNode(node.operand, columnOf);
-  const constantArgument = (at: number, name: string): QueryValue | undefined => {
-    const argument = node.kwargs[name] ?? node.args[at];
+  const constantArgument = (index: number, name: string): QueryValue | undefined => {
+    const argument = node.kwargs[name] ?? node.args[index];
     if (argument === undefined) return undefined;
     // Arguments do not depend on the row: evaluate them for an arbitrary one.
     return compileNode(argument, () => null)(0);
@@ -148,7 +148,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
   };
 }
 
-type ConstantArgument = (at: number, name: string) => QueryValue | undefined;
+type ConstantArgument = (index: number, name: string) => QueryValue | undefined;
 
 function compileStringMethod(
   method: string,

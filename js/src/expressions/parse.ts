@@ -70,13 +70,13 @@ function parseWith(text: string, allowCalls: boolean): Expression {
 
 function tokenize(query: string): QueryToken[] {
   const result: QueryToken[] = [];
-  let at = 0;
-  while (query.slice(at).trim() !== "") {
-    TOKEN.lastIndex = at;
+  let position = 0;
+  while (query.slice(position).trim() !== "") {
+    TOKEN.lastIndex = position;
     const match = TOKEN.exec(query);
     if (match === null)
-      throw new Error(`${JSON.stringify(query.slice(at).trim())} is not known here`);
-    at = TOKEN.lastIndex;
+      throw new Error(`${JSON.stringify(query.slice(position).trim())} is not known here`);
+    position = TOKEN.lastIndex;
     const [, digits, raw, quoted, quotedName, name, sign] = match;
     if (digits !== undefined) {
       result.push({ kind: "number", text: digits, value: Number(digits.replaceAll("_", "")) });
@@ -153,11 +153,11 @@ class QueryParser {
 
   private parseComparison(): Expression {
     const first = this.parseSum();
-    const rest: (readonly [string, Expression])[] = [];
+    const comparisons: (readonly [string, Expression])[] = [];
     for (let sign = this.takeComparison(); sign !== null; sign = this.takeComparison()) {
-      rest.push([sign, this.parseSum()]);
+      comparisons.push([sign, this.parseSum()]);
     }
-    return rest.length === 0 ? first : { type: "compare", first, rest };
+    return comparisons.length === 0 ? first : { type: "compare", first, rest: comparisons };
   }
 
   private takeComparison(): string | null {

@@ -351,11 +351,11 @@ export class LinearRegExp {
     const reached = new Set<number>();
     const stack = [this.start, ...nodes];
     const targets = new Set<number>();
-    for (let at = stack.pop(); at !== undefined; at = stack.pop()) {
-      if (reached.has(at)) continue;
-      if (at === END) return HAS_MATCHED;
-      reached.add(at);
-      const node = this.nodes[at]!;
+    for (let state = stack.pop(); state !== undefined; state = stack.pop()) {
+      if (reached.has(state)) continue;
+      if (state === END) return HAS_MATCHED;
+      reached.add(state);
+      const node = this.nodes[state]!;
       if ("branches" in node) stack.push(...node.branches);
       else if ("holds" in node) {
         if (node.holds(before, after)) stack.push(node.next);

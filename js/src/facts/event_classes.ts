@@ -103,11 +103,11 @@ export function classSharesOf(
     const time = columns[`${word}_${CLASSES.indexOf(name)}`];
     return time === undefined ? [] : [[CLASSES.indexOf(name), time.map(Number)] as const];
   });
-  const rowTotals = Array.from({ length: rows }, (_, at) =>
-    times.reduce((sum, [, time]) => sum + time[at]!, 0),
+  const rowTotals = Array.from({ length: rows }, (_, index) =>
+    times.reduce((sum, [, time]) => sum + time[index]!, 0),
   );
   const shares = times.map(
-    ([code, time]) => [code, time.map((ns, at) => ns / Math.max(rowTotals[at]!, 1))] as const,
+    ([code, time]) => [code, time.map((ns, index) => ns / Math.max(rowTotals[index]!, 1))] as const,
   );
   return { start, end, shares };
 }

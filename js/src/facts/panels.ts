@@ -53,7 +53,7 @@ export function withoutOwnDimensions(id: string, selection: SelectionJson): Sele
   return rest ?? FULL_SELECTION;
 }
 
-/** Whether names that are chosen in a panel are those of operators. */
+/** Whether names that are chosen in a panel are operators' names. */
 export function choosesOperators(id: string): boolean {
   return KINDS.some((kind) => kind.id === id && kind.rows === "operators");
 }

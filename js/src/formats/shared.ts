@@ -16,9 +16,9 @@ export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   if (table === null || table === undefined) return [];
   return getOrMake(rowsOfFrame, table, () => {
     const columns = Object.entries(table.columns);
-    return Array.from({ length: table.rows }, (_, at) => {
+    return Array.from({ length: table.rows }, (_, index) => {
       const row: Record<string, CellValue> = {};
-      for (const [name, values] of columns) row[name] = values[at]!;
+      for (const [name, values] of columns) row[name] = values[index]!;
       return row;
     });
   });

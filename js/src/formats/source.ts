@@ -35,12 +35,12 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
     const { rows, columns, attrs } = tables[id]!;
     const overlaps = overlapTest(selection);
     const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
-    const remaining = Array.from({ length: rows }, (_, at) => at).filter(
-      (at) => start === undefined || overlaps(start[at]!, end![at]! - start[at]!),
+    const remaining = Array.from({ length: rows }, (_, index) => index).filter(
+      (row) => start === undefined || overlaps(start[row]!, end![row]! - start[row]!),
     );
     const taken: PanelFrame["columns"] = {};
     for (const [name, values] of Object.entries(columns))
-      taken[name] = remaining.map((at) => values[at]!);
+      taken[name] = remaining.map((row) => values[row]!);
     return { rows: remaining.length, columns: taken, attrs };
   };
 }
@@ -92,17 +92,17 @@ export function withTables(source: Source, tables: () => ColumnTables): Source {
     signal?: AbortSignal,
   ): Promise<Answer<"panels">> => {
     const panels: Record<string, PanelFrame> = {};
-    const rest: string[] = [];
+    const missing: string[] = [];
     const { panels: ids, selection = null } = request;
     for (const id of ids) {
       const frame = frameFromTables(tables(), id, selection);
       if (frame === null && isLarge(tables(), id) && source.status === "none") {
         panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE_NOTE } };
-      } else if (frame === null) rest.push(id);
+      } else if (frame === null) missing.push(id);
       else panels[id] = frame;
     }
-    if (rest.length === 0) return { reply: { panels }, buffer: null };
-    const { reply, buffer } = await source.ask("panels", { ...request, panels: rest }, signal);
+    if (missing.length === 0) return { reply: { panels }, buffer: null };
+    const { reply, buffer } = await source.ask("panels", { ...request, panels: missing }, signal);
     return { reply: { ...reply, panels: { ...reply.panels, ...panels } }, buffer };
   };
   return {

@@ -70,18 +70,18 @@ export class LoadingCard {
   ): void {
     this.removeShown();
     const text = cancelled === true ? "Load" : "Try again";
-    const again = renderButton({ text, press: () => this.callbacks.again() });
-    const where = [path, place].filter((part) => typeof part === "string").join(", ");
+    const retryButton = renderButton({ text, press: () => this.callbacks.again() });
+    const location = [path, place].filter((part) => typeof part === "string").join(", ");
     replaceChildren(
       this.card,
-      where !== "" && h("p", { class: "hta-host-path" }, where),
+      location !== "" && h("p", { class: "hta-host-path" }, location),
       h(
         "p",
         { role: cancelled === true ? "status" : "alert" },
         capitalizeSentence(String(message)),
       ),
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
-      more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
+      more.length === 0 ? retryButton : h("div", { class: "hta-host-pair" }, ...more, retryButton),
     );
     replaceChildren(this.el, this.card);
   }

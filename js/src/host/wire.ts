@@ -10,7 +10,7 @@ export interface WireMessage {
 const ALIGN = 8;
 const LENGTH_BYTES = 4;
 
-const alignUp = (at: number): number => Math.ceil(at / ALIGN) * ALIGN;
+const alignUp = (offset: number): number => Math.ceil(offset / ALIGN) * ALIGN;
 
 function asBytes(data: BinaryData): Uint8Array {
   return ArrayBuffer.isView(data)
@@ -21,16 +21,16 @@ function asBytes(data: BinaryData): Uint8Array {
 export function pack(message: WireMessage, buffers: readonly BinaryData[] = []): ArrayBuffer {
   const parts = [new TextEncoder().encode(JSON.stringify(message)), ...buffers.map(asBytes)];
   const head = LENGTH_BYTES * (1 + parts.length);
-  const size = parts.reduce((at, part) => alignUp(at) + part.length, head);
+  const size = parts.reduce((offset, part) => alignUp(offset) + part.length, head);
   const frame = new Uint8Array(size);
   const lengths = new DataView(frame.buffer);
   lengths.setUint32(0, parts.length, true);
-  let at = head;
+  let offset = head;
   parts.forEach((part, place) => {
     lengths.setUint32(LENGTH_BYTES * (1 + place), part.length, true);
-    at = alignUp(at);
-    frame.set(part, at);
-    at += part.length;
+    offset = alignUp(offset);
+    frame.set(part, offset);
+    offset += part.length;
   });
   return frame.buffer;
 }
@@ -39,12 +39,12 @@ export function unpack(frame: ArrayBuffer): { message: WireMessage; buffers: Dat
   const lengths = new DataView(frame);
   const count = lengths.getUint32(0, true);
   const parts: DataView[] = [];
-  let at = LENGTH_BYTES * (1 + count);
+  let offset = LENGTH_BYTES * (1 + count);
   for (let place = 0; place < count; place += 1) {
     const length = lengths.getUint32(LENGTH_BYTES * (1 + place), true);
-    at = alignUp(at);
-    parts.push(new DataView(frame, at, length));
-    at += length;
+    offset = alignUp(offset);
+    parts.push(new DataView(frame, offset, length));
+    offset += length;
   }
   const [text, ...buffers] = parts;
   return { message: JSON.parse(new TextDecoder().decode(text)) as WireMessage, buffers };

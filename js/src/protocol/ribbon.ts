@@ -94,7 +94,7 @@ function nearestArrival(
   time: number,
   toleranceNs: number,
 ): Arrival | null {
-  const timeAt = (at: number): number => timeOfBin(ribbon, arrivals.bin[at]!);
+  const timeAt = (arrival: number): number => timeOfBin(ribbon, arrivals.bin[arrival]!);
   let [low, high] = [first, last];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -103,12 +103,12 @@ function nearestArrival(
   }
   let best: number | null = null;
   let distance = toleranceNs;
-  for (let at = low; at < last; at += 1) {
-    const distanceToBin = Math.abs(timeAt(at) - time);
+  for (let arrival = low; arrival < last; arrival += 1) {
+    const distanceToBin = Math.abs(timeAt(arrival) - time);
     if (distanceToBin <= distance) {
-      best = at;
+      best = arrival;
       distance = distanceToBin;
-    } else if (timeAt(at) > time) break;
+    } else if (timeAt(arrival) > time) break;
   }
   if (best === null) return null;
   return {

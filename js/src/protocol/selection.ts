@@ -187,12 +187,12 @@ function tokenizeClauses(query: string): ClauseToken[] {
 export function parseClauses(query: string | null): Clauses {
   const clauses: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return clauses;
-  const rest: string[] = [];
+  const clauseTexts: string[] = [];
   let hasClause = false;
   for (const part of splitConjuncts(query.trim())) {
     const clause = CLAUSE.exec(part);
     if (clause === null) {
-      rest.push(part);
+      clauseTexts.push(part);
       continue;
     }
     hasClause = true;
@@ -200,13 +200,13 @@ export function parseClauses(query: string | null): Clauses {
     const key = clause[1] === "name" ? "names" : "kinds";
     clauses[key] = clauses[key]?.filter((value) => values.includes(value)) ?? values;
   }
-  const single = rest.length === 1 ? rest[0]! : "";
+  const single = clauseTexts.length === 1 ? clauseTexts[0]! : "";
   clauses.rest =
     hasClause && isWrapped(single)
       ? single.slice(1, -1).trim()
-      : rest.length === 0
+      : clauseTexts.length === 0
         ? null
-        : rest.join(" and ");
+        : clauseTexts.join(" and ");
   return clauses;
 }
 

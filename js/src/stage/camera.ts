@@ -41,8 +41,8 @@ export class Camera {
     // the target as well, to keep it under the pointer.
     const { view, target } = this;
     const share = (atTime - view[0]) / (view[1] - view[0]);
-    const at = target[0] + share * (target[1] - target[0]);
-    return this.animateTo(zoomSpan(target, factor, at), durationMs, now);
+    const anchorTime = target[0] + share * (target[1] - target[0]);
+    return this.animateTo(zoomSpan(target, factor, anchorTime), durationMs, now);
   }
 
   /** Advance the animation; true while the view changes. */

@@ -51,7 +51,7 @@ function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | n
 /** The most important fact of a rank in this view. */
 export function rankFact(
   rank: SceneRank,
-  known: StatsByRank | null,
+  statsByRank: StatsByRank | null,
   hasMargin: boolean,
   lateness: LatenessByRank | null = null,
 ): RowFact {
@@ -60,9 +60,9 @@ export function rankFact(
   if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], tone: "plain" };
   const late = lateFact(rank, lateness);
   if (late !== null) return late;
-  const index = known?.at.get(rank.rank);
-  if (known === null || index === undefined) return { texts: [], tone: "plain" };
-  const { stats } = known;
+  const index = statsByRank?.at.get(rank.rank);
+  if (statsByRank === null || index === undefined) return { texts: [], tone: "plain" };
+  const { stats } = statsByRank;
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
   if (data <= 0) return { texts: ["no data here"], tone: "plain" };
@@ -169,8 +169,8 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
 
 /** A track that is pinned only because its rank is. */
 function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
-  const at = layout.rows.indexOf(row);
-  for (let i = at - 1; i >= 0; i -= 1) {
+  const index = layout.rows.indexOf(row);
+  for (let i = index - 1; i >= 0; i -= 1) {
     const before = layout.rows[i]!;
     if (before.rank !== row.rank || !before.pinned) return false;
     if (before.track === null) return true;
@@ -209,16 +209,16 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
     ) => {
       const all = right - left;
       const beside = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
-      const free = (): number => {
+      const freeWidth = (): number => {
         const widths = beside.map(({ label }) => pen.textWidth(label, FONT.label) + 8);
         return all - Math.max(0, ...widths);
       };
       const widest = texts.map((text) => pen.textWidth(text, font)).find((width) => width <= all);
-      if (widest === undefined || widest <= free()) return free();
+      if (widest === undefined || widest <= freeWidth()) return freeWidth();
       if (!isGroup) {
         for (const lane of beside) lane.label = SHORT_LANE_NAMES[lane.label] ?? lane.label;
         // A cut name may be ambiguous; the names of lanes are repeated in every row.
-        if (texts !== names || widest <= free()) return free();
+        if (texts !== names || widest <= freeWidth()) return freeWidth();
       }
       lanes = lanes.filter((lane) => !beside.includes(lane));
       return all;

@@ -69,10 +69,10 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   pen.horizontalLine(geometry.axisTop - 1, 0, geometry.width, theme.rule);
   const length = formatDuration(job[1] - job[0]);
   const right = gutter - 10;
-  const used = pen.textWidth(length, FONT.label);
+  const textWidth = pen.textWidth(length, FONT.label);
   pen.drawText(length, right, 20, FONT.label, theme.ink2, "right");
   const name = wholeRunName(frame.scene);
-  const maxWidth = right - used - 20;
+  const maxWidth = right - textWidth - 20;
   if (pen.textWidth(name, FONT.label) <= maxWidth)
     pen.drawText(name, 12, 20, FONT.label, theme.ink3);
   if (lanesWidth <= 0) return;
@@ -80,12 +80,12 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   if (minimap !== null) {
     pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   }
-  const at = (time: number) => {
+  const xOfTime = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
     return lanesX + Math.min(1, Math.max(0, share)) * lanesWidth;
   };
-  const x0 = at(view[0]);
-  const x1 = at(view[1]);
+  const x0 = xOfTime(view[0]);
+  const x1 = xOfTime(view[1]);
   const veil = `${theme.bg}b8`;
   pen.fillRect(lanesX, minimapTop, x0 - lanesX, minimapHeight, veil);
   pen.fillRect(x1, minimapTop, lanesX + lanesWidth - x1, minimapHeight, veil);
@@ -178,7 +178,7 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const name = begun ? `‹ ${step.name}` : step.name;
     // The number identifies the step: drop the word first.
     const forms = [name, name.replace(/[^#]*#/, "#")];
-    const used = pen.drawFirstFit(
+    const width = pen.drawFirstFit(
       forms,
       from + INSET_PX,
       textY,
@@ -186,11 +186,11 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
       FONT.labelStrong,
       theme.ink,
     );
-    if (used === 0) continue;
+    if (width === 0) continue;
     const end = goesOn ? "›" : formatDuration(step.dur);
     // The duration is at the end of the step. If only a part is in view, it could be read as that
     // part's.
-    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - used - 4 * INSET_PX) {
+    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
     }
   }
@@ -255,39 +255,39 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   );
   const end = lanesX + lanesWidth;
   const colorOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
-  const drawn = xs.flatMap((x, at) =>
-    ribbon.jobArrivals.ns[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  const drawn = xs.flatMap((x, index) =>
+    ribbon.jobArrivals.ns[index]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [index],
   );
-  const widthOf = (at: number) =>
-    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
-  for (const at of drawn) {
+  const widthOf = (index: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[index + 1] ?? end, end) - xs[index]!, pen.hairline));
+  for (const index of drawn) {
     const share =
       MIN_STRENGTH +
-      (1 - MIN_STRENGTH) * delayStrength(ribbon.jobArrivals.ns[at]!, ribbon.jobMaxNs);
-    const color = interpolateStops([theme.bg, colorOf(ribbon.jobArrivals.rank[at]!)], share);
-    pen.fillRect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, color);
+      (1 - MIN_STRENGTH) * delayStrength(ribbon.jobArrivals.ns[index]!, ribbon.jobMaxNs);
+    const color = interpolateStops([theme.bg, colorOf(ribbon.jobArrivals.rank[index]!)], share);
+    pen.fillRect(xs[index]!, y + 1, widthOf(index), TICK_HEIGHT, color);
   }
   // Label the most expensive arrivals first, before or after the tick; use each gap only once.
-  const used = new Set<number>();
-  for (const at of drawn.sort(
+  const usedColumns = new Set<number>();
+  for (const index of drawn.sort(
     (a, b) => ribbon.jobArrivals.ns[b]! - ribbon.jobArrivals.ns[a]! || a - b,
   )) {
-    const rank = ribbon.jobArrivals.rank[at]!;
+    const rank = ribbon.jobArrivals.rank[index]!;
     if (rank < 0) continue;
-    const x = xs[at]!;
+    const x = xs[index]!;
     const texts = [`rank ${rank}`, String(rank)];
-    const behind = x + widthOf(at) + 2;
-    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    const behind = x + widthOf(index) + 2;
+    const before = index > 0 ? xs[index - 1]! + MARK_PX : lanesX;
     for (const [gap, edge, availableWidth, align] of [
-      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
-      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+      [index, behind, Math.min(xs[index + 1] ?? end, end) - behind - 4, "left"],
+      [index - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
     ] as const) {
-      if (used.has(gap) || availableWidth < MIN_NAME_PX) continue;
+      if (usedColumns.has(gap) || availableWidth < MIN_NAME_PX) continue;
       if (
         pen.drawFirstFit(texts, edge, textY, availableWidth, FONT.label, colorOf(rank), align) === 0
       )
         continue;
-      used.add(gap);
+      usedColumns.add(gap);
       break;
     }
   }

@@ -171,8 +171,8 @@ function cellAt(
   if (spot.band.form === "counter") return null;
   const half = nsPerPx(frame) / frame.geometry.dpr / 2;
   let best: StageHit["cell"] = null;
-  for (const at of [time, time - half, time + half]) {
-    const cell = exactCellAt(frame, lane, at);
+  for (const nearbyTime of [time, time - half, time + half]) {
+    const cell = exactCellAt(frame, lane, nearbyTime);
     if (cell !== null && (best === null || cell.busy > best.busy)) best = cell;
   }
   return best;

@@ -119,7 +119,7 @@ export class LaneWindow {
     this.busy.set(tile.busy, from);
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
-    // Tiles may lack classes, and only those of counters have values.
+    // Tiles may lack classes, and only counters' tiles have values.
     this.classes.fill(255, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
@@ -147,7 +147,7 @@ export class LaneWindow {
     return false;
   }
 
-  private mergeCells(tile: Tile, at: number, parts: number): void {
+  private mergeCells(tile: Tile, slot: number, parts: number): void {
     const isCounter = tile.min.length > 0;
     for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
       let busy = 0;
@@ -160,17 +160,17 @@ export class LaneWindow {
         count += tile.count[k]!;
         if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
           maxBusy = tile.busy[k]!;
-          this.kind[at + cell] = tile.kind[k]!;
-          this.classes[at + cell] = tile.classes[k] ?? 255;
+          this.kind[slot + cell] = tile.kind[k]!;
+          this.classes[slot + cell] = tile.classes[k] ?? 255;
         }
         if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
         if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
       }
-      this.busy[at + cell] = busy / parts;
-      this.count[at + cell] = Math.min(count, 65535);
+      this.busy[slot + cell] = busy / parts;
+      this.count[slot + cell] = Math.min(count, 65535);
       if (max >= min) {
-        this.min[at + cell] = min;
-        this.max[at + cell] = max;
+        this.min[slot + cell] = min;
+        this.max[slot + cell] = max;
       }
     }
   }
@@ -186,18 +186,18 @@ export class LaneWindow {
       this.slots[slot] = SLOT_STATE.stretched;
       this.levels[slot] = this.level + levelsUp;
       const isCounter = tile.min.length > 0;
-      const at = slot * TILE_CELLS;
+      const firstCell = slot * TILE_CELLS;
       const origin = (index - coarse * factor) * TILE_CELLS;
       loadRemainder(tile, coarse * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const from = Math.floor((origin + cell) / factor);
-        this.busy[at + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
-        this.count[at + cell] = Math.max(0, remainingCount[from]!);
-        this.kind[at + cell] = tile.kind[from]!;
-        this.classes[at + cell] = tile.classes[from] ?? 255;
+        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
+        this.count[firstCell + cell] = Math.max(0, remainingCount[from]!);
+        this.kind[firstCell + cell] = tile.kind[from]!;
+        this.classes[firstCell + cell] = tile.classes[from] ?? 255;
         if (!isCounter) continue;
-        this.min[at + cell] = tile.min[from]!;
-        this.max[at + cell] = tile.max[from]!;
+        this.min[firstCell + cell] = tile.min[from]!;
+        this.max[firstCell + cell] = tile.max[from]!;
       }
       this.addSlices(tile);
       return true;
@@ -216,14 +216,14 @@ export class LaneWindow {
     const before = this.slices;
     for (let i = 0; i < added; i += 1) {
       if (before > 0 && this.hasSlice(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
-      const at = this.slices;
-      this.sliceStart[at] = tile.sliceStart[i]!;
-      this.sliceDur[at] = tile.sliceDur[i]!;
-      this.sliceId[at] = tile.sliceId[i]!;
-      this.sliceName[at] = tile.sliceName[i]!;
-      this.sliceKind[at] = tile.sliceKind[i]!;
-      this.sliceFlags[at] = tile.sliceFlags[i]!;
-      this.sliceClass[at] = tile.sliceClass[i] ?? 255;
+      const firstSlice = this.slices;
+      this.sliceStart[firstSlice] = tile.sliceStart[i]!;
+      this.sliceDur[firstSlice] = tile.sliceDur[i]!;
+      this.sliceId[firstSlice] = tile.sliceId[i]!;
+      this.sliceName[firstSlice] = tile.sliceName[i]!;
+      this.sliceKind[firstSlice] = tile.sliceKind[i]!;
+      this.sliceFlags[firstSlice] = tile.sliceFlags[i]!;
+      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? 255;
       this.slices += 1;
     }
   }
@@ -301,7 +301,7 @@ export function subtractSlices(
   cell: number,
   slices: SliceColumns,
   length: number,
-  leastNs: number,
+  minNs: number,
 ): void {
   const { sliceStart, sliceDur } = slices;
   const cells = share.length;
@@ -309,7 +309,7 @@ export function subtractSlices(
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
-    if (dur < leastNs) continue;
+    if (dur < minNs) continue;
     const from = (sliceStart[i]! - origin) / cell;
     const to = from + dur / cell;
     if (to <= 0) continue;
@@ -352,7 +352,7 @@ export function pixelMapping(
  * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
  * call reuses the arrays.
  */
-export function residualCells(lane: LaneWindow, leastNs: number) {
+export function residualCells(lane: LaneWindow, minNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {
@@ -362,7 +362,7 @@ export function residualCells(lane: LaneWindow, leastNs: number) {
   readCells(lane, 0, cells);
   if (lane.slices === 0) return { share, counts };
   const { start, cell, slices } = lane;
-  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, leastNs);
+  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, minNs);
   // Stretched cells lack the time of their slices already.
   for (let slot = 0; slot < tiles; slot += 1) {
     if (lane.slots[slot] === SLOT_STATE.exact) continue;

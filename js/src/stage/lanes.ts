@@ -62,9 +62,9 @@ export function drawLane(
     drawCounter(raster, place, lane, paints);
     return;
   }
-  const leastNs = RECT_PX * place.nsPerPx;
-  drawColumns(raster, place, lane, paints, leastNs);
-  drawRects(raster, place, lane, paints, leastNs, shade);
+  const minNs = RECT_PX * place.nsPerPx;
+  drawColumns(raster, place, lane, paints, minNs);
+  drawRects(raster, place, lane, paints, minNs, shade);
   if (overlays.wait !== null && !paints.byClass) drawWaits(raster, place, overlays.wait, paints);
 }
 
@@ -121,9 +121,9 @@ function drawColumns(
   place: LanePlacement,
   lane: LaneWindow,
   paints: StagePaints,
-  leastNs: number,
+  minNs: number,
 ): void {
-  const { share, counts } = residualCells(lane, leastNs);
+  const { share, counts } = residualCells(lane, minNs);
   const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
   const exact = paints.columns[place.form];
   const pending = paints.pendingColumns[place.form];
@@ -170,7 +170,7 @@ function drawRects(
   place: LanePlacement,
   lane: LaneWindow,
   paints: StagePaints,
-  leastNs: number,
+  minNs: number,
   shade: NameShader | null,
 ): void {
   const { sliceStart, sliceDur, sliceName } = lane;
@@ -185,7 +185,7 @@ function drawRects(
     const dur = sliceDur[i]!;
     const from = sliceStart[i]!;
     if (from >= end) break;
-    if (dur < leastNs || from + dur <= start) continue;
+    if (dur < minNs || from + dur <= start) continue;
     const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
     const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
     const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
@@ -411,11 +411,11 @@ export function drawRibbon(
   const width = Math.max(1, Math.round(MARK_PX * dpr));
   let next = raster.width;
   // From the right: each mark ends at the next one.
-  for (let at = part.last - 1; at >= part.first; at -= 1) {
-    const x = Math.floor((timeOfBin(ribbon, ribbon.rankArrivals.bin[at]!) - start) / nsPerPx);
+  for (let arrival = part.last - 1; arrival >= part.first; arrival -= 1) {
+    const x = Math.floor((timeOfBin(ribbon, ribbon.rankArrivals.bin[arrival]!) - start) / nsPerPx);
     if (x >= raster.width) continue;
     if (x + width <= 0) break;
-    const share = delayStrength(ribbon.rankArrivals.ns[at]!, ribbon.maxNs);
+    const share = delayStrength(ribbon.rankArrivals.ns[arrival]!, ribbon.maxNs);
     if (share > 0) {
       const colour = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
       raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
@@ -441,14 +441,14 @@ export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
   const nsPerPx = (view[1] - view[0]) / (lanesWidth * dpr);
-  const at = (time: number) =>
+  const xOfTime = (time: number) =>
     Math.min(Math.max(xAtTime(geometry, view, time), lanesX), lanesX + lanesWidth);
   for (const placed of visible.placed) {
     const { rank, track } = placed.row;
     if (track !== null) continue;
-    const [start, end] = [at(rank.range[0]), at(rank.range[1])];
-    drawNoDataCaption(pen, frame, placed, at(job[0]), start, false);
-    drawNoDataCaption(pen, frame, placed, end, at(job[1]), rank.truncated !== null);
+    const [start, end] = [xOfTime(rank.range[0]), xOfTime(rank.range[1])];
+    drawNoDataCaption(pen, frame, placed, xOfTime(job[0]), start, false);
+    drawNoDataCaption(pen, frame, placed, end, xOfTime(job[1]), rank.truncated !== null);
     const area = isCoarse(rank, nsPerPx) ? captionArea(placed, start, end) : null;
     // At the end, it hides the fewest events.
     if (area !== null) drawPlate(pen, frame, area, COARSE_CAPTION, 1);

@@ -117,10 +117,10 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
         const [idleNs, unrecordedNs] = [idle[index] ?? 0, unrecorded[index] ?? 0];
         // The heading names idle time only.
         const isIdle = idleNs >= unrecordedNs;
-        const rest = isMpi(row.rank) ? "other" : isIdle ? "idle" : "unrecorded";
+        const restColor = isMpi(row.rank) ? "other" : isIdle ? "idle" : "unrecorded";
         const restText = formatShare(Math.max(idleNs, unrecordedNs) / totalNs);
         const isNamed = geometry.stripRows > 1 && isIdle;
-        drawNumberPair(pen, theme, left, baseline, width, text, [rest, restText], isNamed);
+        drawNumberPair(pen, theme, left, baseline, width, text, [restColor, restText], isNamed);
       }
     } else {
       const text = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
@@ -129,7 +129,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   }
 }
 
-/** Whether waits are known; those of another window than the totals' do not count. */
+/** Whether waits are known for the window of the totals. */
 function hasWaits({ lateness, stats }: StageFrame): boolean {
   const waits = lateness?.lateness;
   const totals = stats?.stats;

@@ -295,8 +295,8 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     const outlines: [left: number, right: number][] = [];
     let dimmedFrom = xOf(0);
     const last = countUpTo(marks.lane, lane);
-    for (let at = countBelow(marks.lane, lane); at < last; at += 1) {
-      const [x0, x1] = [xOf(marks.bin[at]!), xOf(marks.end[at]!)];
+    for (let mark = countBelow(marks.lane, lane); mark < last; mark += 1) {
+      const [x0, x1] = [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
       drawVeil(pen, frame, dimmedFrom, spot.top, x0, spot.bottom);
       dimmedFrom = x1;
       const before = outlines.at(-1);

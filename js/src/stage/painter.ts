@@ -185,7 +185,7 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
   };
   const line = Math.max(1, Math.round(dpr));
   raster.fillRect(0, px(visible.bottom), raster.width, px(visible.bottom) + line, paints.rule);
-  let at = 0;
+  let next = 0;
   for (const placed of visible.placed) {
     const { row, y, clipTop, clipBottom } = placed;
     raster.clip(px(clipTop), px(clipBottom));
@@ -210,8 +210,8 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
       place.y1 = px(y + ribbon.top + ribbon.height);
       drawRibbon(raster, place, frame.ribbon, row.rank.rank, paints);
     }
-    for (; at < visible.lanes.length && visible.lanes[at]!.placed === placed; at += 1) {
-      const { band, y: bandY } = visible.lanes[at]!;
+    for (; next < visible.lanes.length && visible.lanes[next]!.placed === placed; next += 1) {
+      const { band, y: bandY } = visible.lanes[next]!;
       const window = frame.windows.get(band.lane);
       if (window === null) continue;
       place.form = band.form;
@@ -308,10 +308,10 @@ function longestUncovered(
 ): Span {
   let cursor = from;
   let longest: Span = [from, from];
-  for (let at = first; at < slices && sliceStart[at]! < to; at += 1) {
-    const start = sliceStart[at]!;
+  for (let slice = first; slice < slices && sliceStart[slice]! < to; slice += 1) {
+    const start = sliceStart[slice]!;
     if (start - cursor > longest[1] - longest[0]) longest = [cursor, start];
-    cursor = Math.max(cursor, start + sliceDur[at]!);
+    cursor = Math.max(cursor, start + sliceDur[slice]!);
   }
   return to - cursor > longest[1] - longest[0] ? [cursor, to] : longest;
 }

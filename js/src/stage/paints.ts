@@ -91,10 +91,10 @@ const RAMP_STEPS = 8;
 /** A ramp's stops and the interpolated steps between them. */
 function buildRamp(stops: readonly string[]): Uint32Array {
   const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
-  for (let at = 0; at < out.length; at += 1) {
-    const stop = Math.min(Math.floor(at / RAMP_STEPS), stops.length - 2);
-    const share = at / RAMP_STEPS - stop;
-    out[at] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
+  for (let level = 0; level < out.length; level += 1) {
+    const stop = Math.min(Math.floor(level / RAMP_STEPS), stops.length - 2);
+    const share = level / RAMP_STEPS - stop;
+    out[level] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
   }
   return out;
 }
@@ -257,7 +257,7 @@ export function classSharesAt(
   return (time) => {
     const part = Math.floor(((time - start) / Math.max(end - start, 1)) * count);
     if (time < start || time > end) return [];
-    const at = Math.min(part, count - 1);
-    return layers.map(({ colour, share }) => [colour, share[at] ?? 0]);
+    const nearest = Math.min(part, count - 1);
+    return layers.map(({ colour, share }) => [colour, share[nearest] ?? 0]);
   };
 }

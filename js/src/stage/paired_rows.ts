@@ -14,11 +14,11 @@ import type { RowsView } from "./rows_view";
 /** The places of the rows of one stage among the rows of another. */
 export interface RowPairing {
   other: RowsView;
-  /** Whether this stage is the one behind, whose rows come first. */
+  /** Whether this stage is behind the other; its rows come first. */
   isBehind: boolean;
   /** The words for both stages, "before" and "after" of the example. */
   words: readonly [string, string];
-  /** The ranks of the stage in front by those of the stage behind. */
+  /** The ranks of the stage in front by the ranks of the stage behind. */
   partners: ReadonlyMap<number, number>;
 }
 
@@ -44,9 +44,9 @@ function mergeInOrder<T>(
   const merged: [T | null, T | null][] = [];
   let next = 0;
   for (const entry of behind) {
-    const at = front.findIndex((other, i) => i >= next && arePartners(entry, other));
-    while (next < at) merged.push([null, front[next++]!]);
-    merged.push([entry, at < 0 ? null : front[next++]!]);
+    const index = front.findIndex((other, i) => i >= next && arePartners(entry, other));
+    while (next < index) merged.push([null, front[next++]!]);
+    merged.push([entry, index < 0 ? null : front[next++]!]);
   }
   return [...merged, ...front.slice(next).map((other): [null, T] => [null, other])];
 }

@@ -83,9 +83,9 @@ export class CanvasPen {
     ctx.clip();
     ctx.beginPath();
     const first = Math.floor((x - height) / HATCH_PITCH) * HATCH_PITCH;
-    for (let at = first; at < x + width; at += HATCH_PITCH) {
-      ctx.moveTo(at, y + height);
-      ctx.lineTo(at + height, y);
+    for (let stripeX = first; stripeX < x + width; stripeX += HATCH_PITCH) {
+      ctx.moveTo(stripeX, y + height);
+      ctx.lineTo(stripeX + height, y);
     }
     ctx.strokeStyle = line;
     ctx.lineWidth = 1;

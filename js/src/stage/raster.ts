@@ -30,7 +30,7 @@ export class PixelRaster {
     if (right - left < 24) {
       for (let y = Math.max(y0, this.top); y < to; y += 1) {
         const row = y * width;
-        for (let at = row + left; at < row + right; at += 1) px[at] = colour;
+        for (let pixel = row + left; pixel < row + right; pixel += 1) px[pixel] = colour;
       }
       return;
     }
@@ -50,18 +50,19 @@ export class PixelRaster {
     base: number,
     size: number,
     ramp: Uint32Array,
-    at: number,
+    column: number,
     steps: number,
   ): void {
     const { px, width } = this;
     const fullPixels = Math.floor(size + 1e-6);
-    const full = ramp[at + steps]!;
+    const full = ramp[column + steps]!;
     const topOfWhole = base - fullPixels;
     const to = Math.min(base, this.bottom);
     for (let y = Math.max(topOfWhole, this.top); y < to; y += 1) px[y * width + x] = full;
-    const rest = Math.round((size - fullPixels) * steps);
+    const remainder = Math.round((size - fullPixels) * steps);
     const y = topOfWhole - 1;
-    if (rest > 0 && y >= this.top && y < this.bottom) px[y * width + x] = ramp[at + rest]!;
+    if (remainder > 0 && y >= this.top && y < this.bottom)
+      px[y * width + x] = ramp[column + remainder]!;
   }
 
   /** Diagonal lines, `pitch` apart, over a plain ground: marks unknown time. */

@@ -241,7 +241,7 @@ export function layoutRows(
   );
 
   const first: { order: number; rows: StageRow[] }[] = [];
-  const rest: StageRow[] = [];
+  const unpinned: StageRow[] = [];
   const isShown = (rank: number): boolean =>
     visibleRanks.has(rank) || state.onlyRanks?.has(rank) === false;
   for (const rank of scene.ranks) {
@@ -267,17 +267,17 @@ export function layoutRows(
       }
     }
     if (order !== undefined) first.push({ order, rows });
-    else rest.push(...rows);
+    else unpinned.push(...rows);
   }
   first.sort((a, b) => a.order - b.order);
-  const rows = [...first.flatMap((entry) => entry.rows), ...rest];
+  const rows = [...first.flatMap((entry) => entry.rows), ...unpinned];
   let height = 0;
   for (const row of rows) {
     row.top = height;
     height += row.height;
   }
-  const pinned = rows.length - rest.length;
-  const pinnedHeight = rest[0]?.top ?? height;
+  const pinned = rows.length - unpinned.length;
+  const pinnedHeight = unpinned[0]?.top ?? height;
   const fits = pinnedHeight <= availableHeight * STICKY_SHARE;
   return {
     rows,
@@ -357,9 +357,9 @@ function stickyHead(
   const { rows, stickyCount } = layout;
   const first = rows[from];
   if (first === undefined) return null;
-  let at = from;
-  while (at > stickyCount && rows[at]!.track !== null) at -= 1;
-  const row = rows[at]!;
+  let index = from;
+  while (index > stickyCount && rows[index]!.track !== null) index -= 1;
+  const row = rows[index]!;
   if (row.track !== null || !row.open || row.top >= top) return null;
   // It would cover rows of the other stage.
   if (row.pairName !== undefined) return null;

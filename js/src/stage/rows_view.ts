@@ -278,10 +278,10 @@ function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
 /** The scroll that keeps the rank at the top of `before` at the same height in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
   const top = scroll + before.stickyHeight;
-  const at = before.rows.find((row, i) => i >= before.stickyCount && row.top + row.height > top);
-  if (at === undefined || scroll === 0) return scroll;
-  const rowBefore = firstRowOf(before, at.rank);
-  const rowAfter = firstRowOf(after, at.rank);
+  const index = before.rows.find((row, i) => i >= before.stickyCount && row.top + row.height > top);
+  if (index === undefined || scroll === 0) return scroll;
+  const rowBefore = firstRowOf(before, index.rank);
+  const rowAfter = firstRowOf(after, index.rank);
   if (rowBefore === null || rowAfter === null) return scroll;
   return scroll + rowAfter.top - rowBefore.top - after.stickyHeight + before.stickyHeight;
 }

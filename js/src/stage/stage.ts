@@ -151,15 +151,15 @@ export class Stage {
 
   /**
    * Draw two stages in one place, rank by rank, the first behind the second; `partners` are the
-   * ranks of the second by those of the first. Only the head of the first is visible.
+   * ranks of the second by ranks of the first. Only the head of the first is visible.
    */
   static pair(
     stages: readonly [Stage, Stage],
     words: readonly [string, string],
     partners: ReadonlyMap<number, number>,
   ): void {
-    stages.forEach((stage, at) => {
-      const isBehind = at === 0;
+    stages.forEach((stage, index) => {
+      const isBehind = index === 0;
       const other = stages[isBehind ? 1 : 0];
       stage.paired = other;
       stage.el.style.clipPath = "";
@@ -230,8 +230,8 @@ export class Stage {
 
   panBy(fraction: number): void {
     const [start, end] = this.camera.target;
-    const by = (end - start) * fraction;
-    this.setView([start + by, end + by]);
+    const distance = (end - start) * fraction;
+    this.setView([start + distance, end + distance]);
   }
 
   setOverlay(overlay: Partial<Overlay>): void {
@@ -366,8 +366,8 @@ export class Stage {
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
-    const same = width === now.width && height === now.height && dpr === now.dpr;
-    if (same && this.isMeasured) return;
+    const isUnchanged = width === now.width && height === now.height && dpr === now.dpr;
+    if (isUnchanged && this.isMeasured) return;
     this.isMeasured = true;
     const geometry = stageGeometry(this.scene, width, height, dpr);
     // Rows begin below the head that is visible.
@@ -525,7 +525,7 @@ const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly Stag
 function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {
-    if (last?.args.every((arg, at) => arg === args[at]) !== true) {
+    if (last?.args.every((arg, index) => arg === args[index]) !== true) {
       last = { args, value: make(...args) };
     }
     return last.value;

@@ -241,8 +241,8 @@ function drawTitle(
   if (headline !== "") pen.drawTruncated(headline, 12, 20, maxWidth, boldFont, theme.ink);
   const y = headline === "" ? 20 : 40;
   const left = Math.max(maxWidth - pen.textWidth(summary, FONT.label) - 16, 60);
-  const used = pen.drawTruncated(title, 12, y, left, FONT.labelStrong, theme.ink);
-  pen.drawTruncated(summary, 24 + used, y, maxWidth - used - 12, FONT.label, theme.ink2);
+  const width = pen.drawTruncated(title, 12, y, left, FONT.labelStrong, theme.ink);
+  pen.drawTruncated(summary, 24 + width, y, maxWidth - width - 12, FONT.label, theme.ink2);
 }
 
 /** Draw the legend of the colours, as far as there is room. */
@@ -257,7 +257,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
     const textX = x + swatches.length * (LEGEND_PX + 2) + 2;
     const end = textX + pen.textWidth(text, FONT.label);
     if (end > geometry.width - 12) return;
-    swatches.forEach((draw, at) => draw(x + at * (LEGEND_PX + 2)));
+    swatches.forEach((draw, index) => draw(x + index * (LEGEND_PX + 2)));
     pen.drawText(text, textX, y, FONT.label, theme.ink2);
     x = end + 14;
   };
@@ -348,12 +348,12 @@ class SvgRaster implements LaneRaster {
     base: number,
     size: number,
     ramp: Uint32Array,
-    at: number,
+    column: number,
     steps: number,
   ): void {
     // Vector pictures may use fractions of a px; quarters are precise enough.
     const top = base - Math.round(size * 4) / 4;
-    this.box(x, top, x + 1, base, this.fill(ramp[at + steps]!));
+    this.box(x, top, x + 1, base, this.fill(ramp[column + steps]!));
   }
 
   hatchRect(
@@ -505,8 +505,12 @@ export class SvgSheet {
    */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
-    for (let at = batches.length - 1; at >= Math.max(0, batches.length - MERGE_DISTANCE); at -= 1) {
-      const batch = batches[at]!;
+    for (
+      let index = batches.length - 1;
+      index >= Math.max(0, batches.length - MERGE_DISTANCE);
+      index -= 1
+    ) {
+      const batch = batches[index]!;
       if (batch.fill === fill) return batch;
       if (x0 < batch.right && y0 < batch.bottom && y1 > batch.top) break;
     }

@@ -130,7 +130,7 @@ export class TileStore {
 
   /**
    * Add the reply to a request of `parts`; requested tiles that it lacks are empty. Replaces the
-   * keys of names in the reply by those of the store.
+   * keys of names in the store by the keys in the reply.
    */
   add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();
@@ -168,12 +168,12 @@ export class TileStore {
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
     // Evict all tiles of one moment: tiles read together are useless apart.
-    let at = 0;
-    while (this.bytes > this.limitBytes * EVICT_TO_SHARE && at < stamps.length) {
-      const stamp = stamps[Math.min(at + (stamps.length >> 4), stamps.length - 1)]!;
+    let index = 0;
+    while (this.bytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
+      const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
       if (stamp >= this.clock) break;
       this.evictUntil(stamp);
-      while (at < stamps.length && stamps[at]! <= stamp) at += 1;
+      while (index < stamps.length && stamps[index]! <= stamp) index += 1;
     }
   }
 

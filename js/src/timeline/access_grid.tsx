@@ -25,7 +25,7 @@ export function AccessGrid({
   content: ReadonlySignal<AccessGridContent>;
 }) {
   const { rows, selected, pinned } = content.value;
-  const at = selected === null ? -1 : rowOf(ctx, rows, selected);
+  const selectedIndex = selected === null ? -1 : rowOf(ctx, rows, selected);
   const id = useMemo(() => `hta-grid-${(grids += 1)}`, []);
   useLayoutEffect(() => aria(ctx.root, "activedescendant", selected === null ? null : id));
   const cell = selected !== null && (
@@ -41,11 +41,13 @@ export function AccessGrid({
             {nameOf(row)}
             {pinned.includes(pinName(row)) && ", pinned"}
           </span>
-          {index === at && cell}
+          {index === selectedIndex && cell}
         </div>
       ))}
       {/* Keys act on the selected event even if its row is folded away or not listed. */}
-      {selected !== null && (at < 0 || at >= MAX_GRID_ROWS) && <div role="row">{cell}</div>}
+      {selected !== null && (selectedIndex < 0 || selectedIndex >= MAX_GRID_ROWS) && (
+        <div role="row">{cell}</div>
+      )}
     </div>
   );
 }

@@ -177,11 +177,11 @@ export class Commands {
       .catch((error: unknown) => ctx.fail("The neighbour cannot be found", error));
   }
 
-  private showNoFlow(where: string): void {
+  private showNoFlow(placeText: string): void {
     const { picking, status } = this.app;
     if (picking.brief === null) status.flashMessage(["Select an event first."], 1500);
     else if (picking.detail !== null)
-      status.flashMessage([`No arrow leads ${where} this event.`], 1500);
+      status.flashMessage([`No arrow leads ${placeText} this event.`], 1500);
   }
 
   private addMark(isKept: boolean): void {

@@ -190,5 +190,5 @@ export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: bool
 export function removeNearestTimeMark(marks: readonly TimeMark[], time: number): TimeMark[] {
   const distances = marks.map(({ start, end }) => Math.max(start - time, time - end, 0));
   const nearest = distances.lastIndexOf(Math.min(...distances));
-  return marks.filter((_, at) => at !== nearest);
+  return marks.filter((_, index) => index !== nearest);
 }

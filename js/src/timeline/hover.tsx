@@ -61,7 +61,7 @@ function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
 function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | null): TooltipLine[] {
   if (groups === null) return [];
   const lines: TooltipLine[] = [];
-  const why = groups.reasons.get(rank) ?? "";
+  const reason = groups.reasons.get(rank) ?? "";
   const representative = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
   if (memberRanks !== undefined) {
     lines.push([<b>{`ranks ${rangesText(memberRanks)}`}</b>, " are alike; drawn:"]);
@@ -72,7 +72,8 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   ) {
     lines.push([`similar to rank ${representative}; shown separately while selected`]);
   }
-  if (why !== "") lines.push([memberRanks === undefined ? "Not folded: " : "Unlike most: ", why]);
+  if (reason !== "")
+    lines.push([memberRanks === undefined ? "Not folded: " : "Unlike most: ", reason]);
   return lines;
 }
 
@@ -208,7 +209,7 @@ export class HoverController {
       const { gap = null, lane_gap: laneGap = null } = this.gapsUnderPointer(hit) ?? {};
       const lines =
         gap !== null ? gapLines(gap) : laneGap !== null ? this.laneGapLines(laneGap, lane) : [];
-      return lines.map((line, at) => [at === 0 ? <b>{line}</b> : line]);
+      return lines.map((line, index) => [index === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;
     const count = exactCell?.count ?? cell.count;
@@ -244,12 +245,13 @@ export class HoverController {
         lines.push(noteLine(`${plural(spilled, "extra lane")}: events overlap without nesting`));
       }
       if (row.thinLanes !== undefined) {
-        const which = row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
-        lines.push(noteLine(`${which} lanes are empty in view, at reduced height`));
+        const lanesText =
+          row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
+        lines.push(noteLine(`${lanesText} lanes are empty in view, at reduced height`));
       }
       if (row.thinLanes !== undefined || keepEmptyLanes) {
-        const what = keepEmptyLanes ? "make empty lanes thin" : "give empty lanes their height";
-        lines.push(noteLine(`Click to ${what}`));
+        const action = keepEmptyLanes ? "make empty lanes thin" : "give empty lanes their height";
+        lines.push(noteLine(`Click to ${action}`));
       }
       return lines;
     }
@@ -264,8 +266,8 @@ export class HoverController {
       lines.push([<span class="hta-warn-text">{plural(rank.problems, "problem")}</span>]);
     lines.push(noteLine(`Click to ${row.open ? "close" : "open"} its tracks`));
     if (row.badge !== undefined) {
-      const what = row.badge === "fold" ? "fold similar ranks" : "show all these ranks";
-      lines.push(noteLine(`Click ≡ to ${what}`));
+      const action = row.badge === "fold" ? "fold similar ranks" : "show all these ranks";
+      lines.push(noteLine(`Click ≡ to ${action}`));
     }
     return lines;
   }
@@ -295,9 +297,9 @@ export class HoverController {
     const { lanes } = this.app.ctx;
     const place = lanes.locate(lane);
     const role = place?.summary?.role === "comm" ? "communication" : "compute";
-    const what = place?.track ? `work on ${place.track.label}` : role;
+    const workText = place?.track ? `work on ${place.track.label}` : role;
     const [first, ...others] = running;
-    const head = `No ${what} for ${formatDuration(end - start)}`;
+    const head = `No ${workText} for ${formatDuration(end - start)}`;
     if (first === undefined) return [head];
     const { longest, count, time } = first;
     const runs = count === 1 ? "runs" : `runs ${formatCount(count)} times`;
@@ -316,7 +318,7 @@ export class HoverController {
   }
 
   /**
-   * Once the pointer is still, request the exact figures there; those of events are known already.
+   * Once the pointer is still, request the exact figures there; events' figures are known already.
    */
   private requestDetails(x: number, hit: StageHit): void {
     const { slice, cell, lane } = hit;
@@ -388,11 +390,12 @@ export class HoverController {
     const { rowExtent } = this;
     if (rowExtent?.lane === hit.lane && point.y >= rowExtent.top && point.y <= rowExtent.bottom)
       return rowExtent;
-    const same = (y: number): boolean => this.app.ctx.stage.hitTest(point.x, y).lane === hit.lane;
+    const isSameLane = (y: number): boolean =>
+      this.app.ctx.stage.hitTest(point.x, y).lane === hit.lane;
     let top = point.y;
     let bottom = point.y;
-    while (point.y - top < MARK_HIT_PX && same(top - 1)) top -= 1;
-    while (bottom - point.y < MARK_HIT_PX && same(bottom + 1)) bottom += 1;
+    while (point.y - top < MARK_HIT_PX && isSameLane(top - 1)) top -= 1;
+    while (bottom - point.y < MARK_HIT_PX && isSameLane(bottom + 1)) bottom += 1;
     this.rowExtent = { lane: hit.lane, top, bottom };
     return this.rowExtent;
   }

@@ -65,8 +65,8 @@ export class Legend {
   constructor(readonly ctx: TimelineContext) {}
 
   /** Set the shares of the kinds in view; null while they are unknown. */
-  setStats(stats: Stats | null, of = ""): void {
-    this.shares.value = stats === null ? UNKNOWN_SHARES : { kinds: stats.kinds, of };
+  setStats(stats: Stats | null, subject = ""): void {
+    this.shares.value = stats === null ? UNKNOWN_SHARES : { kinds: stats.kinds, of: subject };
   }
 
   setLateness(
@@ -136,13 +136,13 @@ export function LegendChips({
     watchBoxes([place.current!], arrange, aborter.signal);
     return () => aborter.abort();
   }, [isNarrow]);
-  const look = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
+  const classNames = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
   const isAll = isNarrow || left.value === null || left.value === kinds.length;
   const text = isAll ? "Kinds" : `+${left.value}`;
   return (
     <div
       ref={place}
-      class={`hta-legend ${look}`}
+      class={`hta-legend ${classNames}`}
       role="group"
       aria-label="Kinds: share of the view"
     >

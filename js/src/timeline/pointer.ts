@@ -193,8 +193,8 @@ export class PointerInput {
     if (hit.region === "minimap") return this.beginMinimapDrag(press);
     const axis = hit.region === "axis" || hit.region === "strip";
     const view = stage.view();
-    const inside = (at: PointerPoint): number =>
-      Math.min(Math.max(stage.timeAt(at.x), view[0]), view[1]);
+    const inside = (position: PointerPoint): number =>
+      Math.min(Math.max(stage.timeAt(position.x), view[0]), view[1]);
     const isTouch = event.pointerType === "touch";
     if (this.isSpaceDown || event.shiftKey || (isTouch && !axis)) return panDrag(app, point);
     if (axis) return zoomDrag(app, inside(point), inside);

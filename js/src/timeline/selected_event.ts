@@ -124,9 +124,9 @@ export class EventSelection {
   }
 
   /** Select an event and request its details. */
-  pick(key: EventKey, known: Brief | null): void {
+  pick(key: EventKey, knownBrief: Brief | null): void {
     this.ctx.shared.set({ selected_event: key.table === "events" ? [key.rank, key.id] : null });
-    this.load(key, known);
+    this.load(key, knownBrief);
   }
 
   /** The longest event of a time range too short to draw its events one by one. */
@@ -303,11 +303,11 @@ export class EventSelection {
     });
   }
 
-  private load({ rank, table, id }: EventKey, known: Brief | null): void {
+  private load({ rank, table, id }: EventKey, knownBrief: Brief | null): void {
     const { stage, source } = this.ctx;
     const key = { rank, table, id };
-    this.stateSignal.value = { ...NO_EVENT, key, brief: known };
-    stage.setOverlay({ selected: known, flows: [], collective: null });
+    this.stateSignal.value = { ...NO_EVENT, key, brief: knownBrief };
+    stage.setOverlay({ selected: knownBrief, flows: [], collective: null });
     this.newest.ask(
       (signal) => source.ask("event", key, signal),
       ({ reply: detail }) => {

@@ -170,14 +170,14 @@ function StatusMessage({ line }: { line: StatusLine }) {
 /** The longest hint that does not truncate the message before it; the shortest one always. */
 function KeyHint() {
   const place = useRef<HTMLSpanElement>(null);
-  const at = useSignal(0);
+  const hintIndex = useSignal(0);
   useLayoutEffect(() => {
     const { scrollWidth, clientWidth } = place.current!.previousElementSibling!;
-    if (scrollWidth > clientWidth && at.value < HINTS.length - 1) at.value += 1;
+    if (scrollWidth > clientWidth && hintIndex.value < HINTS.length - 1) hintIndex.value += 1;
   });
   return (
     <span ref={place} class="hta-hint">
-      <RichTextSpan words={HINTS[at.value]!} />
+      <RichTextSpan words={HINTS[hintIndex.value]!} />
     </span>
   );
 }

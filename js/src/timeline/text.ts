@@ -117,12 +117,12 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
     ranks: 0,
   };
   let span = 0;
-  stats.ranks.forEach((rank, at) => {
-    const rankSpan = stats.span[at] ?? 0;
+  stats.ranks.forEach((rank, index) => {
+    const rankSpan = stats.span[index] ?? 0;
     if (!device.has(rank) || rankSpan <= 0) return;
     sums.ranks += 1;
     span += rankSpan;
-    for (const key of SHARES) sums[key] += stats[key][at] ?? 0;
+    for (const key of SHARES) sums[key] += stats[key][index] ?? 0;
   });
   if (span === 0) return null;
   for (const key of SHARES) sums[key] /= span;
@@ -151,8 +151,8 @@ export function waitingShare(
   ranks: readonly number[] | null = null,
 ): number | null {
   if (lateness === null || stats === null || !lateness.wait.some((ns) => ns > 0)) return null;
-  const sumTimes = (times: readonly number[], of: readonly number[]): number =>
-    sum(times.filter((_, at) => ranks === null || ranks.includes(of[at]!)));
+  const sumTimes = (times: readonly number[], ranksOfTimes: readonly number[]): number =>
+    sum(times.filter((_, index) => ranks === null || ranks.includes(ranksOfTimes[index]!)));
   const span = sumTimes(stats.span, stats.ranks);
   return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
 }
@@ -171,9 +171,9 @@ export function lateText(
   const [rank] = lateness.late as [number];
   const minWait = LIMITS.wait_share * (lateness.end - lateness.start);
   const waiting = lateness.ranks.filter(
-    (otherRank, at) =>
+    (otherRank, index) =>
       otherRank !== rank &&
-      Math.min(lateness.wait_for_late[at]!, lateness.exposed_wait[at]!) >= minWait,
+      Math.min(lateness.wait_for_late[index]!, lateness.exposed_wait[index]!) >= minWait,
   );
   if (waiting.length === 0) return null;
   const waitingText =
@@ -257,13 +257,13 @@ function noSharesText(scene: Scene, stats: Stats): string {
 
 /** Describe a mark of an arrival strip: `1.2 ms after the median rank`, and the call. */
 export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
-  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
+  const callText = `${name} ${formatCount(call)} of ${formatCount(of)}`;
   if (ofJob) {
     const lastText = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
-    return [`${lastText}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
+    return [`${lastText}, ${callText}`, `the others wait ${formatDuration(ns)} on average`];
   }
   const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
-  return [late, `rank ${rank}, ${which}`];
+  return [late, `rank ${rank}, ${callText}`];
 }
 
 /** `rank 5, stream 40` or `rank 5, main thread`. */
@@ -277,13 +277,13 @@ export function eventText(
   view: Span,
   collective: Collective | null = null,
 ): RichText {
-  const where = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
+  const placeAndTime = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
     const last = lastRankOf(collective);
     const sentence: RichText = [
       { strong: `${countText(collective)}, ${event.short}` },
-      ` ${where}`,
+      ` ${placeAndTime}`,
     ];
     if (last === ownArrival) {
       sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
@@ -299,7 +299,7 @@ export function eventText(
   }
   return [
     { strong: event.short },
-    ` ${where}.`,
+    ` ${placeAndTime}.`,
     ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
   ];
 }

@@ -61,7 +61,7 @@ interface LinkedPanelOptions {
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
-  /** Keys and gestures of the view around it; those of a dashboard if left out. */
+  /** Keys and gestures of the view around it; a dashboard's if left out. */
   help?: HelpGroup;
   /** Describe the source's status; null for the default text. */
   kernelStatus(): KernelStatus | null;

@@ -153,8 +153,8 @@ export class ViewFacts {
     const { ctx, rows, folding, status } = this.app;
     const view = ctx.stage.view();
     const { start, end } = wholeNsWindow(view);
-    const inView = <T extends Lateness | Stats>(known: T | null): T | null =>
-      known?.start === start && known.end === end ? known : null;
+    const inView = <T extends Lateness | Stats>(reply: T | null): T | null =>
+      reply?.start === start && reply.end === end ? reply : null;
     const [stats, lateness] = [inView(this.stats), inView(this.lateness)];
     const text = viewText(view, ctx.scene, stats, lateness, folding.rankCountText);
     const { thinLaneCount } = rows;

@@ -117,8 +117,8 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
-      {Array.from({ length: lines }, (_, at) => (
-        <i key={at} />
+      {Array.from({ length: lines }, (_, index) => (
+        <i key={index} />
       ))}
     </div>
   );
@@ -244,11 +244,11 @@ export function Icon({ name }: { name: IconName }) {
 /** Copy text to the clipboard; return a status message. */
 export async function copyAndReport(
   text: string,
-  what: string,
+  subject: string,
   inside: HTMLElement,
 ): Promise<string> {
   const done = await copyText(text, inside);
-  return done ? `Copied ${what}.` : "The browser does not allow copying here.";
+  return done ? `Copied ${subject}.` : "The browser does not allow copying here.";
 }
 
 async function copyText(text: string, inside: HTMLElement): Promise<boolean> {

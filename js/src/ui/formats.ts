@@ -157,8 +157,8 @@ export function plural(count: number, noun: string): string {
 export function formatRange(min: number, max: number): string {
   const [low, high] = [formatDuration(min), formatDuration(max)];
   const unit = /[^\d.,\s\u202f]+$/u;
-  const same = unit.exec(low)?.[0] === unit.exec(high)?.[0];
-  return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
+  const isSameUnit = unit.exec(low)?.[0] === unit.exec(high)?.[0];
+  return isSameUnit ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
 }
 
 /** Runs of neighbours: from the first to the last of each. */

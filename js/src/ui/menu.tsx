@@ -136,8 +136,8 @@ function clamp(value: number, min: number, max: number): number {
 
 /** Move the focus among `items` by arrows, Home and End. */
 function moveFocus(event: KeyboardEvent, items: HTMLElement[], next: string, before: string): void {
-  const at = items.indexOf(event.target as HTMLElement);
-  const to = { [next]: at + 1, [before]: at - 1, Home: 0, End: items.length - 1 }[event.key];
+  const index = items.indexOf(event.target as HTMLElement);
+  const to = { [next]: index + 1, [before]: index - 1, Home: 0, End: items.length - 1 }[event.key];
   if (to === undefined || items.length === 0) return;
   event.preventDefault();
   event.stopPropagation();
@@ -235,9 +235,9 @@ function Menu({ items, close, search, onClose }: MenuProps) {
           onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
         />
       )}
-      {shown.map(({ text, note, on, group, press }, at) => (
+      {shown.map(({ text, note, on, group, press }, index) => (
         <Fragment key={text}>
-          {group !== shown[at - 1]?.group && <h4>{group}</h4>}
+          {group !== shown[index - 1]?.group && <h4>{group}</h4>}
           <button
             type="button"
             class="hta-menu-item"

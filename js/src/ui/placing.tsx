@@ -22,11 +22,11 @@ export function outermostElement(root: HTMLElement): HTMLElement {
 export function visibleRect(el: HTMLElement): ViewportRect {
   const { left, top, right, bottom } = el.getBoundingClientRect();
   const box = { left, top, right, bottom };
-  const clipTo = (by: ViewportRect): void => {
-    box.left = Math.max(box.left, by.left);
-    box.top = Math.max(box.top, by.top);
-    box.right = Math.min(box.right, by.right);
-    box.bottom = Math.min(box.bottom, by.bottom);
+  const clipTo = (clip: ViewportRect): void => {
+    box.left = Math.max(box.left, clip.left);
+    box.top = Math.max(box.top, clip.top);
+    box.right = Math.min(box.right, clip.right);
+    box.bottom = Math.min(box.bottom, clip.bottom);
   };
   clipTo({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
   // No ancestor clips a widget in the full window.

@@ -20,7 +20,7 @@ export interface TableColumn<Row> {
   from?: number;
   isNumber?: boolean;
   /** `most`: the largest value of the column. `on`: the row is chosen. */
-  cell(row: Row, most: number, on: boolean): ComponentChildren;
+  cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
 export interface SortOrder {
@@ -147,9 +147,9 @@ export function Table<Row>(props: TableProps<Row>) {
                 props.press(row, ctrlKey || metaKey || shiftKey)
               }
             >
-              {columns.map((column, at) => (
+              {columns.map((column, index) => (
                 <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
-                  {column.cell(row, maxima[at] ?? 1, on)}
+                  {column.cell(row, maxima[index] ?? 1, on)}
                 </div>
               ))}
             </div>

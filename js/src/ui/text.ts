@@ -94,8 +94,9 @@ export function disambiguate(labels: readonly string[], names: readonly string[]
   const distinctLabels = [...labels];
   for (const rows of groupsOfSameLabel(distinctLabels)) {
     const differences = differingWords(rows.map((row) => names[row]!));
-    rows.forEach((row, at) => {
-      if (differences[at] !== "") distinctLabels[row] = `${labels[row]!} (${differences[at]!})`;
+    rows.forEach((row, index) => {
+      if (differences[index] !== "")
+        distinctLabels[row] = `${labels[row]!} (${differences[index]!})`;
     });
   }
   const taken = new Set(distinctLabels);
@@ -155,7 +156,8 @@ export function labelledRows(
 ): ReadonlySet<number> {
   const takenRows = new Set<number>();
   const isFree = (row: number): boolean => {
-    for (let at = row - every + 1; at < row + every; at += 1) if (takenRows.has(at)) return false;
+    for (let otherRow = row - every + 1; otherRow < row + every; otherRow += 1)
+      if (takenRows.has(otherRow)) return false;
     return true;
   };
   for (const marked of first) {
@@ -315,10 +317,10 @@ export function extremesText(
 ): string {
   if (values.length <= 16) return "";
   let [low, high] = [-1, -1];
-  values.forEach((value, at) => {
+  values.forEach((value, index) => {
     if (!Number.isFinite(value)) return;
-    if (low < 0 || value < values[low]!) low = at;
-    if (high < 0 || value > values[high]!) high = at;
+    if (low < 0 || value < values[low]!) low = index;
+    if (high < 0 || value > values[high]!) high = index;
   });
   if (low < 0) return "";
   const [lower, upper] = [formatValue(values[low]!), formatValue(values[high]!)];
@@ -348,7 +350,8 @@ export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   if (step > span) step = niceStep(step / 2.6);
   const ticks: number[] = [];
   const last = Math.floor(end / step + 1e-9);
-  for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) ticks.push(at * step + 0);
+  for (let multiple = Math.ceil(start / step - 1e-9); multiple <= last; multiple += 1)
+    ticks.push(multiple * step + 0);
   return ticks;
 }
 

@@ -19,9 +19,9 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
 
 /** A colour between stops, at a share of the way. */
 export function interpolateStops(stops: readonly string[], share: number): string {
-  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const lower = Math.min(Math.floor(at), stops.length - 2);
-  const part = at - lower;
+  const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const lower = Math.min(Math.floor(position), stops.length - 2);
+  const part = position - lower;
   const channel = (stop: string, from: number): number => parseInt(stop.slice(from, from + 2), 16);
   const mixed = [1, 3, 5].map((from) =>
     Math.round(channel(stops[lower]!, from) * (1 - part) + channel(stops[lower + 1]!, from) * part)

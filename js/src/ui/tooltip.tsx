@@ -55,7 +55,7 @@ export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   );
 }
 
-/** Top and bottom of what neither the window nor a panel over a frame hides around a height. */
+/** Top and bottom of the part of a frame around `y` that neither the window nor a panel hides. */
 function visibleHeights(frame: HTMLElement, y: number): { top: number; height: number } {
   const from = frame.getBoundingClientRect().top;
   const height = visibleRect(frame).bottom - from;

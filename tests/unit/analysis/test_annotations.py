@@ -57,8 +57,8 @@ def test_no_ranges(tmp_path):
 
 def test_the_shortest_range_on_the_stream(tmp_path):
     frame = kernels_by_annotation(load(tmp_path, DEVICE))
-    found = dict(zip(frame["name"], frame["annotation"], strict=True))
-    assert found == {"a": "forward", "b": "forward", "c": "step", "d": "forward", "e": "", "f": ""}
+    result = dict(zip(frame["name"], frame["annotation"], strict=True))
+    assert result == {"a": "forward", "b": "forward", "c": "step", "d": "forward", "e": "", "f": ""}
     assert frame.attrs["source"] == {0: "device"}
     assert frame.attrs["matched"] == {"device_events": 6, "annotations": 3, "annotated": 4}
     cut = kernels_by_annotation(load(tmp_path, DEVICE), window=(205, 255))
@@ -137,5 +137,5 @@ def test_shortest_overlapping_against_trying_all(seed):
     end = start + random.integers(0, 12, len(start))
     low = random.integers(0, 60, random.integers(0, 12))
     high = low + random.integers(0, 40, len(low))
-    found = shortest_overlapping(start, end, low, high).tolist()
-    assert found == list(plainly(start, end, low, high))
+    result = shortest_overlapping(start, end, low, high).tolist()
+    assert result == list(plainly(start, end, low, high))

@@ -97,7 +97,7 @@ def test_both_sides_call_four_of_five_consistent(load):
                 records.append(request(f"push-{node}", phase, time))
     traces = load(
         worker0=[stage("PULL", 100 * step, 30) for step in range(5)],
-        worker1=[stage("PULL", 100 * step, 10 if one else 30) for step, one in enumerate(late)],
+        worker1=[stage("PULL", 100 * step, 10 if item else 30) for step, item in enumerate(late)],
         server0=sorted(records, key=lambda record: record["ts"]),
     )
     blame, lag = analysis.byteps_pull_blame(traces), analysis.byteps_worker_lag(traces)
@@ -144,12 +144,12 @@ def call(name, traces, **narrowed):
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"byteps_clock"}))
 def test_parts_add_up(name, job):
     """All ranks one by one give the rows of all at once, where rows are of one rank."""
-    whole = call(name, job)
-    if "rank" not in whole or name == "byteps_pulls":  # among pulls by other workers
+    full = call(name, job)
+    if "rank" not in full or name == "byteps_pulls":  # among pulls by other workers
         return
     rows = sum(len(call(name, job, ranks=[rank])) for rank in job.ranks)
-    assert rows == len(whole)
-    assert set(whole["rank"]) <= set(job.ranks)
+    assert rows == len(full)
+    assert set(full["rank"]) <= set(job.ranks)
 
 
 def test_selections_choose_requests_and_stages(job):

@@ -23,8 +23,8 @@ def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000
                 off = skew_us[rank] + int(rng.integers(-noise_us, noise_us + 1))
                 start = now - int(rng.integers(10, 90))
                 span = ((start + off) * US, (now + off) * US)
-                one = collective(*span, ranks=tuple(group), group=str(group), seq=turn)
-                events[rank].append(one)
+                single = collective(*span, ranks=tuple(group), group=str(group), seq=turn)
+                events[rank].append(single)
     return load(tmp_path, *events)
 
 
@@ -39,7 +39,7 @@ def test_offsets_of_one_group(tmp_path):
     skew = [0, 250, -180, 40]
     frame = clock_offsets(job(tmp_path, [[0, 1, 2, 3]], skew))
     assert frame["rank"].tolist() == [0, 1, 2, 3]
-    assert frame.offset_ns.tolist() == [one * US for one in skew]
+    assert frame.offset_ns.tolist() == [item * US for item in skew]
     assert frame.residual_ns.tolist() == [0, 0, 0, 0]
     assert frame.collectives.tolist() == [9, 9, 9, 9]
     assert frame.part.tolist() == [0, 0, 0, 0]
@@ -50,7 +50,7 @@ def test_offsets_of_one_group(tmp_path):
     # Ranks without a common group are compared through others.
     skew = [0, 300, -200, 75, 10]
     frame = clock_offsets(job(tmp_path, [[0, 1], [1, 2], [2, 3], [3, 4]], skew))
-    assert frame.offset_ns.tolist() == [one * US for one in skew]
+    assert frame.offset_ns.tolist() == [item * US for item in skew]
 
 
 def test_parts_that_nothing_connects_keep_their_clock_and_say_so(tmp_path):
@@ -134,20 +134,20 @@ def test_ends_that_scatter_are_no_drift(tmp_path):
     ],
 )
 def test_each_rank_is_compared_with_the_median_of_the_others(tmp_path, off, apart):
-    skewed = clock_offsets(job(tmp_path, [list(range(len(off)))], [400 * one for one in off]))
-    assert skewed.offset_ns.tolist() == [400 * US * one for one in off]
-    assert skewed.recorded_residual_ns.tolist() == [400 * US * abs(one) for one in apart]
+    skewed = clock_offsets(job(tmp_path, [list(range(len(off)))], [400 * item for item in off]))
+    assert skewed.offset_ns.tolist() == [400 * US * item for item in off]
+    assert skewed.recorded_residual_ns.tolist() == [400 * US * abs(item) for item in apart]
     assert skewed.residual_ns.tolist() == [0] * len(off)
     ends = np.arange(1, 41) * 100_000_000  # over four seconds
     ranks = [
         [
             collective(end - 5_000, end, ranks=tuple(range(len(off))), seq=k)
-            for k, end in enumerate((ends + one * ends // 50_000).tolist())  # 20 ppm
+            for k, end in enumerate((ends + item * ends // 50_000).tolist())  # 20 ppm
         ]
-        for one in off
+        for item in off
     ]
     drifting = clock_offsets(load(tmp_path, *ranks))
-    assert drifting.drift_ppm.tolist() == pytest.approx([20 * one for one in apart], rel=0.001)
+    assert drifting.drift_ppm.tolist() == pytest.approx([20 * item for item in apart], rel=0.001)
 
 
 def test_with_clock_moves_ranks_and_back(tmp_path):

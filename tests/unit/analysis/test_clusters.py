@@ -72,16 +72,16 @@ def test_nobody_stands_out_where_all_differ_or_none_is_typical():
 
 def test_stages_are_kept_apart():
     slow = {"compute_ns": 900.0}
-    given = features({}, {}, slow, slow, slow, {"compute_ns": 300.0})
-    clusters = found(given, stage=[0, 0, 1, 1, 1, 1])
+    inputs = features({}, {}, slow, slow, slow, {"compute_ns": 300.0})
+    clusters = found(inputs, stage=[0, 0, 1, 1, 1, 1])
     assert clusters.representative.tolist() == [0, 0, 2, 2, 2, 5]
     assert clusters.is_outlier.tolist() == [False] * 5 + [True]
     assert clusters.why[5] == "computes 67 % shorter"
 
 
 def test_scatter_and_what_may_be_waiting_tell_no_ranks_apart():
-    given = features({}, {}, {"idle_ns": 190.0}, error=40.0)
-    assert not found(given).is_outlier.any()
+    inputs = features({}, {}, {"idle_ns": 190.0}, error=40.0)
+    assert not found(inputs).is_outlier.any()
     assert found(features({}, {}, {"idle_ns": 190.0}, error=10.0)).is_outlier[2]
     # 200 ns may or may not be waiting, as the other rank's file is missing.
     unknown = {"exposed_wait_ns": 0.0, "unmatched_exposed_ns": 200.0}
@@ -105,15 +105,15 @@ def test_every_rank_is_like_its_representative(seed):
     times = rng.normal(1.0, 0.1, (40, len(TIMES))) * 1000
     times[:, TIMES.index("unmatched_exposed_ns")] = 0
     lost, ones = rng.random(40) * 0.1, np.ones((40, 1))
-    given = RankFeatures(times, 0 * times, lost, ones, ["gemm"], np.ones(40, dtype=int), True)
-    clusters = found(given, most=40)
+    inputs = RankFeatures(times, 0 * times, lost, ones, ["gemm"], np.ones(40, dtype=int), True)
+    clusters = found(inputs, most=40)
     name = {name: times[:, k] for k, name in enumerate(TIMES)}
     transfer = name["exposed_communication_ns"] - name["exposed_wait_ns"]
     step = np.median(name["step_ns"])
     compared = [name["compute_ns"], name["idle_ns"], name["exposed_wait_ns"], transfer]
     for rank, other in enumerate(clusters.representative.tolist()):
-        apart = max(abs(one[rank] - one[other]) / step for one in [*compared, name["step_ns"]])
-        apart = max(apart, abs(given.lost_share[rank] - given.lost_share[other]))
+        apart = max(abs(item[rank] - item[other]) / step for item in [*compared, name["step_ns"]])
+        apart = max(apart, abs(inputs.lost_share[rank] - inputs.lost_share[other]))
         assert clusters.distance[rank] == pytest.approx(apart / 0.05)
         assert clusters.distance[rank] <= 1
         assert clusters.representative[other] == other

@@ -92,9 +92,9 @@ def test_every_type_of_torch_has_its_size(tmp_path, types, size):
 
 
 def test_types_that_are_not_known_are_said(tmp_path):
-    known, new, silent = one(0, 1), one(2, 3, dtype="Posit16"), one(4, 5)
+    expected, new, silent = one(0, 1), one(2, 3, dtype="Posit16"), one(4, 5)
     del silent["args"]["dtype"]
-    traces = load(tmp_path, *[[known, new, silent]] * 2)
+    traces = load(tmp_path, *[[expected, new, silent]] * 2)
     frame = collectives(traces)
     assert frame.size_bytes.tolist() == [4000, 4000, -1, -1, -1, -1]
     assert frame.attrs["note"] == "sizes of 2 events are unknown: elements of type 'Posit16'"
@@ -270,13 +270,13 @@ PAIRS = [tensor_parallel(pace, late) for pace in (1_000, 1_600) for late in (0, 
 def test_the_headers_groups_and_the_times_say_whose_a_stream_is(tmp_path):
     def config(rank):
         ranks = [[0, 1, 2, 3], [rank & 2, rank | 1], [rank & 1, rank | 2]]
-        return [{"pg_name": str(k), "ranks": sorted(set(one))} for k, one in enumerate(ranks)]
+        return [{"pg_name": str(k), "ranks": sorted(set(item))} for k, item in enumerate(ranks)]
 
     assert config(1)[1:] == [{"pg_name": "1", "ranks": [0, 1]}, {"pg_name": "2", "ranks": [1, 3]}]
     traces = write(tmp_path, 4, {rank: (config(rank), one) for rank, one in enumerate(PAIRS)})
     frame = collectives(traces)
-    found = frame.groupby("group", observed=True).collective.nunique().to_dict()
-    assert found == {"stream 20 [0, 1]": 12, "stream 20 [2, 3]": 12, "stream 24": 2}
+    result = frame.groupby("group", observed=True).collective.nunique().to_dict()
+    assert result == {"stream 20 [0, 1]": 12, "stream 20 [2, 3]": 12, "stream 24": 2}
     pairs = frame[frame.group != "stream 24"]
     assert pairs.groupby("rank").last_rank.unique().tolist() == [[1], [1], [3], [3]]
     assert pairs.groupby("rank").wait_ns.unique().tolist() == [[10_000], [0], [10_000], [0]]
@@ -330,8 +330,8 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
         other_ns = (end_ns + rng.integers(-100_000, 100_000, count) + 3_000_000)[37:]
         same = np.zeros(count, dtype=np.int64)
         compared.clear()
-        found = alignment.align_sequences(same, end_ns, same[37:], other_ns, sure=False)
-        assert found.tolist() == list(range(37, count))
+        result = alignment.align_sequences(same, end_ns, same[37:], other_ns, sure=False)
+        assert result.tolist() == list(range(37, count))
         return sum(compared)
 
     few, many = pairs(20_000), pairs(40_000)
@@ -345,8 +345,10 @@ def test_one_content_decides_among_many_that_are_equal():
     content = np.zeros(5_000, dtype=np.int64)
     content[-3] = 1
     end_ns = np.arange(5_000) * 1_000_000
-    found = alignment.align_sequences(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
-    assert found.tolist() == list(range(1, 5_000))
+    result = alignment.align_sequences(
+        content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True
+    )
+    assert result.tolist() == list(range(1, 5_000))
 
 
 def test_args_may_stand_on_the_operator_that_launched(tmp_path):
@@ -626,12 +628,12 @@ def test_the_demo_job(tmp_path):
     )
     frame = parallel_groups(hw.load(tmp_path / "job", cache=False, progress=False))
     columns = frame[["group", "kind", "ranks"]].itertuples(index=False)
-    found = {group: (str(kind), ranks) for group, kind, ranks in columns}
+    result = {group: (str(kind), ranks) for group, kind, ranks in columns}
     purpose = {"default_pg": "all", "mesh_dp": "data", "mesh_tp": "tensor"}
-    assert found.keys() - truth["groups"].keys() == {"0"}
+    assert result.keys() - truth["groups"].keys() == {"0"}
     for name, group in truth["groups"].items():
         listed = ", ".join(map(str, group["ranks"]))
-        assert found[name] == (purpose[group["description"]], listed)
+        assert result[name] == (purpose[group["description"]], listed)
     assert 3 not in set(frame["rank"])
     assert not frame["guessed"].any()
 

@@ -66,8 +66,8 @@ def test_statistics_by_change_and_by_time(job):
 
 def test_whole_microseconds_take_0_for_1(tmp_path):
     copies = [rated(5000, 5000, 2.5), rated(9000, 11_000, 2.5)]
-    whole = [{**one, "ts": int(one["ts"]), "dur": int(one["dur"])} for one in copies]
-    frame = memory_bandwidth(read(write(tmp_path, whole)))
+    full = [{**item, "ts": int(item["ts"]), "dur": int(item["dur"])} for item in copies]
+    frame = memory_bandwidth(read(write(tmp_path, full)))
     assert series(frame) == [(0, 2.5), (1000, 0.0), (4000, 2.5), (6000, 0.0)]
 
 

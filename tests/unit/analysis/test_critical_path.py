@@ -32,10 +32,10 @@ def adds_up(frame):
 
 
 def path(tmp_path, *events, **options):
-    found = critical_path(load(tmp_path, list(events)), 0, **options)
-    if len(found):
-        adds_up(found)
-    return found
+    traces = critical_path(load(tmp_path, list(events)), 0, **options)
+    if len(traces):
+        adds_up(traces)
+    return traces
 
 
 def rows(frame):
@@ -49,8 +49,8 @@ def by_cause(frame):
 
 
 def test_threads_and_a_kernel_on_an_idle_stream(tmp_path):
-    found = path(tmp_path, step(50, 400), op(100, 200, "A"), op(120, 150, "B"), op(250, 300, "C"))
-    assert rows(found) == [
+    result = path(tmp_path, step(50, 400), op(100, 200, "A"), op(120, 150, "B"), op(250, 300, "C"))
+    assert rows(result) == [
         (50, 50, STEP, OUTSIDE),
         (100, 20, "A", CPU),
         (120, 30, "B", CPU),
@@ -59,10 +59,10 @@ def test_threads_and_a_kernel_on_an_idle_stream(tmp_path):
         (250, 50, "C", CPU),
         (300, 100, STEP, OUTSIDE),
     ]
-    assert found.attrs["length_ns"] == 150
+    assert result.attrs["length_ns"] == 150
     # A kernel on an idle stream is bound by its launch.
-    found = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
-    assert rows(found) == [
+    result = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
+    assert rows(result) == [
         (50, 50, STEP, OUTSIDE),
         (100, 30, "gemm", LAUNCH),
         (130, 100, "gemm", COMPUTE),
@@ -70,23 +70,23 @@ def test_threads_and_a_kernel_on_an_idle_stream(tmp_path):
 
 
 def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(90, 150), call(100, 110, 1), call(110, 120, 2),
         kernel(130, 230, launch=1), kernel(235, 300, launch=2, name=NCCL),
     )  # fmt: skip
-    assert rows(found)[1:] == [
+    assert rows(result)[1:] == [
         (100, 30, "gemm", LAUNCH),
         (130, 100, "gemm", COMPUTE),
         (230, 5, "gemm", NEXT),
         (235, 65, NCCL, COMM),
     ]
-    assert found["stream"].tolist() == [-1, 7, 7, 7, 7]
+    assert result["stream"].tolist() == [-1, 7, 7, 7, 7]
     # Unless the call took until the stream was idle, as the first launch of a module does.
-    found = path(
+    result = path(
         tmp_path, step(90, 150), call(100, 110, 1), call(110, 400, 2),
         kernel(130, 230, launch=1), kernel(410, 500, launch=2, name="relu"),
     )  # fmt: skip
-    assert rows(found)[1:] == [
+    assert rows(result)[1:] == [
         (100, 10, "cudaLaunchKernel", CPU),
         (110, 300, "relu", LAUNCH),
         (410, 90, "relu", COMPUTE),
@@ -110,11 +110,11 @@ def sync(name, start, end, correlation, *, stream=-1, **args):
     ],
 )
 def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, row):
-    found = path(
+    result = path(
         tmp_path, step(90, 320), call(100, 110, 1), call(120, 260, 9, name=name),
         kernel(130, 250, launch=1), op(270, 300, "after"), *([row] if row else []),
     )  # fmt: skip
-    assert rows(found)[1:] == [
+    assert rows(result)[1:] == [
         (100, 30, "gemm", LAUNCH),
         (130, 120, "gemm", COMPUTE),
         (250, 10, name, SYNC),
@@ -122,7 +122,7 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
         (270, 30, "after", CPU),
         (300, 20, STEP, OUTSIDE),
     ]
-    matched = found.attrs["matched"]
+    matched = result.attrs["matched"]
     assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
 
 
@@ -131,39 +131,39 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
     [(2_000_070, 1, 1_999_870), (1_999_990, 1, 1_999_860), (2_200_000, 0, 0)],
 )
 def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compute):
-    found = path(
+    result = path(
         tmp_path, step(90, 2_500_000), op(95, 2_000_000, "dispatch"), call(100, 110, 1),
         kernel(130, end, launch=1, name="notify"), op(2_000_010, 2_400_000, "after"),
     )  # fmt: skip
-    assert found.attrs["matched"]["inferred_waits"] == waits
-    assert by_cause(found).get(COMPUTE, 0) == compute
+    assert result.attrs["matched"]["inferred_waits"] == waits
+    assert by_cause(result).get(COMPUTE, 0) == compute
 
 
 def test_a_launch_does_not_poll_for_its_own_kernel(tmp_path):
     first = call(100, 2_000_000, 1)
-    found = path(tmp_path, step(90, 2_500_000), first, kernel(130, 1_999_990, launch=1))
-    assert found.attrs["matched"]["inferred_waits"] == 0
+    result = path(tmp_path, step(90, 2_500_000), first, kernel(130, 1_999_990, launch=1))
+    assert result.attrs["matched"]["inferred_waits"] == 0
 
 
 def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(90, 210), call(100, 200, 1, name="cudaMemcpyAsync"), copy(300, 310, launch=1)
     )
-    assert by_cause(found) == {OUTSIDE: 10, LAUNCH: 200, MEMORY: 10}
+    assert by_cause(result) == {OUTSIDE: 10, LAUNCH: 200, MEMORY: 10}
     alone = path(tmp_path, step(90, 210), call(100, 200, name="cudaMemcpyAsync"))
     assert by_cause(alone) == {OUTSIDE: 20, CPU: 100}
     # This one waits for nothing that ends by the way; the next returns when its copy is done.
-    found = path(
+    result = path(
         tmp_path, step(90, 420), call(100, 110, 1), kernel(130, 250, launch=1),
         call(200, 300, 2, name="cudaMemcpyAsync"), copy(301, 306, launch=2, stream=9),
         call(310, 400, 3, name="cudaMemcpyAsync"), copy(350, 390, launch=3, stream=8),
     )  # fmt: skip
-    assert found.attrs["matched"]["inferred_waits"] == 1
-    assert by_cause(found) == {OUTSIDE: 130, CPU: 110, LAUNCH: 40, MEMORY: 40, SYNC: 10}
+    assert result.attrs["matched"]["inferred_waits"] == 1
+    assert by_cause(result) == {OUTSIDE: 130, CPU: 110, LAUNCH: 40, MEMORY: 40, SYNC: 10}
 
 
 def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(90, 200), call(100, 110, 1), call(110, 115, 2, name="cudaEventRecord"),
         call(120, 125, 3, name="cudaStreamWaitEvent"), call(130, 140, 4),
         kernel(130, 500, launch=1),
@@ -173,13 +173,13 @@ def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
         ),
         kernel(510, 600, launch=4, stream=9, name="second"),
     )  # fmt: skip
-    assert rows(found)[1:] == [
+    assert rows(result)[1:] == [
         (100, 30, "gemm", LAUNCH),
         (130, 370, "gemm", COMPUTE),
         (500, 10, "second", SYNC),
         (510, 90, "second", COMPUTE),
     ]
-    assert found.attrs["matched"]["waits_of_kernels"] == 1
+    assert result.attrs["matched"]["waits_of_kernels"] == 1
 
 
 def waiting_for_another_stream(*, asked=True, late=0):
@@ -206,41 +206,41 @@ HELD_BACK = {OUTSIDE: 10_010, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, C
     ],
 )
 def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path, options, waits, causes):
-    found = path(tmp_path, *waiting_for_another_stream(**options))
-    assert found.attrs["matched"]["waits_of_kernels"] == waits
-    assert by_cause(found) | causes == by_cause(found)
+    result = path(tmp_path, *waiting_for_another_stream(**options))
+    assert result.attrs["matched"]["waits_of_kernels"] == waits
+    assert by_cause(result) | causes == by_cause(result)
 
 
 def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(90, 700), call(100, 110, 1), call(110, 115, 2, name="cudaEventRecord"),
         call(116, 117, 5), call(130, 520, 3, name="cudaEventSynchronize"),
         kernel(130, 500, launch=1), kernel(600, 640, launch=5, name="later"),
         sync("Event Sync", 131, 515, 3, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
         op(530, 690, "after"),
     )  # fmt: skip
-    assert (SYNC, 20) in by_cause(found).items()
-    assert rows(found)[-2][2] == "after"
+    assert (SYNC, 20) in by_cause(result).items()
+    assert rows(result)[-2][2] == "after"
 
 
 def test_every_kernel_of_a_graph_launch_and_stream_0_take_part(tmp_path):
-    found = path(
+    result = path(
         tmp_path,
         step(90, 130),
         call(100, 120, 1, name="hipGraphLaunch"),
         *(kernel(200 + 100 * k, 290 + 100 * k, launch=1, stream=0, name=f"k{k}") for k in range(3)),
     )
-    names = [row[2] for row in rows(found) if row[3] == COMPUTE]
+    names = [row[2] for row in rows(result) if row[3] == COMPUTE]
     assert names == ["k0", "k1", "k2"]
-    assert by_cause(found) == {OUTSIDE: 10, LAUNCH: 100, COMPUTE: 270, NEXT: 20}
+    assert by_cause(result) == {OUTSIDE: 10, LAUNCH: 100, COMPUTE: 270, NEXT: 20}
 
 
 def test_a_step_begins_with_the_work_of_earlier_steps_that_is_unfinished(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(10, 90, 1), call(20, 30, 1), kernel(40, 500, launch=1),
         step(90, 130, 2), call(100, 110, 2), kernel(510, 600, launch=2, name="second"), instance=1,
     )  # fmt: skip
-    assert rows(found) == [
+    assert rows(result) == [
         (90, 410, "gemm", COMPUTE),
         (500, 10, "gemm", NEXT),
         (510, 90, "second", COMPUTE),
@@ -248,16 +248,16 @@ def test_a_step_begins_with_the_work_of_earlier_steps_that_is_unfinished(tmp_pat
 
 
 def test_the_backward_thread_goes_on_where_the_forward_thread_waits(tmp_path):
-    found = path(
+    result = path(
         tmp_path,
         step(90, 700),
         op(100, 200, "forward"),
         op(250, 400, "autograd::engine::evaluate_function: AddmmBackward0", tid=2),
         op(450, 650, "optimizer"),
     )
-    assert by_cause(found) == {CPU: 450, OUTSIDE: 160}
-    assert found["tid"].tolist()[1:-1] == ["1", "", "2", "", "1"]
-    assert found.attrs["matched"]["hand_overs"] == 2
+    assert by_cause(result) == {CPU: 450, OUTSIDE: 160}
+    assert result["tid"].tolist()[1:-1] == ["1", "", "2", "", "1"]
+    assert result.attrs["matched"]["hand_overs"] == 2
 
 
 def test_loading_data_is_named(tmp_path):
@@ -272,26 +272,26 @@ def test_several_instances_and_the_whole_rank(tmp_path):
     events = [step(100, 200, 1), op(110, 190), step(200, 300, 2), op(210, 290), op(310, 350)]
     assert path(tmp_path, *events, instance=(0, 1)).attrs["span_ns"] == (100, 300)
     assert path(tmp_path, *events, instance=1).attrs["span_ns"] == (200, 300)
-    whole = path(tmp_path, *events, annotation="")
-    assert whole.attrs["span_ns"] == (0, 350)
+    full = path(tmp_path, *events, annotation="")
+    assert full.attrs["span_ns"] == (0, 350)
 
 
 def test_a_range_ends_where_the_next_begins(tmp_path):
-    found = path(
+    result = path(
         tmp_path, step(100, 200, 1), op(110, 190, "mine"), op(150, 900, "goes on", tid=2),
         step(200, 300, 2), op(200, 290, "next"),
     )  # fmt: skip
-    assert found.attrs["span_ns"] == (100, 200)
-    assert found["name"].astype(str).tolist() == [STEP, "mine", STEP]
+    assert result.attrs["span_ns"] == (100, 200)
+    assert result["name"].astype(str).tolist() == [STEP, "mine", STEP]
 
 
 def test_a_rank_without_events_has_no_path(tmp_path):
     traces = load(tmp_path, [step(100, 200), op(110, 190)]).subset(start_ns=5_000, end_ns=6_000)
     for annotation in ("ProfilerStep", ""):
         for rank in traces:
-            found = critical_path(traces, rank, annotation)
-            assert not len(found)
-            assert found.attrs["note"]
+            result = critical_path(traces, rank, annotation)
+            assert not len(result)
+            assert result.attrs["note"]
 
 
 def test_wrong_arguments_say_what_there_is(tmp_path):
@@ -315,22 +315,22 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
 )
 def test_without_steps_of_the_profiler_those_of_an_engine_or_all_events_count(tmp_path, name, span):
     engine = event("user_annotation", name, 100, 200, pid=10, tid=1)
-    found = path(tmp_path, engine, op(110, 190), op(300, 350))
-    assert found.attrs["span_ns"] == span
-    assert "no event has 'ProfilerStep' in its name" in found.attrs["note"]
+    result = path(tmp_path, engine, op(110, 190), op(300, 350))
+    assert result.attrs["span_ns"] == span
+    assert "no event has 'ProfilerStep' in its name" in result.attrs["note"]
 
 
 def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
-    found = path(tmp_path, op(110, 190), annotation="forward")
-    assert not len(found)
-    assert "'forward'" in found.attrs["note"]
-    assert isinstance(critical_path_summary(found), pd.DataFrame)
+    result = path(tmp_path, op(110, 190), annotation="forward")
+    assert not len(result)
+    assert "'forward'" in result.attrs["note"]
+    assert isinstance(critical_path_summary(result), pd.DataFrame)
     full = path(tmp_path, step(100, 200))
     assert rows(full) == [(100, 100, STEP, OUTSIDE)]
     assert full.attrs["note"], "nothing is in the range"
     numbers = ["rank", "start_ns", "dur_ns", "id", "stream"]
-    assert found[numbers].dtypes.equals(full[numbers].dtypes)
-    assert list(found.columns) == list(full.columns)
+    assert result[numbers].dtypes.equals(full[numbers].dtypes)
+    assert list(result.columns) == list(full.columns)
 
 
 def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
@@ -343,10 +343,10 @@ def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
 def test_the_path_adds_up_and_is_a_selection(tmp_path):
     events = [step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1), op(10, 20)]
     traces = load(tmp_path, events)
-    found = critical_path(traces, 0)
-    names = traces[0].events.loc[[i for _, i in path_selection(found, traces).ids], "name"]
+    result = critical_path(traces, 0)
+    names = traces[0].events.loc[[i for _, i in path_selection(result, traces).ids], "name"]
     assert sorted(names) == [STEP, "cudaLaunchKernel", "gemm"]
-    summary = critical_path_summary(found)
+    summary = critical_path_summary(result)
     assert summary["share"].sum() == pytest.approx(1)
     summary["bound_by"] = summary["bound_by"].astype(str)
     assert summary[["bound_by", "dur_ns", "count"]].to_numpy().tolist() == [

@@ -112,8 +112,8 @@ def test_the_device_s_copies_of_annotations_are_no_work(load):
 
 
 def test_a_side_may_be_a_rank_or_a_selection(before, after):
-    whole = diff_ops(before, after)
-    assert diff_ops(before[0], after[0]).equals(whole)
+    full = diff_ops(before, after)
+    assert diff_ops(before[0], after[0]).equals(full)
     cut = before.select("category == 'kernel'", start_ns=5_000, end_ns=55_000)
     frame = diff_ops(cut, after.select("category == 'kernel'"))
     # The window keeps 6 and 2 µs of the kernels at 3..11 and 53..62 µs.
@@ -186,8 +186,8 @@ def test_a_trace_differs_in_nothing_from_itself(path):
 def test_sums_are_those_of_pandas(ranks, steps):
     traces = hw.load(recorded.DATA / "gpu", progress=False)
     events = traces.events()
-    known = sorted(set(events["step"]) - {-1})
-    steps = None if steps is None else [known[k] for k in steps]
+    known_values = sorted(set(events["step"]) - {-1})
+    steps = None if steps is None else [known_values[k] for k in steps]
     if ranks is not None:
         events = events[events["rank"].isin(ranks)]
     if steps is not None:

@@ -149,8 +149,8 @@ def test_mfu_of_a_step(tmp_path):
     assert (row["step"], row["step_ns"], row["model_flops"]) == (3, 4_000, FLOPS)
     assert row["mfu"] == row["hfu"] == pytest.approx(524.288 / 4_000)
     assert (row["busy_share"], row["matrix_share"]) == (0.25, 1)
-    mine = step_efficiency(load(tmp_path, [step, *LINEAR]), peaks=PEAKS, model_flops=2 * FLOPS)
-    assert mine["mfu"][0] == pytest.approx(2 * row["mfu"])
+    ours = step_efficiency(load(tmp_path, [step, *LINEAR]), peaks=PEAKS, model_flops=2 * FLOPS)
+    assert ours["mfu"][0] == pytest.approx(2 * row["mfu"])
 
 
 @pytest.mark.parametrize("twin", [True, False])

@@ -86,9 +86,9 @@ def test_statistics_of_gaps(streams):
         # 1, 100 and 29,999
         [3, 30_100 / 3, np.std([1, 100, 29_999], ddof=1), 1, 50.5, 100, 15_049.5, 29_999]
     )
-    one = frame.loc["host_wait"]
-    assert one.drop("std_ns").tolist() == [1, 1100, 1100, 1100, 1100, 1100, 1100]
-    assert np.isnan(one["std_ns"])
+    single = frame.loc["host_wait"]
+    assert single.drop("std_ns").tolist() == [1, 1100, 1100, 1100, 1100, 1100, 1100]
+    assert np.isnan(single["std_ns"])
 
 
 def causes(traces, **options):
@@ -249,14 +249,14 @@ def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file
             call(1100, end, name="cudaStreamSynchronize"), kernel(end - 50, end, launch=2),
         ]  # fmt: skip
 
-    found = causes(load(tmp_path, rank(9_000_000)))
-    assert found == {"launch_call": 100, "unrecorded": 8_998_850}
+    traces = causes(load(tmp_path, rank(9_000_000)))
+    assert traces == {"launch_call": 100, "unrecorded": 8_998_850}
     split = temporal_breakdown(load(tmp_path, rank(9_000_000))).iloc[0]
     assert split[["idle_ns", "unrecorded_ns"]].tolist() == [8_998_950, 8_998_850]
     cut = temporal_breakdown(load(tmp_path, rank(9_000_000)), window=(5_000_000, 6_000_000))
     assert cut["unrecorded_ns"].tolist() == [1_000_000]
-    found = causes(load(tmp_path, rank(900_000)))
-    assert found == {"launch_call": 100, "launch_latency": 898_850}
+    traces = causes(load(tmp_path, rank(900_000)))
+    assert traces == {"launch_call": 100, "launch_latency": 898_850}
     behind = load(tmp_path, rank(9_000_000, call(990, 1000, name="cudaStreamWaitEvent")))
     frame = device_idle_breakdown(behind).set_index("idle_category")
     assert frame.loc["stream_wait", ["idle_ns", "unrecorded_ns"]].tolist() == [8_998_850] * 2

@@ -107,7 +107,7 @@ def test_clocks_that_are_off_are_fitted(tmp_path):
         return zip((1500, 2000, 4000), arrivals, (2000, 4000, 6000), strict=True)
 
     late = rank_of(pieces(1900, 2500, 5900), 8000)
-    late = [{**one, "ts": one["ts"] + 0.7} for one in late]
+    late = [{**item, "ts": item["ts"] + 0.7} for item in late]
     traces = load(tmp_path, rank_of(pieces(1600, 3900, 5000), 8500), late)
     frame = job_critical_path(traces)
     assert adds_up(frame)
@@ -140,13 +140,13 @@ def test_what_has_no_steps_collectives_or_device(tmp_path, events):
     frame = job_critical_path(traces, annotation="forward")
     assert frame.empty
     assert "'forward'" in frame.attrs["note"]
-    whole = job_critical_path(traces, annotation="")
-    assert adds_up(whole)
-    assert "on two ranks" in whole.attrs["note"]
-    for one in (frame, whole):
-        assert job_path_summary(one)["dur_ns"].sum() == one["dur_ns"].sum()
+    full = job_critical_path(traces, annotation="")
+    assert adds_up(full)
+    assert "on two ranks" in full.attrs["note"]
+    for item in (frame, full):
+        assert job_path_summary(item)["dur_ns"].sum() == item["dur_ns"].sum()
     usual = job_critical_path(traces)
-    assert path_rows(usual) == path_rows(whole)
+    assert path_rows(usual) == path_rows(full)
     assert "no event has 'ProfilerStep' in its name" in usual.attrs["note"]
     nothing = job_critical_path(traces, window=(10**9, 10**9 + 1))
     assert nothing.empty
@@ -161,14 +161,14 @@ def test_every_jump_is_to_the_rank_that_came_last(tmp_path):
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     frame = job_critical_path(traces, annotation="")
     assert adds_up(frame)
-    known = collectives(traces, clock="fitted").set_index(["rank", "id"])
+    expected = collectives(traces, clock="fitted").set_index(["rank", "id"])
     changes = np.flatnonzero(np.diff(frame["rank"])) + 1
     assert len(changes) > 10
     assert changes.tolist() == np.flatnonzero(frame["via"] == "collective").tolist()
     for row in changes.tolist():
-        one = known.loc[(frame["rank"][row], frame["id"][row])]
-        assert one["last_rank"] == frame["rank"][row - 1]
-        assert one["arrival_ns"] + one["wait_ns"] == frame["start_ns"][row]
+        single = expected.loc[(frame["rank"][row], frame["id"][row])]
+        assert single["last_rank"] == frame["rank"][row - 1]
+        assert single["arrival_ns"] + single["wait_ns"] == frame["start_ns"][row]
 
 
 def test_clocks_that_contradict_each_other_are_told(tmp_path):

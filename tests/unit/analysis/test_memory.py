@@ -54,13 +54,13 @@ def used(frame):
 
 def test_events_add_up_by_category(write):
     frame = memory_timeline(write(EVENTS))
-    there = {"Parameter": 1000, "Unknown": 50}
+    present = {"Parameter": 1000, "Unknown": 50}
     assert used(frame) == {
-        0: there | {"Input": 64},
-        10: there | {"Input": 64, "Activation": 1000},
-        20: there | {"Input": 64, "Activation": 1000, "Temporary": 8},
-        30: there | {"Input": 64, "Activation": 1008},
-        40: there,
+        0: present | {"Input": 64},
+        10: present | {"Input": 64, "Activation": 1000},
+        20: present | {"Input": 64, "Activation": 1000, "Temporary": 8},
+        30: present | {"Input": 64, "Activation": 1008},
+        40: present,
     }
     assert list(frame.columns) == ["time_ns", *MEMORY_CATEGORIES]
     assert (frame.dtypes == "int64").all()
@@ -90,8 +90,8 @@ def test_sums_are_read_as_events_are(write):
     ]
     sums = [[first, first, first + 4], rows]
     frame = memory_timeline(write(sums, "memory.json"))
-    there = {"Parameter": 1000, "Input": 64, "Unknown": 50}
-    assert used(frame) == {0: there, 4000: there | {"Activation": 1000}}
+    present = {"Parameter": 1000, "Input": 64, "Unknown": 50}
+    assert used(frame) == {0: present, 4000: present | {"Activation": 1000}}
     assert frame.attrs["origin_ns"] == first * 1000
     assert frame.attrs["matched"] == {"instants": 3}
     assert frame.attrs["preexisting_bytes"] == {}

@@ -126,8 +126,8 @@ def test_a_host_whose_ranks_are_all_waited_for(tmp_path):
 
 
 def test_two_runs_compare_by_rank(tmp_path):
-    one, two = profiles(tmp_path / "a", [4.0, 4.0]), profiles(tmp_path / "b", [2.0] * 4, job=2)
-    change = mpi_compare(one, two).set_index(["routine", "size_hi"])
+    first, two = profiles(tmp_path / "a", [4.0, 4.0]), profiles(tmp_path / "b", [2.0] * 4, job=2)
+    change = mpi_compare(first, two).set_index(["routine", "size_hi"])
     assert change.loc["MPI_Allreduce", 8].diff_time_s == pytest.approx(-0.25)
     assert change.loc["MPI_Barrier", -1].diff_calls == 0
     assert set(change.change) == {"same"}
@@ -202,9 +202,9 @@ def test_sizes_count_what_all_ranks_bring(tmp_path):
 
 def test_ranks_that_call_unequally_often_are_not_matched(tmp_path):
     """Communicators are not recorded, so it is unknown which ranks meet."""
-    one, two = (0, ALLREDUCE, 1, 2, 8, -1), (1, ALLREDUCE, 1, 2, 40, -1)
+    first, two = (0, ALLREDUCE, 1, 2, 8, -1), (1, ALLREDUCE, 1, 2, 40, -1)
     barriers = [(rank, BARRIER, 5, 6, -1, -1) for rank in range(2)]
-    traces = line(tmp_path, one, two, (1, ALLREDUCE, 3, 4, 8, -1), *barriers)
+    traces = line(tmp_path, first, two, (1, ALLREDUCE, 3, 4, 8, -1), *barriers)
     frame = collectives(traces, clock="host")
     assert frame.name.tolist() == ["MPI_Barrier"] * 2
     assert frame.attrs["matched"]["unmatched"] == 3

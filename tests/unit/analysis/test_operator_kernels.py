@@ -148,8 +148,8 @@ def test_only_the_least_deep_or_every_outermost(tmp_path):
     # An operator within one of its name is part of it.
     traces = load(tmp_path, [op("layer", 90, 600), *layer(100, "a"), *layer(300, "b")])
     for every_depth in (False, True):
-        whole = found(traces, min_pattern_len=1, every_depth=every_depth)
-        assert whole == [["layer|a|b", 1, 20, 510]]
+        full = found(traces, min_pattern_len=1, every_depth=every_depth)
+        assert full == [["layer|a|b", 1, 20, 510]]
 
 
 def test_order_is_by_start_on_all_streams_with_copies_and_waits(tmp_path):

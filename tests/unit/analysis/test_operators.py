@@ -83,8 +83,8 @@ def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
         call(170, 175, 1, tid=2),
         kernel(500, 530, launch=1),
     ]
-    found = rows_of(operators(load(tmp_path, events)), "device_total_ns", "device_self_ns")
-    assert found == {
+    traces = rows_of(operators(load(tmp_path, events)), "device_total_ns", "device_self_ns")
+    assert traces == {
         "autograd::engine::evaluate_function: AddmmBackward0": (30, 0),
         "aten::mm": (30, 30),
         "loss.backward": (0, 0),
@@ -133,9 +133,9 @@ def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
     # Names of categories have no case.
     traces = load(tmp_path, [*ranges, *LINEAR, op("mm", 10, 20, cat="Operator")])
     assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t", "mm"}
-    found = rows_of(operators(traces, annotations=True))
-    assert found["forward"] == (1, 210, 110, 50, 0)
-    assert found["ProfilerStep#1"] == (1, 950, 740, 50, 0)
+    result = rows_of(operators(traces, annotations=True))
+    assert result["forward"] == (1, 210, 110, 50, 0)
+    assert result["ProfilerStep#1"] == (1, 950, 740, 50, 0)
 
 
 def test_the_window_keeps_what_still_runs(tmp_path):
@@ -182,8 +182,8 @@ def test_by_call_stack_from_python_functions(tmp_path):
     ]  # fmt: skip
     frame = operators(load(tmp_path, events), group_by_stack=True, group_by_shape=True)
     frame = frame[frame["name"] != "aten::origin"]
-    found = frame[["name", "call_stack", "count", "cpu_total_ns"]].to_numpy().tolist()
-    assert sorted(found) == [["add", "f", 1, 7], ["mm", "g;f", 2, 15]]
+    result = frame[["name", "call_stack", "count", "cpu_total_ns"]].to_numpy().tolist()
+    assert sorted(result) == [["add", "f", 1, 7], ["mm", "g;f", 2, 15]]
 
 
 def test_no_operators(tmp_path):

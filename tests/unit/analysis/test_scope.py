@@ -77,7 +77,7 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     let_go = StoredTrace.release
 
     def counted(trace):
-        held.append(sum(bool(one.memo) or bool(columns_read(one)) for one in stored.values()))
+        held.append(sum(bool(value.memo) or bool(columns_read(value)) for value in stored.values()))
         let_go(trace)
 
     monkeypatch.setattr(StoredTrace, "release", counted)
@@ -104,11 +104,11 @@ def test_what_fits_stays(stored, in_memory, keep):
     assert all(trace.memo for trace in in_memory.values()), "not read from a store"
     keep(1 << 30)
     analysis.temporal_breakdown(stored)
-    kept = {rank: trace.memo for rank, trace in stored.items()}
-    assert all(kept.values())
+    remaining = {rank: trace.memo for rank, trace in stored.items()}
+    assert all(remaining.values())
     assert kept_results.cached_bytes() > 0
     analysis.temporal_breakdown(stored)
-    assert all(trace.memo is kept[rank] for rank, trace in stored.items())
+    assert all(trace.memo is remaining[rank] for rank, trace in stored.items())
     keep(0)
     assert not any(trace.memo for trace in stored.values())
     assert kept_results.cached_bytes() == 0
@@ -164,8 +164,8 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
     for rank, trace in stored.items():
         rows = np.flatnonzero(trace.events["kind"].eq("communication") & (trace.table.stream >= 0))
         assert len(rows)
-        found = event_args(trace, rows, COMMUNICATION_KEYS)
-        assert found == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
+        result = event_args(trace, rows, COMMUNICATION_KEYS)
+        assert result == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
         # No record was unpacked for it.
         assert not trace.source._blocks.values()
         others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
@@ -260,15 +260,15 @@ def test_a_window_narrows_a_selection(traces):
     chosen = narrow_selection(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
     # Windows that do not meet hold nothing.
-    found = rank_parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
-    assert [len(part.rows) for part in found] == [0, 0]
+    result = rank_parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
+    assert [len(part.rows) for part in result] == [0, 0]
 
 
 def test_a_text_is_a_query(traces):
     text = "kind == 'communication'"
-    found = [part.rows.tolist() for part in rank_parts(traces, text)]
-    assert found == [part.rows.tolist() for part in rank_parts(traces, traces.select(text))]
-    assert any(found)
+    result = [part.rows.tolist() for part in rank_parts(traces, text)]
+    assert result == [part.rows.tolist() for part in rank_parts(traces, traces.select(text))]
+    assert any(result)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ def test_what_makes_no_sense_is_refused_in_words(traces, arguments, words):
 
 
 def test_what_hides_communication_need_not_be_selected(traces):
-    whole = analysis.comm_comp_overlap(traces)
+    full = analysis.comm_comp_overlap(traces)
     chosen = analysis.comm_comp_overlap(traces, selection="kind == 'communication'")
-    assert whole["overlapped_ns"].sum() > 0
+    assert full["overlapped_ns"].sum() > 0
     columns = ["communication_ns", "overlapped_ns", "exposed_ns"]
-    assert chosen[columns].equals(whole[columns])
+    assert chosen[columns].equals(full[columns])

@@ -176,13 +176,13 @@ def steps(*, slow: int = 0):
 
 def test_phases_are_the_outermost_ranges_that_occur_once_a_step(tmp_path):
     traces = load(tmp_path, steps(), steps(slow=20), steps())
-    found = analysis.phase_times(traces)
-    assert found.groupby(["phase", "name"], sort=False).size().to_dict() == {
+    frame = analysis.phase_times(traces)
+    assert frame.groupby(["phase", "name"], sort=False).size().to_dict() == {
         ("data loading", "enumerate(DataLoader)#_Iter.__next__"): 6,
         ("forward", "## forward ##"): 6,
         ("optimizer", "Optimizer.step#SGD.step"): 6,
     }
-    forward = found[found["phase"] == "forward"]
+    forward = frame[frame["phase"] == "forward"]
     columns = ["rank", "step", "start_ns", "dur_ns", "deviation_ns"]
     assert forward[columns].to_numpy().tolist() == [
         [rank, step, 200 + 1000 * step, 200 + late, late]
@@ -190,8 +190,8 @@ def test_phases_are_the_outermost_ranges_that_occur_once_a_step(tmp_path):
         for step in (0, 1)
     ]
     assert forward["deviation_share"].tolist() == pytest.approx([0, 0, 0.1, 0.1, 0, 0])
-    found = analysis.phase_times(traces, window=(250, 1150), ranks=[2])
-    assert found[["phase", "rank", "step", "start_ns", "dur_ns"]].to_numpy().tolist() == [
+    frame = analysis.phase_times(traces, window=(250, 1150), ranks=[2])
+    assert frame[["phase", "rank", "step", "start_ns", "dur_ns"]].to_numpy().tolist() == [
         ["data loading", 2, 1, 1105, 45],
         ["forward", 2, 0, 250, 150],
         ["optimizer", 2, 0, 900, 100],
@@ -201,9 +201,9 @@ def test_phases_are_the_outermost_ranges_that_occur_once_a_step(tmp_path):
 def test_what_occurs_in_one_step_of_three_is_no_phase(tmp_path):
     events = [mark(f"ProfilerStep#{n}", 100 * n + 1, 100 * n + 99) for n in range(3)]
     events.append(mark("evaluation", 110, 120))
-    found = analysis.phase_times(load(tmp_path, events))
-    assert not len(found)
-    assert "record_function" in found.attrs["note"]
+    frame = analysis.phase_times(load(tmp_path, events))
+    assert not len(frame)
+    assert "record_function" in frame.attrs["note"]
     traces = load(tmp_path, steps())
     assert "holds no phase" in analysis.phase_times(traces, window=(5, 6)).attrs["note"]
     assert analysis.phase_times(traces, ranks=[]).attrs["note"] == "no ranks are selected"

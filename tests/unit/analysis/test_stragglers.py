@@ -394,8 +394,8 @@ def test_the_neighbour_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
     """Gradients are reduced while layers wait in tensor groups: that wait began before the end."""
     shape = {"ranks": 4, "steps": 5, "tensor_ranks": 2, "strided": True, "events_per_step": 500}
     write_demo(tmp_path / "job", straggler=1, factor=1.47, seed=seed, format="json", **shape)
-    found = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
-    assert found["rank"][found.is_straggler].tolist() == [1]
+    traces = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert traces["rank"][traces.is_straggler].tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -408,9 +408,9 @@ def test_the_neighbour_of_a_slow_rank_is_not_to_blame(tmp_path, seed):
 def test_few_slow_steps_are_chance(tmp_path, shape):
     """Healthy jobs in which loading data took one rank longer: 11 % of one step, 7 % of three."""
     write_demo(tmp_path / "job", straggler=None, format="json", **shape)
-    found = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
-    assert found.lost_share.max() > 0.065
-    assert not found.is_straggler.any()
+    traces = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert traces.lost_share.max() > 0.065
+    assert not traces.is_straggler.any()
 
 
 @pytest.mark.parametrize("off_ns", [-3_000_000, 3_000_000])
@@ -419,9 +419,9 @@ def test_the_verdict_does_not_depend_on_recorded_clocks(tmp_path, off_ns):
     recorded = hw.load(DATA / "nccl", cache=False, progress=False)
     for rank in (0, 1):
         text = gzip.decompress((DATA / f"nccl/rank-{rank}.json.gz").read_bytes())
-        whole = json.loads(text)
-        whole["baseTimeNanoseconds"] += rank * off_ns
-        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(whole))
+        full = json.loads(text)
+        full["baseTimeNanoseconds"] += rank * off_ns
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(full))
     moved = hw.load(tmp_path, cache=False, progress=False)
     assert stragglers(moved).equals(stragglers(recorded))
     assert headline(moved).late_ranks == headline(recorded).late_ranks == [1]
@@ -429,7 +429,7 @@ def test_the_verdict_does_not_depend_on_recorded_clocks(tmp_path, off_ns):
 
 def test_skewed_clocks_are_fitted_first(tmp_path):
     def shifted(events, off):
-        return [{**one, "ts": one["ts"] + off} for one in events]
+        return [{**event_dict, "ts": event_dict["ts"] + off} for event_dict in events]
 
     def rank(late):
         return [
@@ -456,9 +456,9 @@ def test_by_step_and_window(tmp_path):
     assert second.score.tolist() == [1, 0, 1]
     # Steps follow each other every 9.3 to 10.4 ms.
     assert second.lost_share.tolist() == pytest.approx([0.08, 0, 0.05], rel=0.1)
-    whole = stragglers(traces)
-    assert frame.groupby("rank").imposed_wait_ns.sum().tolist() == whole.imposed_wait_ns.tolist()
-    assert frame.groupby("rank").lost_ns.sum().tolist() == whole.lost_ns.tolist()
+    full = stragglers(traces)
+    assert frame.groupby("rank").imposed_wait_ns.sum().tolist() == full.imposed_wait_ns.tolist()
+    assert frame.groupby("rank").lost_ns.sum().tolist() == full.lost_ns.tolist()
     assert frame.attrs["steps"] == "ProfilerStep"
     frame = stragglers(traces, window=(0, STEP * US), ranks=[2, 3])
     columns = ["rank", "collectives", "imposed_wait_ns"]
@@ -495,8 +495,11 @@ def test_a_stall_is_a_share_of_its_own_step(tmp_path):
 
 
 def test_nothing_to_compare(tmp_path):
-    one = [collective(0, 10 * US)]
-    for ranks, note in (([one], "load several"), ([one, []], "no collective is found on two")):
+    single = [collective(0, 10 * US)]
+    for ranks, note in (
+        ([single], "load several"),
+        ([single, []], "no collective is found on two"),
+    ):
         frame = stragglers(load(tmp_path, *ranks))
         assert len(frame) == 0
         assert note in frame.attrs["note"]
@@ -507,22 +510,22 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     """The 5 % that rank 2 costs may be rank 3's, who is later; a file of it there is none."""
     traces = job(tmp_path, [[0, 0, delay, delay + 100]] * 5, before=computing)
     three = TraceSet([traces[rank] for rank in range(3)])
-    whole, part = straggler_report(traces), straggler_report(three)
-    assert whole.stragglers == ([3] if delay == 1_500 else [])
-    assert (whole.loaded_rank_count, whole.rank_count) == (4, 4)
+    full, part = straggler_report(traces), straggler_report(three)
+    assert full.stragglers == ([3] if delay == 1_500 else [])
+    assert (full.loaded_rank_count, full.rank_count) == (4, 4)
     assert (part.loaded_rank_count, part.rank_count) == (3, 4)
     assert (part.stragglers, part.causes) == ([], {})
-    assert [(one.rank, one.cause) for one in part.last_ranks] == [(2, "")]
-    found = stragglers(three)
-    assert not found.is_straggler.any()
-    assert set(found.cause) == {""}
-    assert "files of 1 rank are missing" in found.attrs["note"]
+    assert [(item.rank, item.cause) for item in part.last_ranks] == [(2, "")]
+    result = stragglers(three)
+    assert not result.is_straggler.any()
+    assert set(result.cause) == {""}
+    assert "files of 1 rank are missing" in result.attrs["note"]
     # Ranks of complete groups are judged though others are missing.
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=computing)
     for trace in traces.values():
         trace.metadata["distributedInfo"] = {"world_size": 8}
-    found = straggler_report(traces)
-    assert (found.loaded_rank_count, found.rank_count, found.stragglers) == (4, 8, [2])
+    result = straggler_report(traces)
+    assert (result.loaded_rank_count, result.rank_count, result.stragglers) == (4, 8, [2])
 
 
 def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
@@ -531,8 +534,8 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     assert straggler_report(traces).stragglers == [3]
     path = Path(traces[3].path)
     document = json.loads(path.read_text())
-    kernels = [one for one in document["traceEvents"] if one["name"].startswith("nccl")]
-    document["traceEvents"] = [one for one in document["traceEvents"] if one not in kernels[1:]]
+    kernels = [item for item in document["traceEvents"] if item["name"].startswith("nccl")]
+    document["traceEvents"] = [item for item in document["traceEvents"] if item not in kernels[1:]]
     path.write_text(json.dumps(document))
     traces = hw.load(path.parent, cache=False, progress=False)
     frame = stragglers(traces)
@@ -545,8 +548,8 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
         "5 collectives without events of some ranks, which may be later,"
         " do not count for the verdict"
     )
-    found = straggler_report(traces)
-    assert (found.stragglers, found.last_ranks) == ([], [])
+    result = straggler_report(traces)
+    assert (result.stragglers, result.last_ranks) == ([], [])
 
 
 def gathering(rank, start, delay):
@@ -568,9 +571,9 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     assert frame.late_waiting_ns[2] == 4 * 1_496 * US
     assert frame.late_host_ns[2] == 4 * 4 * US
     # Once for each rank and step, not once more for the call.
-    said = "the hosts have 20 events of communication, such as gloo:gather, which are not"
-    assert frame.attrs["note"].startswith(f"{said} matched")
-    assert analysis.collectives(traces).attrs["note"].startswith(f"{said} device work")
+    text = "the hosts have 20 events of communication, such as gloo:gather, which are not"
+    assert frame.attrs["note"].startswith(f"{text} matched")
+    assert analysis.collectives(traces).attrs["note"].startswith(f"{text} device work")
     assert straggler_report(traces).stragglers == []
     # A rank that Gloo does not hold up is named as before.
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=lambda rank, start, delay: [
@@ -591,9 +594,9 @@ def test_calls_that_launch_kernels_are_not_communication_of_the_host(tmp_path):
 
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
-    found = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
-    assert found.stragglers == []
-    (last,) = found.last_ranks
+    result = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
+    assert result.stragglers == []
+    (last,) = result.last_ranks
     assert (last.rank, last.wait_ns, last.cause) == (2, 8 * 300 * US, "slower kernels")
     assert last.hidden_share == pytest.approx(0, abs=1e-5)
     assert straggler_report(job(tmp_path, [[0, 0, 80, 0]] * 8, before=computing)).last_ranks == []
@@ -622,13 +625,13 @@ def pair(tmp_path):
 
 
 def test_what_compute_hides_is_not_exposed(pair):
-    found = analysis.exposed_waits(pair)
+    frame = analysis.exposed_waits(pair)
     columns = ["rank", "collectives", "wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
-    assert found[columns].to_numpy().tolist() == [[0, 1, 1000, 700, 1700], [1, 1, 0, 0, 1000]]
-    assert found.attrs["matched"] == {"compute": 3, "communication": 2, "matched": 2}
+    assert frame[columns].to_numpy().tolist() == [[0, 1, 1000, 700, 1700], [1, 1, 0, 0, 1000]]
+    assert frame.attrs["matched"] == {"compute": 3, "communication": 2, "matched": 2}
     # Windows cut waits, and ranks do not change who is last.
-    found = analysis.exposed_waits(pair, window=(1400, 2500), ranks=[0])
-    assert found[["wait_ns", "exposed_wait_ns"]].to_numpy().tolist() == [[600, 500]]
+    frame = analysis.exposed_waits(pair, window=(1400, 2500), ranks=[0])
+    assert frame[["wait_ns", "exposed_wait_ns"]].to_numpy().tolist() == [[600, 500]]
     without = analysis.exposed_waits(pair, selection="kind == 'communication'")
     assert without["exposed_wait_ns"].tolist() == [1000, 0]
 
@@ -640,19 +643,19 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
         [nccl(1000, 3000), nccl(4000, 4500, **other), kernel(4100, 4200)],
         [nccl(2000, 3000)],
     )
-    found = analysis.exposed_waits(traces, clock="host")
+    frame = analysis.exposed_waits(traces, clock="host")
     columns = ["exposed_wait_ns", "exposed_communication_ns", "unmatched_exposed_ns"]
-    assert found[columns].to_numpy().tolist() == [[1000, 2400, 400], [0, 1000, 0]]
+    assert frame[columns].to_numpy().tolist() == [[1000, 2400, 400], [0, 1000, 0]]
     window = analysis.exposed_waits(traces, clock="host", window=(4150, 4300))
     assert window["unmatched_exposed_ns"].tolist() == [100, 0]
     # A rank that leaves before the last rank comes waits until it leaves.
     traces = load(tmp_path, [nccl(1000, 1400)], [nccl(2000, 3000)], [nccl(1000, 3000)])
     assert analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist() == [400, 0, 1000]
     # Unknown is not none.
-    found = analysis.exposed_waits(load(tmp_path, [nccl(10, 20)]))
+    frame = analysis.exposed_waits(load(tmp_path, [nccl(10, 20)]))
     columns = ["wait_ns", "exposed_wait_ns", "exposed_communication_ns"]
-    assert found[columns].to_numpy().tolist() == [[-1, -1, 10]]
-    assert "not known" in found.attrs["note"]
+    assert frame[columns].to_numpy().tolist() == [[-1, -1, 10]]
+    assert "not known" in frame.attrs["note"]
 
 
 @pytest.mark.parametrize(
@@ -667,20 +670,20 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     ],
 )
 def test_bins(pair, metric, rank_0, rank_1):
-    found = analysis.rank_time_heatmap(pair, metric=metric, bins=3, window=(0, 3000))
+    frame = analysis.rank_time_heatmap(pair, metric=metric, bins=3, window=(0, 3000))
     edges = [(0, 1000), (1000, 2000), (2000, 3000)]
-    assert list(zip(found["start_ns"], found["end_ns"], strict=True)) == edges * 2
-    assert found["value_ns"].tolist() == rank_0 + rank_1
-    assert found["share"].tolist() == pytest.approx([x / 1000 for x in rank_0 + rank_1])
+    assert list(zip(frame["start_ns"], frame["end_ns"], strict=True)) == edges * 2
+    assert frame["value_ns"].tolist() == rank_0 + rank_1
+    assert frame["share"].tolist() == pytest.approx([x / 1000 for x in rank_0 + rank_1])
 
 
 def test_edges_are_rounded_down_and_lose_nothing(pair):
-    found = analysis.rank_time_heatmap(pair, bins=7, window=(5, 3001), ranks=[0])
-    assert found["start_ns"].tolist() == [5 + 2996 * k // 7 for k in range(7)]
-    assert found["end_ns"].iloc[-1] == 3001
-    assert found["value_ns"].sum() == 2500
-    whole = analysis.rank_time_heatmap(pair, bins=2)
-    assert (whole["start_ns"].min(), whole["end_ns"].max()) == (0, 3000)
+    frame = analysis.rank_time_heatmap(pair, bins=7, window=(5, 3001), ranks=[0])
+    assert frame["start_ns"].tolist() == [5 + 2996 * k // 7 for k in range(7)]
+    assert frame["end_ns"].iloc[-1] == 3001
+    assert frame["value_ns"].sum() == 2500
+    full = analysis.rank_time_heatmap(pair, bins=2)
+    assert (full["start_ns"].min(), full["end_ns"].max()) == (0, 3000)
     assert analysis.rank_time_heatmap(pair, bins=3, window=(7, 7))["share"].isna().all()
     for wrong, words in (({"metric": "joy"}, "no metric 'joy'"), ({"bins": 0}, "bins: 0")):
         with pytest.raises(hw.TraceError, match=words):

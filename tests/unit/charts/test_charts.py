@@ -251,10 +251,10 @@ def test_kernel_durations_stand_against_the_median_rank():
 def test_launches_are_counted_once_in_each_histogram():
     chart = charts.launch_stats(frames.launches())
     assert isinstance(chart, models.Column)
-    found = [data_of(figure, "count", "solid") for figure in chart.children]
-    assert [each["count"].sum() for each in found] == [3, 3, 3]
-    assert [each["solid"].sum() for each in found] == [1, 1, 1]
-    delay = found[0]
+    result = [data_of(figure, "count", "solid") for figure in chart.children]
+    assert [each["count"].sum() for each in result] == [3, 3, 3]
+    assert [each["solid"].sum() for each in result] == [1, 1, 1]
+    delay = result[0]
     assert delay["count"].iloc[0] == 1, "a delay of 0 has a bar of its own"
     late = delay[delay["solid"] > 0].iloc[0]
     assert late["from_ns"] <= 150_000 <= late["to_ns"]
@@ -282,8 +282,8 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert data["most"].max() == 999
     assert (data["most"] == 999).sum() == 1
     assert data["queue_length"].max() == 0
-    said = words_of(figure).replace("\u202f", " ")
-    assert "50 000 changes, drawn as least and most of 20 000 slices of time" in said
+    text = words_of(figure).replace("\u202f", " ")
+    assert "50 000 changes, drawn as least and most of 20 000 slices of time" in text
     # A slice without a change holds the value before it.
     steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, most=3)
     assert not steps.exact
@@ -342,8 +342,8 @@ def test_any_number_of_ranks_keeps_its_values_and_a_bounded_height(count):
 def test_the_ranks_with_least_and_most_are_named():
     frame = frames.temporal(range(100))
     frame.loc[17, ["idle_ns", "compute_ns"]] = [600_000_000, 100_000_000]
-    said = words_of(charts.temporal_breakdown(frame))
-    assert "idle 20\u202f% (rank 0) to 60\u202f% (rank 17)" in said
+    text = words_of(charts.temporal_breakdown(frame))
+    assert "idle 20\u202f% (rank 0) to 60\u202f% (rank 17)" in text
 
 
 def test_long_names_lose_their_middle_and_keep_their_end():
@@ -426,12 +426,12 @@ def test_rows_of_one_short_name_are_told_apart():
 @pytest.mark.parametrize("name", CASES)
 def test_a_frame_without_a_column_is_refused_by_the_name_of_its_analysis(name):
     draw, make = frames.ALL[name]
-    given = {"arrivals": "collectives"}.get(name, name)
+    inputs = {"arrivals": "collectives"}.get(name, name)
     panel = {"step_phases": "steps"}.get(name)
-    said = f"hta_widgets.analysis.{given}" if panel is None else f'panel_frame\\("{panel}"\\)'
+    text = f"hta_widgets.analysis.{inputs}" if panel is None else f'panel_frame\\("{panel}"\\)'
     if name.startswith("diff_") and name != "diff_ops":
-        said = f"hta_widgets.diff.{name.removeprefix('diff_')}"
-    with pytest.raises(TraceError, match=said):
+        text = f"hta_widgets.diff.{name.removeprefix('diff_')}"
+    with pytest.raises(TraceError, match=text):
         draw(pd.DataFrame({"unrelated": [1]}))
     frame = make()
     for column in frame.columns:

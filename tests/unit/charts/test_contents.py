@@ -19,8 +19,8 @@ def test_the_vectors_are_what_the_charts_make(case):
     frame = pd.DataFrame(case["frame"]["columns"])
     frame = frame.apply(lambda values: values.infer_objects())
     frame.attrs = case["frame"]["attrs"]
-    made = chart_vectors.content_of(case["panel"], frame)
-    assert_alike(case["content"], json.loads(json.dumps(chart_vectors.plain(made))), "")
+    result = chart_vectors.content_of(case["panel"], frame)
+    assert_alike(case["content"], json.loads(json.dumps(chart_vectors.plain(result))), "")
 
 
 def assert_alike(one, other, where):
@@ -59,7 +59,9 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     def drawn(frame):
         content = chart_vectors.content_of("steps", frame)
         color = np.array(content["data"]["color"])
-        return content, [int((color == one).sum()) for one in (charts.LIGHT.late, charts.LIGHT.ink)]
+        return content, [
+            int((color == item).sum()) for item in (charts.LIGHT.late, charts.LIGHT.ink)
+        ]
 
     content, marks = drawn(frame)
     assert content["names"] == ["step", "forward", "data loading"]

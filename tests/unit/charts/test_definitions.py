@@ -28,11 +28,11 @@ def test_values_are_those_of_the_vectors(case):
     scope = {name: language.column(pd.Series(each)) for name, each in case["columns"].items()}
     scope |= {"late_ranks": [3], "fact_ranks": []}
     read = language.evaluate if "code" in case else language.fill_template
-    found = read(case.get("code", case.get("text")), scope)
-    if isinstance(found, np.ndarray | np.generic):
-        found = found.tolist()
-    said = json.dumps(found, ensure_ascii=False).replace("\u202f", " ")
-    assert json.loads(said) == case["is"]
+    result = read(case.get("code", case.get("text")), scope)
+    if isinstance(result, np.ndarray | np.generic):
+        result = result.tolist()
+    text = json.dumps(result, ensure_ascii=False).replace("\u202f", " ")
+    assert json.loads(text) == case["is"]
 
 
 @pytest.mark.parametrize(
@@ -100,32 +100,32 @@ def names_in_text(template, known):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     look = msgspec.to_builtins(definition.definition(name))
-    known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
-    known |= {*look.get("cells", ())}
+    by_name = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
+    by_name |= {*look.get("cells", ())}
     # What the interpreters set themselves.
     assert not {"row", "names", "ends", "parts"} & {*look.get("let", ()), *look["needs"]}
     before = look.get("from", {})
-    for one, code in before.get("let", {}).items():
-        assert names_in(code, known) == [], one
-        known.add(one)
+    for single, code in before.get("let", {}).items():
+        assert names_in(code, by_name) == [], single
+        by_name.add(single)
     for code in (*before.get("sort", ()), before.get("keep", "nan")):
-        assert names_in(code, known) == []
-    assert set(look.get("group", ())) <= known
-    items = {*known}
-    known.add("row")
+        assert names_in(code, by_name) == []
+    assert set(look.get("group", ())) <= by_name
+    items = {*by_name}
+    by_name.add("row")
     fold = look.get("fold")
-    known |= {"who", "members"} if fold else set()
-    for one, code in look.get("let", {}).items():
-        assert names_in(code, known) == [], one
-        known.add(one)
+    by_name |= {"who", "members"} if fold else set()
+    for single, code in look.get("let", {}).items():
+        assert names_in(code, by_name) == [], single
+        by_name.add(single)
     if fold is not None:
         # Items of ranks are folded before names are given to expressions.
         by_rank = "rank" in look["rows"] and look["rows"]["selects"] == "ranks"
-        of = items if by_rank else known
+        of = items if by_rank else by_name
         codes = fold.get("keep", "nan"), fold["spread"]["of"], fold["spread"].get("at", "nan")
         assert [names_in(code, of) for code in codes] == [[], [], []]
         assert {"rank", *fold.get("each", ()), *fold.get("by", ())} <= of
-    known |= {"names", "parts", "ends", "finding"}
+    by_name |= {"names", "parts", "ends", "finding"}
 
     def check(value, key=""):
         if isinstance(value, dict) and key not in {"let", "from", "attrs", "names"}:
@@ -139,7 +139,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
         elif isinstance(value, str) and key in {
             "subtitle", "finding", "text", "name", "heading", "lines", "bar_text",
         }:  # fmt: skip
-            assert names_in_text(value, known) == [], value
+            assert names_in_text(value, by_name) == [], value
         elif isinstance(value, str) and key == "color":
             assert value in {*definition.bar_styles(), "ink"}
         elif isinstance(value, str) and key in {
@@ -147,7 +147,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             "rank", "late_rows", "bold_rows", "left", "right", "size", "marker", "angle", "pattern",
             "keys", "at", "window", "where", "pitch", "tokens", "start", "end",
         }:  # fmt: skip
-            assert names_in(value, known) == [], value
+            assert names_in(value, by_name) == [], value
 
     check(look)
 

@@ -101,10 +101,10 @@ def test_what_is_drawn_and_said(name, data, right, words, of, frame, options):
     draw, make = frames.ALL[name]
     figure = draw((frame or make)(), width=1200, **options)
     if data:
-        found = data_of(figure, *data, *of)
+        result = data_of(figure, *data, *of)
         for column, values in data.items():
-            np.testing.assert_array_equal(found[column], values, err_msg=column)
+            np.testing.assert_array_equal(result[column], values, err_msg=column)
     texts = [" | ".join(right_of(figure, place)) for place in range(len(figure.right))]
     assert all(any(part in text for text in texts) for part in right), texts
-    said = words_of(figure).replace("\u202f", " ")
-    assert all(each in said for each in words), said
+    message = words_of(figure).replace("\u202f", " ")
+    assert all(each in message for each in words), message

@@ -34,8 +34,8 @@ from hta_widgets.charts.rows import round_ticks
     ],
 )  # fmt: skip
 def test_figures(name, cases):
-    said = [(value, getattr(formats, name)(value).replace("\u202f", " ")) for value, _ in cases]
-    assert said == cases
+    text = [(value, getattr(formats, name)(value).replace("\u202f", " ")) for value, _ in cases]
+    assert text == cases
 
 
 def test_groups_are_parted_by_a_narrow_space_and_counts_have_plurals():

@@ -42,8 +42,8 @@ LATE = [[0, 1, 4], [100, 101, 131], [1000, 1001, 1301], [9000, 9001, 12_001], [2
 
 
 def outlined_rows(figure) -> list[float]:
-    found = [each for each in figure.renderers if isinstance(each.glyph, Quad)]
-    return sorted({float(top) for each in found for top in each.data_source.data["top"]})
+    result = [each for each in figure.renderers if isinstance(each.glyph, Quad)]
+    return sorted({float(top) for each in result for top in each.data_source.data["top"]})
 
 
 def row_names(figure) -> list[str]:
@@ -117,8 +117,13 @@ def test_many_arrivals_keep_the_latest_and_say_so():
 def test_thinning_keeps_what_is_apart_and_the_highest_of_each_column():
     x = [0, 0.1, 0.2, 10, 10, 0]
     y = [1.0, 1.2, 1.1, 5.0, 0.0, 1.2]
-    kept, stands_for = thin_points(x, y, [0, 0, 0, 0, 0, 1], columns=2, rows=2)
-    assert dict(zip(kept.tolist(), stands_for.tolist(), strict=True)) == {1: 3, 3: 1, 4: 1, 5: 1}
+    remaining, stands_for = thin_points(x, y, [0, 0, 0, 0, 0, 1], columns=2, rows=2)
+    assert dict(zip(remaining.tolist(), stands_for.tolist(), strict=True)) == {
+        1: 3,
+        3: 1,
+        4: 1,
+        5: 1,
+    }
 
 
 # --- heatmap ---
@@ -179,8 +184,8 @@ def test_who_takes_longer_than_the_median_rank_stands_out():
     figure = charts.step_times(frames.step_times())
     data = data_of(figure, "rank", "step", "own_ns", "apart")
     assert data["is_outlier"].sum() == 1
-    one = data[data["is_outlier"]].iloc[0]
-    assert (one["rank"], one["step"], one["fill"]) == (4, 1, LIGHT.ink)
+    single = data[data["is_outlier"]].iloc[0]
+    assert (single["rank"], single["step"], single["fill"]) == (4, 1, LIGHT.ink)
     marked = data_of(charts.step_times(frames.step_times(), late=[2]), "rank", "fill")
     assert set(marked.loc[marked["fill"] == LIGHT.late, "rank"]) == {2}
     assert right_of(figure, 0) == ["stands out", "\u200b", "rank 4 +25 %"]
@@ -248,8 +253,8 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
     assert data["dur_ns"].sum() == 1000
     assert right_of(figure) == ["of the path", "10 % · 100 ns", "90 % · 900 ns"]
     lines = [each for each in figure.renderers if isinstance(each.glyph, Segment)]
-    found = next(each.data_source.data for each in lines if "y0" in each.data_source.data)
-    changes = np.stack([found["x"], found["y0"], found["y1"]]).T.tolist()
+    result = next(each.data_source.data for each in lines if "y0" in each.data_source.data)
+    changes = np.stack([result["x"], result["y0"], result["y1"]]).T.tolist()
     assert changes == [[1600, 1, 0], [1700, 0, 1]]
     assert "90\u202f% of it is on rank 3, compute is 60\u202f% of it" in words_of(figure)
     assert "it changes ranks 2 times" in words_of(figure)
@@ -293,9 +298,9 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     # The time of ranks in a group is at the right.
     assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
     assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
-    said = words_of(figure)
-    assert "5 groups: 2 tensor groups of 2, 2 data groups of 2, one of all ranks" in said
-    assert "? is a guess" in said
+    text = words_of(figure)
+    assert "5 groups: 2 tensor groups of 2, 2 data groups of 2, one of all ranks" in text
+    assert "? is a guess" in text
 
 
 def test_cells_of_one_colour_are_one_group():
@@ -403,9 +408,9 @@ def test_who_costs_what_is_named(ranks, words):
     frame = frame[frame["rank"].isin(ranks)]
     assert words in words_of(charts.stragglers_by_step(frame)).replace("\u202f", " ")
     frame.attrs["steps"] = "none"
-    said = words_of(charts.stragglers_by_step(frame))
-    assert "3 stretches from left to right" in said
-    assert "steps" not in said
+    text = words_of(charts.stragglers_by_step(frame))
+    assert "3 stretches from left to right" in text
+    assert "steps" not in text
 
 
 def test_of_many_ranks_the_costliest_have_a_row_and_cells_are_the_costliest_step():

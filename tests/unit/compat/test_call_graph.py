@@ -29,8 +29,8 @@ COLUMNS = ["index", "name", "cat", "tid", "ts", "dur", "stream", "index_correlat
 
 
 def frame(events=EVENTS):
-    made = pd.DataFrame(events, columns=COLUMNS)
-    return made.assign(pid=1, correlation=-1, iteration=1)
+    result = pd.DataFrame(events, columns=COLUMNS)
+    return result.assign(pid=1, correlation=-1, iteration=1)
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_the_stack_of_one_thread_takes_htas_arguments():
     symbols.encode_df(events)
     thread = events[events["tid"] == 10]
     launches = pd.DataFrame({"cpu_index": [4], "gpu_index": [7]})
-    whole = events.assign(parent=-1, depth=-1, num_kernels=0).set_index("index", drop=False)
-    stack = CallStackGraph(thread, CallStackIdentity(0, 1, 10), launches, whole, symbols)
+    full = events.assign(parent=-1, depth=-1, num_kernels=0).set_index("index", drop=False)
+    stack = CallStackGraph(thread, CallStackIdentity(0, 1, 10), launches, full, symbols)
     assert stack.get_nodes() == {
         -10: CallStackNode(-1, -1, 5, children=[1]),
         1: CallStackNode(-10, 0, 4, children=[2, 5]),
@@ -129,8 +129,8 @@ def test_the_stack_of_one_thread_takes_htas_arguments():
     }
     assert stack.get_path_to_root(7) == [7, 4, 3, 2, 1, -10]
     assert stack.get_depth().tolist() == [0, 1, 2, 3, 1]
-    assert whole.loc[[1, 4, 7, 6], "parent"].tolist() == [-10, 3, 4, -1]
-    assert whole.loc[[1, 5, 8], "num_kernels"].tolist() == [1, 0, 0]
+    assert full.loc[[1, 4, 7, 6], "parent"].tolist() == [-10, 3, 4, -1]
+    assert full.loc[[1, 5, 8], "num_kernels"].tolist() == [1, 0, 0]
     nodes = dict(stack.nodes)
     other = events[events["tid"] == 11]
     identity = CallStackIdentity(0, 1, 11)

@@ -111,11 +111,11 @@ def test_every_method_draws(notebook, tmp_path, analyzer):
 
 
 def test_every_chart_that_the_facade_asks_for_exists(repo):
-    asked = set()
+    requested = set()
     for path in (repo / "hta_widgets/compat").rglob("*.py"):
         calls = re.findall(r'\b(?:show|_made|_by_rank)\(\s*"(\w+)"', path.read_text("utf-8"))
-        asked.update(calls)
-    assert len(asked) > 8
-    for name in asked - {"idle_interval_stats", "operator_launch_delays"}:  # without a figure
+        requested.update(calls)
+    assert len(requested) > 8
+    for name in requested - {"idle_interval_stats", "operator_launch_delays"}:  # without a figure
         assert callable(getattr(charts, name)), name
         assert name == "memory_timeline" or hasattr(analysis, name)

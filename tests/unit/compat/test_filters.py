@@ -151,11 +151,11 @@ def test_helpers_for_frames(df, symbols):
     assert get_iterations(df) == [3, 4]
     assert find_op_occurrence(df, "aten::a", -1)[1]["index"] == 4
     assert find_op_occurrence(df, "aten::a", -3)[0] is False
-    for found in (
+    for result in (
         find_events_by_name_patterns_using_symbol_table(df, ["aten::a$", "gemm"], symbols),
         find_events_by_name_patterns_using_decoded_names(df, ["aten::a$", "gemm"]),
     ):
-        assert found.tolist() == [1, 4, 6]
+        assert result.tolist() == [1, 4, 6]
 
 
 def test_ranges_take_the_span_of_their_device_events(df, symbols):

@@ -43,11 +43,11 @@ def test_parser_configurations():
     assert config.get_fingerprint_key() == (("correlation", "stream"), False)
     assert "parse_all_args=False" in repr(config)
     args = pd.Series([{"a b": 1, "bytes": 2}, None, {"c": 0.5, "d": {}, "e": "x"}])
-    known = {"data::bytes": AVAILABLE_ARGS["data::bytes"]}
-    found = ParserConfig.infer_attribute_specs(args, known)
-    assert list(found) == ["a b", "bytes", "c", "d", "e"]
-    assert found["bytes"] is AVAILABLE_ARGS["data::bytes"]
-    assert [(spec.name, spec.value_type.name, spec.default_value) for spec in found.values()] == [
+    by_name = {"data::bytes": AVAILABLE_ARGS["data::bytes"]}
+    result = ParserConfig.infer_attribute_specs(args, by_name)
+    assert list(result) == ["a b", "bytes", "c", "d", "e"]
+    assert result["bytes"] is AVAILABLE_ARGS["data::bytes"]
+    assert [(spec.name, spec.value_type.name, spec.default_value) for spec in result.values()] == [
         ("a_b", "Int", 0), ("bytes", "Int", -1), ("c", "Float", 0.0), ("d", "Object", None),
         ("e", "String", ""),
     ]  # fmt: skip

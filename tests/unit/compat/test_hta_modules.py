@@ -71,7 +71,7 @@ def test_analyzers_take_the_trace_first(tmp_path):
     launches = import_module("hta_widgets.compat.analyzers.cuda_kernel_analysis").CudaKernelAnalysis
     counters = import_module("hta_widgets.compat.analyzers.trace_counters").TraceCounters
     series = analyzer.get_queue_length_time_series()
-    for found, expected in (
+    for result, expected in (
         (breakdown.get_temporal_breakdown(t=analyzer.t), analyzer.get_temporal_breakdown()),
         (
             breakdown.get_idle_time_breakdown(analyzer.t, 30, 1)[0],
@@ -86,7 +86,7 @@ def test_analyzers_take_the_trace_first(tmp_path):
             analyzer.get_queue_length_summary(),
         ),
     ):
-        assert_frame_equal(found, expected)
+        assert_frame_equal(result, expected)
     assert str(signature(breakdown.get_temporal_breakdown)).startswith("(t: ")
 
 

@@ -89,9 +89,9 @@ def test_args_become_columns(tmp_path):
     config = ParserConfig(args=[])
     assert "grid" not in _parsed(tmp_path, config).columns
     config.set_parse_all_args(True)
-    found = _parsed(tmp_path, config)
-    assert found["grid"].tolist() == ["[]", [1, 2, 3], "[]", "[]", "[]"]
-    assert found["bytes"].tolist() == [-1] * 5
+    result = _parsed(tmp_path, config)
+    assert result["grid"].tolist() == ["[]", [1, 2, 3], "[]", "[]", "[]"]
+    assert result["bytes"].tolist() == [-1] * 5
 
 
 def _parsed(folder, config):
@@ -125,9 +125,9 @@ def test_last_step_is_left_out_by_default(tmp_path):
     assert len(facade.t.get_trace(0)) == 6
     assert len(facade.kept[0]) == 6
     assert len(facade.t[0]) == 9
-    whole = hw.TraceAnalysis(trace_dir=tmp_path, include_last_profiler_step=True)
-    assert whole.get_profiler_steps() == [0, 1, 2]
-    assert len(whole.t.get_trace(0)) == 9
+    full = hw.TraceAnalysis(trace_dir=tmp_path, include_last_profiler_step=True)
+    assert full.get_profiler_steps() == [0, 1, 2]
+    assert len(full.t.get_trace(0)) == 9
 
 
 def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
@@ -156,8 +156,8 @@ def edited(tmp_path):
 
 
 def busy(analyzer):
-    found = analyzer.get_temporal_breakdown(visualize=False).set_index("rank")
-    return (found["compute_time(us)"] + found["non_compute_time(us)"]).to_dict()
+    result = analyzer.get_temporal_breakdown(visualize=False).set_index("rank")
+    return (result["compute_time(us)"] + result["non_compute_time(us)"]).to_dict()
 
 
 def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
@@ -247,14 +247,14 @@ def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
         Path(file).write_text(json.dumps(document))
     assert create_rank_to_trace_dict(files[1:2]) == (True, {0: files[1]})
     assert not caplog.messages
-    found = create_rank_to_trace_dict(files)[1]
-    assert found == {0: files[1], 1: files[0], 2: files[2]}
+    result = create_rank_to_trace_dict(files)[1]
+    assert result == {0: files[1], 1: files[0], 2: files[2]}
     assert "does not have the rank" in caplog.messages[0]
     assert "has the same rank" in caplog.messages[1]
     caplog.clear()
     trace = Trace(trace_dir=str(tmp_path))
     trace.parse_traces()
-    assert trace.trace_files == found
+    assert trace.trace_files == result
     assert len(caplog.messages) == 2
 
 
@@ -281,8 +281,8 @@ def test_copies_by_hta_and_other_files_are_not_ranks(tmp_path):
     (tmp_path / "deeper").mkdir()
     write(tmp_path / "deeper", rank=5)
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.trace_files == {0: str(path)}
-    for one in (path, *copies, tmp_path / "config.json"):
-        one.unlink()
+    for item in (path, *copies, tmp_path / "config.json"):
+        item.unlink()
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.ranks == [5]
 
 
@@ -312,8 +312,8 @@ def test_annotations_on_the_host_are_not_taken_for_those_of_a_device(tmp_path):
     events = [step, small.call(1_000, 2_000, launch=5), small.kernel(10_000, 15_000, launch=5)]
     write(tmp_path, events, 0)
     write(tmp_path, [small.event("gpu_user_annotation", "step", 0, 50, stream=7), *events], 1)
-    found = hw.TraceAnalysis(trace_dir=tmp_path).get_gpu_kernels_with_user_annotations(0)
-    assert found["user_annotation"].tolist() == [-1]
+    result = hw.TraceAnalysis(trace_dir=tmp_path).get_gpu_kernels_with_user_annotations(0)
+    assert result["user_annotation"].tolist() == [-1]
 
 
 def test_settings_without_effect_are_warned_of(edited, tmp_path, caplog, monkeypatch):
@@ -337,9 +337,9 @@ def test_memory_events(tmp_path):
 
     operator = small.event("cpu_op", "aten::empty", 5_000, 20_000, pid=10)
     write(tmp_path, [operator, memory(10, 64, 1, 64), memory(15, -64, 1, 0), memory(30, 8, 0, 8)])
-    found = hw.TraceAnalysis(trace_dir=tmp_path).get_memory_timeline()
-    assert found["ts"].tolist() == [5, 10, 25]
-    assert found["bytes_delta"].tolist() == [64, -64, 8]
-    assert found["total_allocated"].tolist() == [64, 0, 8]
-    assert found[["device_type", "device_id"]].to_numpy().tolist() == [[1, 0], [1, 0], [0, -1]]
-    assert found["operator"].astype(str).tolist() == ["aten::empty", "aten::empty", ""]
+    result = hw.TraceAnalysis(trace_dir=tmp_path).get_memory_timeline()
+    assert result["ts"].tolist() == [5, 10, 25]
+    assert result["bytes_delta"].tolist() == [64, -64, 8]
+    assert result["total_allocated"].tolist() == [64, 0, 8]
+    assert result[["device_type", "device_id"]].to_numpy().tolist() == [[1, 0], [1, 0], [0, -1]]
+    assert result["operator"].astype(str).tolist() == ["aten::empty", "aten::empty", ""]

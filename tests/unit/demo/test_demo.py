@@ -21,9 +21,9 @@ DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
 
 
 def _ns(text):
-    whole = Decimal(str(text)) * 1000
-    assert whole == int(whole)
-    return int(whole)
+    full = Decimal(str(text)) * 1000
+    assert full == int(full)
+    return int(full)
 
 
 def _document(path):
@@ -183,7 +183,7 @@ def test_gradients_are_reduced_during_the_backward_pass(document):
 
 def _collectives(documents, truth):
     """Rank → (group, sequence number) → start and end since the job's start, on the true clock."""
-    found = defaultdict(dict)
+    result = defaultdict(dict)
     for rank, document in documents.items():
         skew_ns = _ns(truth["skew_us"][rank])
         for event, start, end in _events(document):
@@ -191,26 +191,26 @@ def _collectives(documents, truth):
                 args = event["args"]
                 key = (args["Process Group Name"], args["Seq"])
                 off = _job_ns(truth, document) + skew_ns
-                assert key not in found[rank]
-                found[rank][key] = (start - off, end - off, args)
-    return found
+                assert key not in result[rank]
+                result[rank][key] = (start - off, end - off, args)
+    return result
 
 
 def test_the_truth_gives_every_arrival_and_end(demo):
     truth, documents, _ = demo
-    found = _collectives(documents, truth)
+    result = _collectives(documents, truth)
     waits = [0] * RANKS
-    for one in truth["collective_list"]:
-        last = max(one["arrival_ns"])
-        for rank, arrival in zip(one["ranks"], one["arrival_ns"], strict=True):
-            start, end, args = found[rank].pop((one["group"], one["seq"]))
+    for collective in truth["collective_list"]:
+        last = max(collective["arrival_ns"])
+        for rank, arrival in zip(collective["ranks"], collective["arrival_ns"], strict=True):
+            start, end, args = result[rank].pop((collective["group"], collective["seq"]))
             assert start == arrival
-            assert end == one["end_ns"] > last
-            assert json.loads(args["Process Group Ranks"]) == one["ranks"]
-            assert args["Group size"] == len(one["ranks"])
-            assert args["Collective name"] == one["name"]
+            assert end == collective["end_ns"] > last
+            assert json.loads(args["Process Group Ranks"]) == collective["ranks"]
+            assert args["Group size"] == len(collective["ranks"])
+            assert args["Collective name"] == collective["name"]
             waits[rank] += last - arrival
-    assert not any(found.values())
+    assert not any(result.values())
     assert [wait / 1000 for wait in waits] == pytest.approx(truth["wait_us_total"])
     assert truth["observed"]["wait_us_total"] == truth["wait_us_total"]
     assert sum(truth["last_arrivals"]) == truth["collectives"] == len(truth["collective_list"])
@@ -261,9 +261,9 @@ def test_missing_ranks_have_no_file_and_no_observation(tmp_path):
 
 def test_uneven_starts_cut_the_beginning_off(tmp_path):
     truth = write_demo(tmp_path / "job", ranks=4, steps=2, uneven_us=20_000)
-    whole = write_demo(tmp_path / "whole", ranks=4, steps=2)
+    full = write_demo(tmp_path / "whole", ranks=4, steps=2)
     documents = {rank: _document(tmp_path / f"job/rank-{rank}.trace.json.gz") for rank in range(4)}
-    found = _collectives(documents, truth)
+    result = _collectives(documents, truth)
     for rank, document in documents.items():
         begin = truth["record_from_ns"][rank]
         off = _job_ns(truth, document) + _ns(truth["skew_us"][rank])
@@ -275,10 +275,12 @@ def test_uneven_starts_cut_the_beginning_off(tmp_path):
         assert begin <= min(times) < begin + 1_000_000
         assert truth["records"][rank] == len(document["traceEvents"])
         if begin > 1_000_000:
-            assert truth["records"][rank] < whole["records"][rank]
-    for one in truth["collective_list"]:
-        key = (one["group"], one["seq"])
-        assert one["in_files"] == [rank for rank in one["ranks"] if key in found[rank]]
+            assert truth["records"][rank] < full["records"][rank]
+    for collective in truth["collective_list"]:
+        key = (collective["group"], collective["seq"])
+        assert collective["in_files"] == [
+            rank for rank in collective["ranks"] if key in result[rank]
+        ]
     assert truth["observed"]["collectives"] < truth["collectives"]
 
 

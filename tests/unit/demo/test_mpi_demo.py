@@ -29,8 +29,8 @@ def test_earlier_files_of_the_job_are_deleted(tmp_path):
     more = {"steps": 2, "truth_path": tmp_path / "truth.json"}
     write_mpi_job(tmp_path, ranks=6, **more)
     write_mpi_job(tmp_path, ranks=2, traces=False, hosts=1, **more)
-    kept = ["mpi_profile.90001.0", "mpi_profile.90001.1", "truth.json"]
-    assert sorted(contents(tmp_path)) == kept
+    remaining = ["mpi_profile.90001.0", "mpi_profile.90001.1", "truth.json"]
+    assert sorted(contents(tmp_path)) == remaining
 
 
 def test_default_files_are_those_of_mpitrace(tmp_path):

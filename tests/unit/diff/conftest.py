@@ -12,15 +12,15 @@ SHAPE = {"ranks": 4, "steps": 5, "events_per_step": 1600}
 @pytest.fixture(scope="session")
 def jobs(tmp_path_factory):
     """`jobs(seed, changes)`: traces and truth of a demo job, each written once."""
-    known = {}
+    by_name = {}
 
     def job(seed, changes=(), shape=()):
         key = seed, tuple(changes), shape
-        if key not in known:
+        if key not in by_name:
             folder = tmp_path_factory.mktemp("diff") / f"seed-{seed}-{len(changes)}"
             truth = write_demo(folder, seed=seed, changes=changes, **(SHAPE | dict(shape)))
-            known[key] = hw.load(folder, cache=False, progress=False), truth
-        return known[key]
+            by_name[key] = hw.load(folder, cache=False, progress=False), truth
+        return by_name[key]
 
     return job
 

@@ -28,8 +28,8 @@ def gaps(found):
 
 
 def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
-    found = hd.align(pair, "steps")
-    slots = found.slots
+    result = hd.align(pair, "steps")
+    slots = result.slots
     # Work after a step belongs to its slot: the second step of before goes on to 330.
     columns = ["before_label", "common_start_ns", "common_end_ns", "delta_ns"]
     assert slots[columns].to_numpy().tolist() == [
@@ -38,18 +38,18 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
         ["ProfilerStep#3", 380, 430, 0],
     ]
     for side, start in (("before", [10, 110, 330]), ("after", [40, 190, 310])):
-        assert getattr(found, side).to_common(start).tolist() == [10, 160, 380]
-    assert gaps(found) == [("before", 110, 160), ("after", 280, 380)]
+        assert getattr(result, side).to_common(start).tolist() == [10, 160, 380]
+    assert gaps(result) == [("before", 110, 160), ("after", 280, 380)]
     # Before the first step and after the last, time goes on.
-    assert found.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
-    assert found.after.to_common([0, 360]).tolist() == [-30, 430]
-    assert found.before.in_gap([109, 110, 159, 160]).tolist() == [False, True, True, False]
+    assert result.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
+    assert result.after.to_common([0, 360]).tolist() == [-30, 430]
+    assert result.before.in_gap([109, 110, 159, 160]).tolist() == [False, True, True, False]
     # The way back; out of a gap to the instant at which it begins.
-    assert found.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
+    assert result.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
     # Segments are the pieces of both maps.
-    rows = found.segments()
-    mine = rows[rows["side"] == "after"]
-    assert mine["own_start_ns"].tolist() == found.after.own_start.tolist()
+    rows = result.segments()
+    ours = rows[rows["side"] == "after"]
+    assert ours["own_start_ns"].tolist() == result.after.own_start.tolist()
     own, common = (rows[f"{word}_end_ns"] - rows[f"{word}_start_ns"] for word in ("own", "common"))
     assert (own <= common).all()
     with pytest.raises(hw.TraceError, match=r"base= takes 'absolute', .*, not 'warp'"):
@@ -68,23 +68,23 @@ def test_moved_as_a_whole(pair):
 
 def test_stretched_to_the_length_of_the_longer(pair):
     # 370 against 320 ns from the first step's start to the last one's end.
-    found = hd.align(pair, "scaled")
-    assert found.before.to_common([10, 200, 380]).tolist() == [10, 200, 380]
-    assert found.after.to_common([40, 200, 359, 360]).tolist() == [10, 195, 378, 380]
-    assert gaps(found) == []
+    result = hd.align(pair, "scaled")
+    assert result.before.to_common([10, 200, 380]).tolist() == [10, 200, 380]
+    assert result.after.to_common([40, 200, 359, 360]).tolist() == [10, 195, 378, 380]
+    assert gaps(result) == []
     inside = np.arange(-100, 1000)
-    assert (found.after.to_own(found.after.to_common(inside)) == inside).all()
+    assert (result.after.to_own(result.after.to_common(inside)) == inside).all()
 
 
 def test_a_pair_of_long_runs_is_exact_beyond_64_bits(tmp_path):
     hours = 3_600_000_000_000
     before = load(tmp_path, steps((0, 7 * hours)))
     after = load(tmp_path, steps((0, 5 * hours + 1)))
-    found = hd.align(hd.compare(before, after), "scaled")
+    result = hd.align(hd.compare(before, after), "scaled")
     inside = np.array([0, 1, 12_345_678_901_234, 5 * hours])
-    common = found.after.to_common(inside)
+    common = result.after.to_common(inside)
     assert common.tolist() == [t * 7 * hours // (5 * hours + 1) for t in inside.tolist()]
-    assert (found.after.to_own(common) == inside).all()
+    assert (result.after.to_own(common) == inside).all()
 
 
 def test_collectives_start_in_line(tmp_path):
@@ -94,14 +94,14 @@ def test_collectives_start_in_line(tmp_path):
 
     # Without launches nothing has a step; times tell that they lie in it.
     diff = hd.compare(side(20, 120, 150), side(30, 90, 200))
-    found = hd.align(diff, "collectives")
+    result = hd.align(diff, "collectives")
     columns = ["before_start_ns", "after_start_ns", "common_start_ns"]
-    assert found.slots[columns].to_numpy().tolist() == [
+    assert result.slots[columns].to_numpy().tolist() == [
         [20, 30, 20],
         [120, 90, 120],
         [150, 200, 230],
     ]
-    assert gaps(found) == [("before", 150, 230), ("after", 80, 120)]
+    assert gaps(result) == [("before", 150, 230), ("after", 80, 120)]
     none = hd.align(hd.compare(side(20).select("kind != 'communication'"), side(20)), "collectives")
     assert none.slots.attrs["note"] == "no collectives belong together: steps are lined up instead"
     assert len(none.slots) == 1

@@ -20,15 +20,15 @@ def op(name, start, end):
 
 
 def changes_of(diff):
-    found = hd.changes(diff)
-    return set(zip(found["change"], found["name"], strict=True))
+    result = hd.changes(diff)
+    return set(zip(result["change"], result["name"], strict=True))
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (2, 3)])
 def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
     (before, _), (after, truth) = jobs(seeds[0]), jobs(seeds[1], CHANGES)
     diff = hd.compare(before, after)
-    expected = {(one["change"], one["name"]) for one in truth["changes"]}
+    expected = {(item["change"], item["name"]) for item in truth["changes"]}
     assert len(expected) == len(CHANGES)
     assert changes_of(diff) == expected
     frame = hd.changes(diff).set_index("name")
@@ -60,7 +60,7 @@ def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_change_alone_is_found_alone(jobs, change):
     (before, _), (after, truth) = jobs(0), jobs(4, [change])
-    expected = {(one["change"], one["name"]) for one in truth["changes"]}
+    expected = {(item["change"], item["name"]) for item in truth["changes"]}
     assert changes_of(hd.compare(before, after)) == expected
 
 
@@ -71,12 +71,12 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
     assert truth["straggler"] == 2
     sides = (healthy, slow) if turned else (slow, healthy)
     diff = hd.compare(*sides)
-    found = hd.findings(diff)
+    findings = hd.findings(diff)
     clause = f"rank 2 {'now keeps' if turned else 'no longer keeps'} the others waiting"
-    assert [one.kind for one in found[:2]] == ["headline", "straggler"]
+    assert [item.kind for item in findings[:2]] == ["headline", "straggler"]
     cause = re.escape(f"(mean over ranks): {clause} (compute ") + r"[+−]\d+ %\)\."
-    assert re.search(f"{cause}$", found[0].text.replace("\u202f", " "))
-    text = found[1].text.replace("\u202f", " ")
+    assert re.search(f"{cause}$", findings[0].text.replace("\u202f", " "))
+    text = findings[1].text.replace("\u202f", " ")
     way = "longer" if turned else "less"
     assert re.fullmatch(
         rf"R{clause[1:]}: its compute [+−]\d+ % \(the others \S+ % to \S+ %\); ranks 0, 1, 3 wait "
@@ -91,15 +91,15 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
         )
         for side in diff.sides
     ]
-    late = found[1]
+    late = findings[1]
     assert (late.ranks, late.measure, late.unit) == ((2,), "compute", "ns")
     expected = [*compute, compute[1] - compute[0]]
     assert [late.before, late.after, late.diff_ns] == pytest.approx(expected)
     others = {part.ranks: part.measure for part in late.parts if part.kind == "other_rank"}
     assert others == dict.fromkeys([(0,), (1,), (3,)], "compute")
     # The headline names the rank as its cause.
-    assert found[0].parts[0].ranks == (2,)
-    assert "straggler" not in [one.kind for one in hd.findings(hd.compare(slow, slow))]
+    assert findings[0].parts[0].ranks == (2,)
+    assert "straggler" not in [item.kind for item in hd.findings(hd.compare(slow, slow))]
 
 
 def test_a_function_alone_is_never_the_headline(tmp_path):
@@ -118,7 +118,7 @@ def test_a_function_alone_is_never_the_headline(tmp_path):
 
     diff = hd.compare(side(logs=False), side(logs=True))
     assert hd.changes(diff)[["change", "measure"]].to_numpy().tolist() == [["added", "function"]]
-    assert [one.kind for one in hd.findings(diff)] == ["slight", "added"]
+    assert [finding.kind for finding in hd.findings(diff)] == ["slight", "added"]
 
 
 @pytest.mark.parametrize("seeds", list(itertools.combinations(range(4), 2)))
@@ -139,7 +139,8 @@ def test_two_runs_of_one_job_differ_in_nothing(jobs, seeds):
 def test_findings_are_sentences_with_numbers(changed):
     before, after, _ = changed
     texts = {
-        one.kind: one.text.replace("\u202f", " ") for one in hd.findings(hd.compare(before, after))
+        finding.kind: finding.text.replace("\u202f", " ")
+        for finding in hd.findings(hd.compare(before, after))
     }
     assert texts["slower"].startswith("aten::gelu is slower on the device and host: ")
     assert texts["moved"] == "c10d::allreduce_ moved to another place (1 a step)."
@@ -150,7 +151,7 @@ def test_findings_are_sentences_with_numbers(changed):
 
 def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):
     truth = jobs(1, CHANGES)[1]
-    assert [one["injected"] for one in truth["changes"]] == list(CHANGES)
+    assert [item["injected"] for item in truth["changes"]] == list(CHANGES)
     assert jobs(0)[1]["changes"] == []
     with pytest.raises(hw.TraceError, match="changes= takes a list of 'slow_operator'"):
         write_demo(tmp_path / "job", ranks=2, steps=1, changes=["faster"])
@@ -224,8 +225,8 @@ def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
     assert changes_of(diff) == {("slower", "aten::mm")}
     # Student's t of 20, 22, 21 and 19 µs is 20.5 / (1.291 / 2) = 31.8: p = 6.9e-5 by tables.
     assert hd.changes(diff)["p_value"].tolist() == pytest.approx([6.9e-5], rel=0.02)
-    one = side(150_000, 50_000, 50_100, 49_000)
-    assert changes_of(hd.compare(side(*[50_000] * 4), one)) == set()
+    single = side(150_000, 50_000, 50_100, 49_000)
+    assert changes_of(hd.compare(side(*[50_000] * 4), single)) == set()
 
 
 def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):

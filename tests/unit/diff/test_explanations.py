@@ -45,20 +45,20 @@ def times(frame, key="cause"):
 
 
 def test_every_moment_counts_once(pair):
-    found = hd.waterfall(pair)
-    assert times(found) == {
+    result = hd.waterfall(pair)
+    assert times(result) == {
         "compute": (200, 650),  # 100..300; 100..500 and 550..800
         "communication": (100, 50),  # 300..400; 500..550
         "copies": (50, 0),  # 400..450
         "idle": (650, 500),
     }
-    assert found["diff_ns"].tolist() == [450, -150, -50, -50]
-    assert (found.attrs["before_ns"], found.attrs["after_ns"]) == (1000, 1200)
-    assert found.set_index("cause").loc["compute", "change_share"] == 2.25
+    assert result["diff_ns"].tolist() == [450, -150, -50, -50]
+    assert (result.attrs["before_ns"], result.attrs["after_ns"]) == (1000, 1200)
+    assert result.set_index("cause").loc["compute", "change_share"] == 2.25
 
 
 def test_idle_time_by_what_the_device_waited_for(pair):
-    found = times(hd.waterfall(pair, "cause"))
+    result = times(hd.waterfall(pair, "cause"))
     # Before the first kernel: the host until its call at 20, the call until 40, then its latency.
     expected = {
         "host_operator": (10, 10),  # `aten::mm` from 10 on
@@ -67,8 +67,8 @@ def test_idle_time_by_what_the_device_waited_for(pair):
         "launch_latency": (60, 60),
         "nothing_launched": (550, 400),
     }
-    assert found | expected == found
-    assert "kernel_wait" not in found
+    assert result | expected == result
+    assert "kernel_wait" not in result
 
 
 def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
@@ -83,10 +83,10 @@ def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
         return load(tmp_path, rank)
 
     pair = hd.compare(job(10_000), job(90_000))
-    found = times(hd.waterfall(pair, "cause"))
-    assert found["host_data_loading"] == (10_000, 90_000)
-    assert found["stream_wait"] == (50_000, 50_000)
-    assert not {"host_wait", "blocked"} & found.keys()
+    result = times(hd.waterfall(pair, "cause"))
+    assert result["host_data_loading"] == (10_000, 90_000)
+    assert result["stream_wait"] == (50_000, 50_000)
+    assert not {"host_wait", "blocked"} & result.keys()
     text = hd.findings(pair)[0].text
     assert text.endswith("idle time while the host loads data grows by 80.0\u202fµs.")
 
@@ -111,7 +111,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     # The overlap, 80..120, is the second step's.
     lengths = hd.steps(diff)[["before_ns", "after_ns", "compute_diff_ns"]]
     assert lengths.to_numpy().tolist() == [[100, 80, -20], [100, 120, 20]]
-    texts = [one.text.replace("\u202f", " ") for one in diff.cautions]
+    texts = [caution.text.replace("\u202f", " ") for caution in diff.cautions]
     assert [text.partition(" overlap ")[2] for text in texts] == [
         "by 40 ns: that time counts for the later step only"
     ]
@@ -126,7 +126,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     # 200..240 is work of the last step, but in no step until that ends later.
     later = hd.compare(apart, side((0, 100), (100, 250)))
     assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
-    assert [one.text.replace("\u202f", " ") for one in later.cautions] == [
+    assert [caution.text.replace("\u202f", " ") for caution in later.cautions] == [
         "device work that runs outside of the compared steps counts in none: 40 ns → 0 ns"
     ]
 
@@ -177,7 +177,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
         )
 
     diff = hd.compare(side(300, 1000), side(350, 1060))
-    first, *texts = (one.text.replace("\u202f", " ") for one in hd.findings(diff))
+    first, *texts = (finding.text.replace("\u202f", " ") for finding in hd.findings(diff))
     words = "After takes 60 ns longer a step: 1.00 µs → 1.06 µs, +6.0 %: compute grows by 50 ns; "
     assert first == f"{words}one step on each side is too few to tell a change from noise."
     assert texts == [
@@ -186,7 +186,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     ]
     assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))
-    assert [one.text.replace("\u202f", " ") for one in equal[:2]] == [
+    assert [finding.text.replace("\u202f", " ") for finding in equal[:2]] == [
         "After takes as long: 1.00 µs a step.",
         (
             "gemm differs most: 200 ns → 250 ns, +25 %; "
@@ -218,10 +218,10 @@ def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
     before = load(tmp_path, rank(100, 500), rank(400, 500))
     after = load(tmp_path, rank(100, 700), rank(600, 700))
     diff = hd.compare(before, after)
-    found = times(hd.waterfall(diff, "cause"))
+    result = times(hd.waterfall(diff, "cause"))
     # Rank 0 waits 300 and then 500 ns, rank 1 never; means over both.
-    assert found["communication_wait"] == (150, 250)
-    assert found["communication_transfer"] == (100, 100)
+    assert result["communication_wait"] == (150, 250)
+    assert result["communication_transfer"] == (100, 100)
     alone = hd.compare(before[0], after[0])
     # One rank alone cannot know: its collectives name no group, so any may have waited.
     assert not hd.waterfall(alone).attrs["communication_split"]
@@ -255,13 +255,13 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     two, four = side(101_000, 101_000), side(151_000, 151_000, 151_000, 501_000)
     sides, labels = ((four, two), ("four", "two")) if turned else ((two, four), ("two", "four"))
     diff = hd.compare(*sides, labels=labels)
-    texts = {one.kind: one.text.replace("\u202f", " ") for one in hd.findings(diff)}
+    texts = {finding.kind: finding.text.replace("\u202f", " ") for finding in hd.findings(diff)}
     # The three others wait 350 µs in each step.
     assert texts["straggler"] == (
         "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
         "the others wait 350 µs on average a step."
     )
-    late = next(one for one in hd.findings(diff) if one.kind == "straggler")
+    late = next(finding for finding in hd.findings(diff) if finding.kind == "straggler")
     assert late.diff_ns == (-350_000 if turned else 350_000)
     word, times = ("faster", "150 µs → 100 µs") if turned else ("slower", "100 µs → 150 µs")
     share = "−33 %" if turned else "+50 %"
@@ -276,10 +276,12 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     assert texts["caution"].startswith(f"{ranks}: times are means over all ranks of each side")
     # Compared on ranks 0 and 1 alone, which wait for rank 3, too.
     some = hd.compare(*sides, ranks="number", labels=labels)
-    assert texts["straggler"] in [one.text.replace("\u202f", " ") for one in hd.findings(some)]
+    assert texts["straggler"] in [
+        finding.text.replace("\u202f", " ") for finding in hd.findings(some)
+    ]
     # The job itself without the rank: it is late on both sides.
     itself = hd.findings(hd.compare(four, four.select(ranks=[0, 1, 2])))
-    assert "straggler" not in [one.kind for one in itself]
+    assert "straggler" not in [finding.kind for finding in itself]
 
 
 def test_a_host_without_a_device(tmp_path):
@@ -292,7 +294,7 @@ def test_a_host_without_a_device(tmp_path):
     records = [step(1, 0, 500), call(20, 40, launch=1), kernel(100, 300, launch=1)]
     mixed = hd.compare(load(tmp_path, records), traces)
     assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
-    texts = [one.text.replace("\u202f", " ") for one in hd.findings(mixed)]
+    texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(mixed)]
     assert texts[0] == (
         "The step takes as long, 500 ns a step, but compute shrinks by 200 ns (−100 %) and "
         "idle time of the device grows by 200 ns (+67 %)."
@@ -309,32 +311,35 @@ def test_steps_and_their_kinds(tmp_path):
         return load(tmp_path, records)
 
     diff = hd.compare(side(100, 110, 105, 100), side(200, 210, 190, 205))
-    found = hd.steps(diff)
+    result = hd.steps(diff)
     columns = ["diff_ns", "compute_diff_ns", "idle_diff_ns"]
-    assert found[columns].to_numpy().tolist() == [[by, by, 0] for by in (100, 100, 85, 105)]
-    assert found.attrs["is_significant"]
-    assert found.attrs["p_value"] < 1e-4
-    texts = [one.text.replace("\u202f", " ") for one in hd.findings(diff)]
+    assert result[columns].to_numpy().tolist() == [[by, by, 0] for by in (100, 100, 85, 105)]
+    assert result.attrs["is_significant"]
+    assert result.attrs["p_value"] < 1e-4
+    texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
     assert texts[:2] == [
         "After takes 97.5 ns longer a step: 104 ns → 201 ns, +94 %: compute grows by 97.5 ns.",
         "Every step is slower; step 3 most, +105 ns.",
     ]
     headline, spread = hd.findings(diff)[:2]
     assert (headline.measure, headline.before, headline.after) == ("step", 415 / 4, 805 / 4)
-    assert headline.p_value == found.attrs["p_value"]
+    assert headline.p_value == result.attrs["p_value"]
     # Work takes 30 ns less than each of four steps.
     cause = headline.parts[0]
     assert (cause.measure, cause.before, cause.after) == ("compute", 295 / 4, 685 / 4)
     assert (spread.step, spread.diff_ns) == (3, 105)
     even = hd.findings(hd.compare(side(100, 110, 105, 100), side(200, 210, 205, 200)))
     assert "Every step is slower, by 100 ns at most." in [
-        one.text.replace("\u202f", " ") for one in even
+        finding.text.replace("\u202f", " ") for finding in even
     ]
     # Steps that differ by nature: each has its own partner.
     lengths = [12_200, 10_000, 8_600]
     more = [13_300, 10_520, 9_220]
     slower = hd.compare(side(*lengths), side(*more))
-    assert welch_p_value(*(np.array(one, dtype=float)[:, None] for one in (lengths, more)))[0] > 0.5
+    assert (
+        welch_p_value(*(np.array(finding, dtype=float)[:, None] for finding in (lengths, more)))[0]
+        > 0.5
+    )
     assert hd.steps(slower).attrs["is_significant"]
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
@@ -366,8 +371,8 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
         return load(tmp_path, records)
 
     def texts(before, after):
-        found = hd.findings(hd.compare(before, after))
-        return [one.text.replace("\u202f", " ") for one in found if one.kind == "composition"]
+        findings = hd.findings(hd.compare(before, after))
+        return [item.text.replace("\u202f", " ") for item in findings if item.kind == "composition"]
 
     before = side(300, 302, 298)
     less = side(200, 203, 197)
@@ -392,9 +397,9 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
 
 
 def test_names_by_count_and_time(pair):
-    found = hd.names(pair).set_index("name")
-    assert found.loc["gemm", ["before_count", "after_count", "diff_ns"]].tolist() == [1, 1, 200]
-    words = found.loc[["gemm", "mul", "Memcpy HtoD"], "change"].tolist()
+    result = hd.names(pair).set_index("name")
+    assert result.loc["gemm", ["before_count", "after_count", "diff_ns"]].tolist() == [1, 1, 200]
+    words = result.loc[["gemm", "mul", "Memcpy HtoD"], "change"].tolist()
     assert words == ["slower", "added", "removed"]
     host = hd.names(pair, device="cpu").set_index("name")
     assert host.loc["cudaLaunchKernel", ["before_count", "after_count"]].tolist() == [2, 3]
@@ -414,11 +419,11 @@ def test_operators_alone_and_as_a_tree(tmp_path):
         return load(tmp_path, rank)
 
     diff = hd.compare(side(100), side(400))
-    found = hd.operators_diff(diff).set_index("name")
-    assert found.loc["aten::addmm", ["before_device_ns", "after_device_ns"]].tolist() == [100, 400]
+    result = hd.operators_diff(diff).set_index("name")
+    assert result.loc["aten::addmm", ["before_device_ns", "after_device_ns"]].tolist() == [100, 400]
     # 990 ns less the operator below, less waiting for the device.
-    assert found.loc["aten::linear", "before_host_self_ns"] == 290
-    assert found.loc["aten::addmm", "before_host_self_ns"] == 500
+    assert result.loc["aten::linear", "before_host_self_ns"] == 290
+    assert result.loc["aten::addmm", "before_host_self_ns"] == 500
     tree = hd.icicle(diff)
     columns = ["parent", "depth", "name", "kind", "before_ns", "after_ns", "before_self_ns"]
     assert tree[columns].to_numpy().tolist() == [
@@ -455,5 +460,5 @@ def test_means_add_up():
     ],
 )
 def test_how_likely_a_difference_is_chance(before, after, expected):
-    found = welch_p_value(np.array(before, float)[:, None], np.array(after, float)[:, None])
-    assert found[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    result = welch_p_value(np.array(before, float)[:, None], np.array(after, float)[:, None])
+    assert result[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)

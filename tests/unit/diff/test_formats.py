@@ -19,15 +19,15 @@ LEVELS = ("kind", "cause", "operator", "kernel")
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     """`job(write, **options)`: traces of a made-up job, each written once, and its truth."""
-    known = {}
+    by_name = {}
 
     def made(write, **options):
         key = write.__name__, *sorted(options.items())
-        if key not in known:
-            folder = tmp_path_factory.mktemp("formats") / f"job{len(known)}"
+        if key not in by_name:
+            folder = tmp_path_factory.mktemp("formats") / f"job{len(by_name)}"
             truth = write(folder, **options)
-            known[key] = hw.load(folder, cache=False, progress=False), truth
-        return known[key]
+            by_name[key] = hw.load(folder, cache=False, progress=False), truth
+        return by_name[key]
 
     return made
 
@@ -42,7 +42,7 @@ def mpi(job, **options):
 
 
 def said(diff):
-    return [(one.kind, one.text.replace("\u202f", " ")) for one in hd.findings(diff)]
+    return [(finding.kind, finding.text.replace("\u202f", " ")) for finding in hd.findings(diff)]
 
 
 def adds_up(diff):
@@ -104,9 +104,9 @@ def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
     sides = [byteps(job, servers=servers) for servers in (2, 1)]
     # All steps, as in the truth.
     diff = hd.compare(*(traces.select("step < 4") for traces in sides))
-    whole = hd.compare(*sides)
-    assert whole.step_count == diff.step_count == 4
-    stages = hd.tables(whole)["byteps_stages"].set_index("stage")
+    full = hd.compare(*sides)
+    assert full.step_count == diff.step_count == 4
+    stages = hd.tables(full)["byteps_stages"].set_index("stage")
     for word, traces in zip(("before", "after"), sides, strict=True):
         events = traces.select("step < 4", ranks=[0, 1, 2, 3]).events()
         pushes = events[events["name"].astype(str).str.endswith(".PUSH")]
@@ -114,7 +114,7 @@ def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
         expected = pushes["dur_ns"].sum() / 8
         assert stages.loc["PUSH", f"{word}_work_ns"] == pytest.approx(expected)
         assert stages.loc["PUSH", f"{word}_count"] == len(pushes) / 8
-    stages = {text.split(" takes")[0] for kind, text in said(whole) if kind == "stage"}
+    stages = {text.split(" takes")[0] for kind, text in said(full) if kind == "stage"}
     assert stages == {"PUSH", "Waiting for the root GPU"}
 
 
@@ -139,10 +139,10 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
     # Those in which ranks meet after they computed.
     assert {"MPI_Allreduce", "MPI_Gather", "MPI_Bcast"} <= longer
     assert not {kind for kind, _ in texts} & {"calls", "added", "removed", "moved"}
-    found = hd.tables(diff)
-    bars = found["mpi_times"]
+    result = hd.tables(diff)
+    bars = result["mpi_times"]
     assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
-    ranks = found["mpi_ranks"].set_index("rank")
+    ranks = result["mpi_ranks"].set_index("rank")
     assert ranks["diff_noncomm_s"].idxmax() == 2
     if lines:
         # No device: names of what runs on the host.
@@ -150,7 +150,7 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
         # Profile and time line of a rank are one rank.
         assert diff.before.ranks == diff.before.table_ranks == [0, 1, 2, 3]
         adds_up(diff)
-        waits = found["mpi_waits"].set_index("name").loc["MPI_Allreduce"]
+        waits = result["mpi_waits"].set_index("name").loc["MPI_Allreduce"]
         # All of it is waiting; what is moved is the same.
         assert abs(waits["diff_transfer_ns"]) < 1e-3 * waits["diff_wait_ns"]
 
@@ -175,10 +175,10 @@ def test_two_runs_of_one_mpi_job_differ_in_nothing(job, seed, lines):
 def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
     traces = mpi(job, ranks=8, traces=lines, slow_rank=2)
     diff = hd.compare(traces.select(ranks=[0, 1, 2, 3]), traces.select(ranks=[4, 5, 6, 7]))
-    found = hd.tables(diff)
+    result = hd.tables(diff)
     for name in ("mpi_ranks", "mpi_negotiation"):
-        assert found[name]["rank"].tolist() == ["0 → 4", "1 → 5", "2 → 6", "3 → 7"]
-    table = found["mpi_ranks"]
+        assert result[name]["rank"].tolist() == ["0 → 4", "1 → 5", "2 → 6", "3 → 7"]
+    table = result["mpi_ranks"]
     for word, numbers in (("before", [0, 1, 2, 3]), ("after", [4, 5, 6, 7])):
         own = mpi_ranks(traces, ranks=numbers).set_index("rank").loc[numbers, "comm_s"]
         assert own.nunique() > 1
@@ -200,8 +200,8 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
     both = hw.load(folders, cache=False, progress=False)
     # Of two jobs, the ranks of the second are kept as 4 to 7.
     assert [both[rank].stated_rank for rank in (4, 5, 6, 7)] == [0, 1, 2, 3]
-    for mine in (both.subset(ranks=[4, 5, 6, 7]), both.subset(ranks=[7, 5, 6, 4])):
-        diff = hd.compare(profiles, mine)
+    for ours in (both.subset(ranks=[4, 5, 6, 7]), both.subset(ranks=[7, 5, 6, 4])):
+        diff = hd.compare(profiles, ours)
         assert sorted(diff.rank_pairs) == [(0, 4), (1, 5), (2, 6), (3, 7)]
         [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
         assert caution.startswith("the same ranks under other numbers")
@@ -218,7 +218,7 @@ def test_a_run_of_profiles_and_one_with_time_lines_compare_by_their_profiles(job
     profiles, both = mpi(job, traces=False), mpi(job, slow_rank=2)
     diff = hd.compare(profiles, both)
     assert diff.rank_pairs == [(0, 0), (1, 1), (2, 2), (3, 3)]
-    assert [one.kind for one in diff.cautions] == ["format"]
+    assert [caution.kind for caution in diff.cautions] == ["format"]
     alone = hd.compare(profiles, mpi(job, slow_rank=2, traces=False))
     assert said(diff)[:-1] == said(alone)
     assert said(diff)[-1][0] == "caution"
@@ -270,8 +270,8 @@ def test_a_comparison_names_whom_the_pages_of_its_runs_name(job, lines):
 
 def test_calls_that_changed_on_some_ranks_alone_are_not_called_the_same(job):
     diff = hd.compare(byteps(job), byteps(job, slow_worker=1))
-    found = hd.pairs(diff)
-    matched = found[found["status"].isin(["same", "changed"])]
+    result = hd.pairs(diff)
+    matched = result[result["status"].isin(["same", "changed"])]
     factor = matched["after_ns"] / matched["before_ns"].clip(lower=1)
     pulls = matched["name"].str.endswith("PULL") & (factor > 5)
     assert pulls.sum() > 20

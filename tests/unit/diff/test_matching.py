@@ -47,8 +47,8 @@ def statuses(tmp_path, before, after):
     """(name, status) of all but the runtime's calls, in the frame's order."""
     sides = (side.whole() if isinstance(side, Program) else side for side in (before, after))
     frame = hd.pairs(hd.compare(*(load(tmp_path, side) for side in sides)))
-    kept = frame[~frame["name"].isin(["cudaLaunchKernel", "aten::origin"])]
-    return list(zip(kept["name"], kept["status"], strict=True)), kept
+    remaining = frame[~frame["name"].isin(["cudaLaunchKernel", "aten::origin"])]
+    return list(zip(remaining["name"], remaining["status"], strict=True)), remaining
 
 
 def layer(program, name="aten::linear", inner="aten::addmm", work="gemm", **options):
@@ -60,10 +60,10 @@ def test_a_call_put_between_others_of_its_name_shifts_none(tmp_path):
     for program, bias in ((before, [0, 0, 0]), (after, [0, 1, 0, 0])):
         for flag in bias:
             layer(program, inner="aten::bias" if flag else "aten::addmm")
-    found, frame = statuses(tmp_path, before, after)
-    added = [name for name, status in found if status == "added"]
+    result, frame = statuses(tmp_path, before, after)
+    added = [name for name, status in result if status == "added"]
     assert added == ["aten::linear", "aten::bias", "gemm"]
-    assert sum(status == "same" for _, status in found) == 9
+    assert sum(status == "same" for _, status in result) == 9
     # Work has its operator's partner, and its path names the operator.
     same = frame[(frame["name"] == "gemm") & (frame["status"] == "same")]
     assert set(same["path"]) == {"aten::linear > aten::addmm"}
@@ -75,8 +75,8 @@ def test_an_operator_within_another_is_not_the_same_alone(tmp_path):
     before, after = Program(), Program()
     before.op("aten::copy_")
     after.op("aten::to", after.step("aten::copy_"))
-    found, _ = statuses(tmp_path, before, after)
-    assert found == [("aten::copy_", "removed"), ("aten::to", "added"), ("aten::copy_", "added")]
+    result, _ = statuses(tmp_path, before, after)
+    assert result == [("aten::copy_", "removed"), ("aten::to", "added"), ("aten::copy_", "added")]
 
 
 def test_what_stands_elsewhere_has_moved_with_all_below_it(tmp_path):
@@ -84,8 +84,8 @@ def test_what_stands_elsewhere_has_moved_with_all_below_it(tmp_path):
     for program, order in ((before, "abc"), (after, "bca")):
         for name in order:
             layer(program, name=f"aten::{name}", work=f"kernel_{name}")
-    found, frame = statuses(tmp_path, before, after)
-    moved = [name for name, status in found if status == "moved"]
+    result, frame = statuses(tmp_path, before, after)
+    moved = [name for name, status in result if status == "moved"]
     assert moved == ["aten::a", "aten::addmm", "kernel_a"]
     assert (frame[["before_id", "after_id"]] >= 0).all(axis=None)
 
@@ -95,9 +95,9 @@ def test_other_work_below_a_matched_operator_was_replaced(tmp_path):
     work = [before.launch(name) for name in ("mul", "tanh", "copy")]
     before.op("aten::gelu", *work, length=4000)
     after.op("aten::gelu", after.launch("fused", 80), after.launch("copy"), length=4000)
-    found, frame = statuses(tmp_path, before, after)
+    result, frame = statuses(tmp_path, before, after)
     replaced = [("fused", "replaced"), ("tanh", "replaced")]
-    assert found == [("aten::gelu", "same"), *replaced, ("copy", "same")]
+    assert result == [("aten::gelu", "same"), *replaced, ("copy", "same")]
     fused = frame[frame["name"] == "fused"].iloc[0]
     assert (fused["before_ns"], fused["after_ns"], fused["diff_ns"]) == (50, 80, 30)
     assert frame.loc[frame["name"] == "tanh", "after_id"].tolist() == [-1]
@@ -105,8 +105,8 @@ def test_other_work_below_a_matched_operator_was_replaced(tmp_path):
     before, after = Program(), Program()
     before.op("aten::mm", before.launch("memset"), before.launch("gemm"), length=4000)
     after.op("aten::mm", after.launch("gemm"), length=4000)
-    found, _ = statuses(tmp_path, before, after)
-    assert found == [("aten::mm", "same"), ("memset", "removed"), ("gemm", "same")]
+    result, _ = statuses(tmp_path, before, after)
+    assert result == [("aten::mm", "same"), ("memset", "removed"), ("gemm", "same")]
 
 
 def test_threads_pair_by_what_they_run(tmp_path):
@@ -119,8 +119,8 @@ def test_threads_pair_by_what_they_run(tmp_path):
         program.records += threads["loader"].records
         return program.whole()
 
-    found, _ = statuses(tmp_path, side(1, 2), side(2, 1))
-    assert {status for _, status in found} == {"same"}
+    result, _ = statuses(tmp_path, side(1, 2), side(2, 1))
+    assert {status for _, status in result} == {"same"}
 
 
 def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
@@ -158,9 +158,9 @@ def test_digits_do_not_part_calls_that_touch(tmp_path):
         ]
 
     for sides in ((True, False), (False, True)):
-        found, frame = statuses(tmp_path, *(side(inside) for inside in sides))
-        assert {status for _, status in found} <= {"same", "changed"}, sides
-        assert len(found) == 4
+        result, frame = statuses(tmp_path, *(side(inside) for inside in sides))
+        assert {status for _, status in result} <= {"same", "changed"}, sides
+        assert len(result) == 4
         # Each with its own: the one far from any operator is not taken for the other.
         strided = frame[frame["name"] == "aten::as_strided"]
         assert strided["diff_ns"].abs().tolist() == [1000, 0]
@@ -168,8 +168,8 @@ def test_digits_do_not_part_calls_that_touch(tmp_path):
 
 def test_addresses_in_names_are_not_compared(tmp_path):
     names = [f"<built-in method run of Engine object at 0x7f{k}a0b1c2d>" for k in (1, 2)]
-    found, _ = statuses(tmp_path, *(Program().op(name) for name in names))
-    assert [status for _, status in found] == ["same"]
+    result, _ = statuses(tmp_path, *(Program().op(name) for name in names))
+    assert [status for _, status in result] == ["same"]
 
 
 def frame(program, name, *inside):
@@ -184,8 +184,8 @@ def test_a_function_is_the_same_on_another_line_and_in_another_folder(tmp_path):
         frame(program, f"{folder}model.py({line}): forward", module)()
         return program.whole()
 
-    found, rows = statuses(tmp_path, side("", 31, 0), side("/opt/app/", 57, 3))
-    assert {status for _, status in found} == {"same"}
+    result, rows = statuses(tmp_path, side("", 31, 0), side("/opt/app/", 57, 3))
+    assert {status for _, status in result} == {"same"}
     assert set(rows.loc[rows["name"] == "gemm", "path"]) == {
         "model.py: forward > nn.Module: Linear > aten::mm"
     }
@@ -203,8 +203,8 @@ def test_a_layer_put_in_the_middle_shifts_no_other(tmp_path):
         frame(program, "model.py(7): forward", *blocks)()
         return program
 
-    found, _ = statuses(tmp_path, side("abcd"), side("axbcd"))
-    alone = [(name, status) for name, status in found if status not in {"same", "changed"}]
+    result, _ = statuses(tmp_path, side("abcd"), side("axbcd"))
+    alone = [(name, status) for name, status in result if status not in {"same", "changed"}]
     assert alone == [("nn.Module: Block", "added"), ("aten::x", "added")]
 
 
@@ -231,8 +231,8 @@ def test_a_function_more_in_between_parts_nothing(tmp_path):
         return program.whole()
 
     for sides in ((False, True), (True, False)):
-        found, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
-        alone = [name for name, status in found if status not in {"same", "changed"}]
+        result, _ = statuses(tmp_path, *(side(wrapped=wrapped) for wrapped in sides))
+        alone = [name for name, status in result if status not in {"same", "changed"}]
         assert alone == ["module.py(5): _wrapped_call_impl"], sides
         # Nothing is new but a way to the same calls.
         both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
@@ -249,7 +249,7 @@ def test_without_functions_on_one_side_they_are_left_out(tmp_path):
     both = hd.compare(load(tmp_path, with_frames.whole()), load(tmp_path, without.whole()))
     assert set(hd.pairs(both)["status"]) == {"same"}
     assert "train.py: step" not in hd.names(both, device="cpu")["name"].tolist()
-    assert [one.kind for one in both.cautions] == ["stacks"]
+    assert [caution.kind for caution in both.cautions] == ["stacks"]
 
 
 @pytest.mark.parametrize("names", [12, 400])
@@ -257,12 +257,12 @@ def test_long_sequences_are_parted_first(names):
     """Beyond what one table of all beginnings holds; with few names, none occurs once."""
     rng = np.random.default_rng(names)
     before = rng.integers(0, names, 12_000)
-    kept = np.flatnonzero(np.arange(len(before)) % 50)
-    after = before[kept]
-    found = align_positions(before, after, before.astype(np.uint64), after.astype(np.uint64))
-    assert (np.diff(found, axis=0) > 0).all()
-    assert (before[found[:, 0]] == after[found[:, 1]]).all()
-    assert len(found) == len(after)
+    remaining = np.flatnonzero(np.arange(len(before)) % 50)
+    after = before[remaining]
+    result = align_positions(before, after, before.astype(np.uint64), after.astype(np.uint64))
+    assert (np.diff(result, axis=0) > 0).all()
+    assert (before[result[:, 0]] == after[result[:, 1]]).all()
+    assert len(result) == len(after)
 
 
 def test_frames_are_the_caller_s_own(tmp_path):

@@ -54,10 +54,10 @@ def test_ranks_that_changed_alike_are_one_finding(tmp_path):
     )
     # Of a job that changed as a whole no rank is named.
     most = independent_job(tmp_path, *[1_080_000] * 4, 900_000, 1_080_000)
-    named = [found.ranks for found in hd.findings(hd.compare(even, most)) if found.ranks]
+    named = [findings.ranks for findings in hd.findings(hd.compare(even, most)) if findings.ranks]
     assert named == [(4,)]
     every = independent_job(tmp_path, *range(1_080_000, 1_380_000, 50_000))
-    assert not any(found.ranks for found in hd.findings(hd.compare(even, every)))
+    assert not any(findings.ranks for findings in hd.findings(hd.compare(even, every)))
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -18,7 +18,7 @@ def job(tmp_path, *shapes):
 
 
 def shapes_text(diff):
-    texts = [one.text for one in hd.findings(diff) if one.kind == "shapes"]
+    texts = [finding.text for finding in hd.findings(diff) if finding.kind == "shapes"]
     return [text.replace("\u202f", " ") for text in texts]
 
 
@@ -33,9 +33,9 @@ def test_a_batch_of_twice_the_size(tmp_path):
             [[], []],
         )
 
-    there, back = assert_mirrored(side(32), side(64))
+    present, back = assert_mirrored(side(32), side(64))
     words = "in 3 of 4 calls of operators, as with another batch size."
-    assert shapes_text(there) == [f"Shapes: the first dimension of inputs 32 → 64 {words}"]
+    assert shapes_text(present) == [f"Shapes: the first dimension of inputs 32 → 64 {words}"]
     assert shapes_text(back) == [f"Shapes: the first dimension of inputs 64 → 32 {words}"]
     assert hd.findings(hd.compare(side(32), side(32))) == []
 

@@ -64,35 +64,35 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     assert diff.before.ranks == [0, 1, 2, 3]
     expected = "4 ranks against 2: times are means over all ranks of each side"
     calls = "and calls are matched on ranks 0, 1"
-    assert [one.text for one in diff.cautions] == [f"{expected}, {calls}"]
+    assert [caution.text for caution in diff.cautions] == [f"{expected}, {calls}"]
     assert hd.compare(job(tmp_path, 0), two).cautions[0].text.startswith("1 rank against 2: ")
     # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle rest of each
     # that makes 300; of two halves the first is rounded up.
-    found = hd.waterfall(diff).set_index("cause")
-    assert found.loc["compute", ["before_ns", "after_ns"]].tolist() == [8, 5]
-    assert found.loc["idle", ["before_ns", "after_ns"]].tolist() == [292, 295]
-    assert (found.attrs["before_ns"], found.attrs["after_ns"]) == (300, 300)
+    result = hd.waterfall(diff).set_index("cause")
+    assert result.loc["compute", ["before_ns", "after_ns"]].tolist() == [8, 5]
+    assert result.loc["idle", ["before_ns", "after_ns"]].tolist() == [292, 295]
+    assert (result.attrs["before_ns"], result.attrs["after_ns"]) == (300, 300)
     names = hd.names(diff)
     assert names["before_count_per_step"].tolist() == [1.0]
     assert names["after_ns_per_step"].tolist() == [5 / 3]
 
 
 def test_steps_match_by_number_or_by_order(tmp_path):
-    one, other = job(tmp_path, 0, steps=(1, 2, 3)), job(tmp_path, 0, steps=(2, 3, 4, 5))
-    diff = hd.compare(one, other)
+    first, other = job(tmp_path, 0, steps=(1, 2, 3)), job(tmp_path, 0, steps=(2, 3, 4, 5))
+    diff = hd.compare(first, other)
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([2, 3], [2, 3])
     assert (diff.before_alone.tolist(), diff.after_alone.tolist()) == ([1], [4, 5])
-    assert [one.text for one in diff.cautions] == ["3 steps against 4: 2 are compared"]
-    diff = hd.compare(one, other, steps="order")
+    assert [first.text for first in diff.cautions] == ["3 steps against 4: 2 are compared"]
+    diff = hd.compare(first, other, steps="order")
     assert diff.after.steps.tolist() == [2, 3, 4]
     assert diff.cautions[-1].text == "steps have other numbers: they are matched in their order"
-    diff = hd.compare(one, job(tmp_path, 0, steps=(7, 8)))
+    diff = hd.compare(first, job(tmp_path, 0, steps=(7, 8)))
     assert (diff.matched_by, diff.after.steps.tolist()) == ("order", [7, 8])
-    diff = hd.compare(one, other, steps={1: 5})
+    diff = hd.compare(first, other, steps={1: 5})
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [5])
     for wrong, words in (({1: 5, 2: 4}, "crosses steps"), ({1: 9}, "has no step 9")):
         with pytest.raises(hw.TraceError, match=words):
-            hd.compare(one, other, steps=wrong)
+            hd.compare(first, other, steps=wrong)
 
 
 def test_two_steps_of_a_rank_and_two_windows(tmp_path):
@@ -115,9 +115,9 @@ def test_steps_of_one_side_only_are_not_compared_and_said(tmp_path):
     without = load(tmp_path, [event("cpu_op", "aten::mm", 10, 90, pid=10)])
     diff = hd.compare(job(tmp_path, 0), without, labels=("a", "b"))
     assert (diff.matched_by, diff.step_count) == ("whole", 1)
-    texts = [one.text for one in diff.cautions]
+    texts = [caution.text for caution in diff.cautions]
     assert "only a has steps: each side is compared as a whole" in texts
-    assert not any("has steps" in one.text for one in hd.compare(without, without).cautions)
+    assert not any("has steps" in caution.text for caution in hd.compare(without, without).cautions)
 
 
 def test_what_must_be_known_is_said(tmp_path):
@@ -143,9 +143,9 @@ def test_what_must_be_known_is_said(tmp_path):
         ("device", f"no device work in {diff.after.label}"),
     ]
     # Left out, Python functions hide no operator from its partner.
-    found = hd.pairs(diff).set_index("name")
-    assert found.loc["aten::mm", "status"] == "same"
-    assert "train.py(1): main" not in found.index
+    result = hd.pairs(diff).set_index("name")
+    assert result.loc["aten::mm", "status"] == "same"
+    assert "train.py(1): main" not in result.index
     both = hd.pairs(hd.compare(nvidia, nvidia))
     assert set(both["path"][both["name"] == "aten::mm"]) == {"train.py(1): main"}
 
@@ -154,23 +154,27 @@ def test_nothing_to_compare(tmp_path):
     traces = job(tmp_path, 0)
     nothing = traces.select("name == 'none of them'")
     diff = hd.compare(nothing, nothing)
-    whole = hd.compare(traces, traces)
+    full = hd.compare(traces, traces)
     for function in (hd.pairs, hd.names, hd.icicle, hd.operators_diff, hd.changes):
         frame = function(diff)
         assert frame.empty
         assert frame.attrs["note"]
         types = [
-            each.dtypes.astype(str).replace("category", "") for each in (frame, function(whole))
+            each.dtypes.astype(str).replace("category", "") for each in (frame, function(full))
         ]
         assert (types[0] == types[1]).all()
     both = "No events in before and after: there is nothing to compare."
-    assert [(one.kind, one.text) for one in hd.findings(diff)] == [("caution", both)]
+    assert [(each_finding.kind, each_finding.text) for each_finding in hd.findings(diff)] == [
+        ("caution", both)
+    ]
     for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
-        one, text = hd.compare(*sides), f"no events in {word}"
+        each_finding, text = hd.compare(*sides), f"no events in {word}"
         # It has no device work either, which needs no saying.
-        assert [caution.kind for caution in one.cautions if caution.kind != "steps"] == ["empty"]
-        assert one.cautions[0].text.startswith(text)
-        assert any(finding.text.lower().startswith(text) for finding in hd.findings(one))
+        assert [caution.kind for caution in each_finding.cautions if caution.kind != "steps"] == [
+            "empty"
+        ]
+        assert each_finding.cautions[0].text.startswith(text)
+        assert any(finding.text.lower().startswith(text) for finding in hd.findings(each_finding))
     for wrong, words in (
         (traces.subset(ranks=[]), "no ranks before"),
         (hw.Selection(), "belongs to no traces"),
@@ -185,20 +189,20 @@ def test_ranks_without_steps_are_left_out_and_said(tmp_path):
     diff = hd.compare(both, both)
     assert diff.before.ranks == [0]
     texts = [f"1 rank of {word} without steps is left out: 1" for word in ("before", "after")]
-    assert sorted(one.text for one in diff.cautions) == sorted(texts)
+    assert sorted(caution.text for caution in diff.cautions) == sorted(texts)
 
 
 def test_tables_are_those_of_the_formats(tmp_path):
     traces = job(tmp_path, 0)
-    found = hd.tables(hd.compare(traces, traces))
-    assert list(found) == ["waterfall", "steps", "changes", "names", "operators"]
+    result = hd.tables(hd.compare(traces, traces))
+    assert list(result) == ["waterfall", "steps", "changes", "names", "operators"]
     write_mpi_job(tmp_path / "mpi", ranks=4, traces=False)
     profiles = read(tmp_path / "mpi")
-    found = hd.tables(hd.compare(profiles, profiles))
+    result = hd.tables(hd.compare(profiles, profiles))
     names = ("times", "routines", "message_sizes", "negotiation", "ranks", "imbalance")
-    assert list(found) == [f"mpi_{name}" for name in names]
-    assert len(found["mpi_routines"]) > 5
-    assert set(found["mpi_routines"]["change"]) == {"same"}
+    assert list(result) == [f"mpi_{name}" for name in names]
+    assert len(result["mpi_routines"]) > 5
+    assert set(result["mpi_routines"]["change"]) == {"same"}
     with pytest.raises(hw.TraceError, match="Kineto traces cannot be compared with MPI profiles"):
         hd.compare(traces, profiles)
     with pytest.raises(hw.TraceError, match="there is a table 'steps'"):

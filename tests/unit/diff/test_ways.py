@@ -51,47 +51,49 @@ def by_key(frame, *keys):
 
 
 def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
-    there, back = hd.compare(*sides), hd.compare(*reversed(sides))
-    expected = list(lengths(there))
+    present, back = hd.compare(*sides), hd.compare(*reversed(sides))
+    expected = list(lengths(present))
     for by in LEVELS:
-        bars, turned = hd.waterfall(there, by), hd.waterfall(back, by)
+        bars, turned = hd.waterfall(present, by), hd.waterfall(back, by)
         assert [bars["before_ns"].sum(), bars["after_ns"].sum()] == expected
         assert bars["diff_ns"].sum() == expected[1] - expected[0]
         keys = ["kind", "cause", *(["name"] if by in {"operator", "kernel"} else [])]
-        one, other = by_key(bars, *keys), by_key(turned, *keys)
-        assert (one["diff_ns"] == -other["diff_ns"]).all()
-        assert (one["before_ns"] == other["after_ns"]).all()
-        each = [hd.waterfall(there, by, step=k) for k in range(there.step_count)]
+        first, other = by_key(bars, *keys), by_key(turned, *keys)
+        assert (first["diff_ns"] == -other["diff_ns"]).all()
+        assert (first["before_ns"] == other["after_ns"]).all()
+        each = [hd.waterfall(present, by, step=k) for k in range(present.step_count)]
         # With several ranks, means of single steps are rounded separately.
-        assert abs(sum(one["diff_ns"].sum() for one in each) - bars["diff_ns"].sum()) <= len(each)
-    steps = hd.steps(there)
+        assert abs(sum(first["diff_ns"].sum() for first in each) - bars["diff_ns"].sum()) <= len(
+            each
+        )
+    steps = hd.steps(present)
     kinds = [name for name in steps if name.endswith("_diff_ns")]
     assert (steps[kinds].sum(axis=1) == steps["diff_ns"]).all()
     assert (steps["diff_ns"] == -hd.steps(back)["diff_ns"]).all()
     for device in ("gpu", "cpu", "all"):
-        one, other = (by_key(hd.names(diff, device=device), "name") for diff in (there, back))
-        assert (one["diff_ns"] == -other["diff_ns"]).all()
-        assert (one["before_count"] == other["after_count"]).all()
-    one, other = (by_key(hd.operators_diff(diff), "name") for diff in (there, back))
+        first, other = (by_key(hd.names(diff, device=device), "name") for diff in (present, back))
+        assert (first["diff_ns"] == -other["diff_ns"]).all()
+        assert (first["before_count"] == other["after_count"]).all()
+    first, other = (by_key(hd.operators_diff(diff), "name") for diff in (present, back))
     for measure in ("diff_host_self_ns", "diff_device_ns"):
-        assert np.allclose(one[measure], -other[measure])
+        assert np.allclose(first[measure], -other[measure])
     for measure in ("device", "host"):
-        trees = [hd.icicle(diff, measure) for diff in (there, back)]
-        one, other = (by_key(tree, "path", "name", "kind") for tree in trees)
-        assert np.allclose(one["diff_ns"].sort_values(), -other["diff_ns"].sort_values()[::-1])
+        trees = [hd.icicle(diff, measure) for diff in (present, back)]
+        first, other = (by_key(tree, "path", "name", "kind") for tree in trees)
+        assert np.allclose(first["diff_ns"].sort_values(), -other["diff_ns"].sort_values()[::-1])
     assert_mirrored(*sides)
-    pairs = hd.pairs(there)
+    pairs = hd.pairs(present)
     assert (pairs["diff_ns"] == pairs["after_ns"] - pairs["before_ns"]).all()
-    assert set(hd.tables(there)) == {"waterfall", "steps", "changes", "names", "operators"}
+    assert set(hd.tables(present)) == {"waterfall", "steps", "changes", "names", "operators"}
     for base in hd.BASES:
-        line = hd.align(there, base)
+        line = hd.align(present, base)
         for side in (line.before, line.after):
             assert (side.to_own(side.to_common(side.own_start)) == side.own_start).all()
-    assert isinstance(hd.findings(there), list)
+    assert isinstance(hd.findings(present), list)
 
 
 def test_one_step_a_side_is_said_to_tell_little(jobs):
     before, after = jobs(0)[0], jobs(1, ("extra_copy",))[0]
-    found = hd.findings(hd.compare(before.select("step == 2"), after.select("step == 2")))
-    assert [one.kind for one in found] == ["slight", "added", "caution"]
-    assert found[-1].text.startswith("With one step on each side")
+    findings = hd.findings(hd.compare(before.select("step == 2"), after.select("step == 2")))
+    assert [item.kind for item in findings] == ["slight", "added", "caution"]
+    assert findings[-1].text.startswith("With one step on each side")

@@ -105,7 +105,7 @@ NOT_SENT = {"critical_path", "cupti_counters", "memory_events"}
 @pytest.fixture(scope="module")
 def sets(client, here, there, tmp_path_factory):
     """Sets here and there: of PyTorch, on both clocks, and of the formats that have analyses."""
-    found = {
+    result = {
         "kineto": (here, there),
         "fitted": (here.with_clock("fitted"), there.with_clock("fitted")),
     }
@@ -113,34 +113,34 @@ def sets(client, here, there, tmp_path_factory):
     for name, write in (("byteps", write_byteps_job), ("mpi", write_mpi_job)):
         write(folder / name, truth_path=folder / f"{name}.truth")
         executor = client.get_executor()
-        found[name] = (
+        result[name] = (
             hw.load(folder / name, cache=False, progress=False),
             hw.load(folder / name, executor=executor, progress=False),
         )
-    return found
+    return result
 
 
 @only_in_all
 @pytest.mark.parametrize("kind", list(NAMES))
 def test_every_analysis_gives_the_same_frame(sets, kind, monkeypatch):
-    here, there = sets[kind]
+    here, present = sets[kind]
     calls = []
-    submit = type(there.executor).submit
+    submit = type(present.executor).submit
     monkeypatch.setattr(
-        type(there.executor), "submit", lambda *a, **k: calls.append(a) or submit(*a, **k)
+        type(present.executor), "submit", lambda *a, **k: calls.append(a) or submit(*a, **k)
     )
     window = (here.start_ns + 1_000, (here.start_ns + here.end_ns) // 2)
     for name in set(NAMES[kind]) - OTHERS:
         calls.clear()
-        there.memo.clear()
+        present.memo.clear()
         function, more = getattr(analysis, name), ARGUMENTS.get(name, {})
         windows = [{}, {"window": window}]
         if "window" not in inspect.signature(function).parameters:
             windows.pop()
         for where in windows:
-            one, other = function(here, **more, **where), function(there, **more, **where)
-            pd.testing.assert_frame_equal(other, one, check_exact=True, obj=name)
-            assert repr(other.attrs) == repr(one.attrs), name
+            first, other = function(here, **more, **where), function(present, **more, **where)
+            pd.testing.assert_frame_equal(other, first, check_exact=True, obj=name)
+            assert repr(other.attrs) == repr(first.attrs), name
         assert calls or kind in {"byteps", "mpi"} or name in NOT_SENT, name
 
 
@@ -148,10 +148,10 @@ def test_selections_and_rules_go_along(here, there):
     taxonomy.add("communication", "gemm")
     try:
         for where in ({"selection": "dur_ns > 3000"}, {"ranks": [1, 4]}, {}):
-            one = analysis.temporal_breakdown(here, **where)
+            single = analysis.temporal_breakdown(here, **where)
             other = analysis.temporal_breakdown(there, **where)
-            pd.testing.assert_frame_equal(other, one, check_exact=True)
-        with_rule = one
+            pd.testing.assert_frame_equal(other, single, check_exact=True)
+        with_rule = single
     finally:
         taxonomy.reset()
     other = analysis.temporal_breakdown(there)
@@ -161,11 +161,11 @@ def test_selections_and_rules_go_along(here, there):
 
 def test_pages_of_it_are_the_same_and_do_not_wait_for_the_cluster(here, there, monkeypatch):
     monkeypatch.setattr(type(there.executor), "submit", None)
-    one, other = TileEngine(here), TileEngine(there)
-    assert other.scene() == one.scene()
-    lanes = [row["lane"] for row in one.scene()["ranks"][3]["summary"]]
+    first, other = TileEngine(here), TileEngine(there)
+    assert other.scene() == first.scene()
+    lanes = [row["lane"] for row in first.scene()["ranks"][3]["summary"]]
     request = {"op": "tiles", "level": 16, "parts": [{"lanes": lanes, "first": 0, "last": 8}]}
-    assert other.answer(request) == one.answer(request)
+    assert other.answer(request) == first.answer(request)
     for panel in ("breakdown", "kernels", "steps"):
         pd.testing.assert_frame_equal(
             PanelEngine(there).frame(panel), PanelEngine(here).frame(panel)
@@ -188,30 +188,32 @@ def test_an_error_there_says_as_much_as_here(client, job, tmp_path):
     bad.write_text('{"traceEvents": [7]}')
     with pytest.raises(hw.TraceError) as here:
         hw.load([job / "rank-0.trace.json.gz", bad], progress=False)
-    with pytest.raises(hw.TraceError) as there:
+    with pytest.raises(hw.TraceError) as present:
         hw.load([job / "rank-0.trace.json.gz", bad], executor=client.get_executor(), progress=False)
-    facts = [(e.value.message, e.value.path, e.value.place, e.value.remedy) for e in (here, there)]
+    facts = [
+        (e.value.message, e.value.path, e.value.place, e.value.remedy) for e in (here, present)
+    ]
     assert facts[0] == facts[1]
-    assert str(there.value) == str(here.value)
+    assert str(present.value) == str(here.value)
 
 
 def test_a_worker_that_is_killed_while_it_reads(client, job, here, flag, monkeypatch):
     flag.unlink(missing_ok=True)
     monkeypatch.setattr(module, "read_trace", mortal.read_or_die)
     before = pids(client)
-    there = hw.load(job, executor=client.get_executor(), cache=False, progress=False)
+    present = hw.load(job, executor=client.get_executor(), cache=False, progress=False)
     assert flag.exists()
-    assert all(trace.in_file for trace in there.values())
-    pd.testing.assert_frame_equal(there.events(), here.events())
+    assert all(trace.in_file for trace in present.values())
+    pd.testing.assert_frame_equal(present.events(), here.events())
     assert one_of_two_was_replaced(client, before)
 
 
 def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
     flag.unlink(missing_ok=True)
     before = pids(client)
-    found = list(map_ranks(rank_parts(there), mortal.events_or_die, "note"))
+    result = list(map_ranks(rank_parts(there), mortal.events_or_die, "note"))
     assert flag.exists()
-    assert found == [(rank, len(trace), "note") for rank, trace in there.items()]
+    assert result == [(rank, len(trace), "note") for rank, trace in there.items()]
     assert one_of_two_was_replaced(client, before)
 
 

@@ -106,8 +106,8 @@ def test_a_window_begins_with_the_value_it_finds(traces, tmp_path, document):
     # Times count from 10 µs: the kernel waits from 10 to 20, the copy runs from 30.125.
     window = traces.select(start_ns=15_000, end_ns=33_000)
     report = export_trace(traces, tmp_path / "out.json", window, counters=True)
-    found = added(document(report.path))
-    assert [(one["name"], float(one["ts"]), *one["args"].values()) for one in found] == [
+    result = added(document(report.path))
+    assert [(item["name"], float(item["ts"]), *item["args"].values()) for item in result] == [
         ("Queue Length", 25, 1),
         ("Queue Length", 30, 0),
         ("Memcpy HtoD", 40.125, 1.25),
@@ -145,9 +145,9 @@ def test_no_input_is_written_over(traces, load, tmp_path):
 
 
 def test_a_trace_without_a_file_has_its_counters_written(traces, tmp_path, load):
-    made = with_counters(traces).subset()
-    made._traces[3] = made[3].replace(source=None)
-    back = load(export_trace(made, tmp_path / "made.json", counters="own").path)
+    result = with_counters(traces).subset()
+    result._traces[3] = result[3].replace(source=None)
+    back = load(export_trace(result, tmp_path / "made.json", counters="own").path)
     names = set(back[next(iter(back))].counters["name"])
     assert names == {"memory", "Queue Length[7]", "Memcpy HtoD"}
 

@@ -121,27 +121,27 @@ def size(made):
 def test_detail_leaves_in_order_as_the_room_shrinks(engine):
     everything = {"level": "all", "text": "All events."}
     scene = engine.scene()
-    whole = embed(engine, scene, {}, 1e9)
-    assert whole.document["scene"]["embedded"] == everything | {
+    complete = embed(engine, scene, {}, 1e9)
+    assert complete.document["scene"]["embedded"] == everything | {
         "ranks_full": [0, 1, 2],
         "ranks_args": [0, 1, 2],
     }
-    sizes = dict(whole.sizes)
+    sizes = dict(complete.sizes)
     assert sizes["collectives"] > 0
-    assert size(whole) == sum(sizes.values())
+    assert size(complete) == sum(sizes.values())
     state, fixed = {"selected_event": [1, 0]}, _fixed(engine)
     seen = []
     for share in (0.99, 0.7, *np.linspace(0.6, 0, 7)):
-        room = size(whole) * share
-        made = embed(engine, scene, state, room + fixed)
-        embedded = made.document["scene"]["embedded"]
+        room = size(complete) * share
+        result = embed(engine, scene, state, room + fixed)
+        embedded = result.document["scene"]["embedded"]
         seen.append((len(embedded["ranks_full"]), len(embedded["ranks_args"])))
         assert set(embedded["ranks_args"]) <= set(embedded["ranks_full"])
         if embedded["ranks_full"]:
             assert 1 in embedded["ranks_full"]
-            assert size(made) <= room
+            assert size(result) <= room
         assert (embedded["level"] == "all") == (len(embedded["ranks_full"]) == 3)
-        for rank in made.document["scene"]["ranks"]:
+        for rank in result.document["scene"]["ranks"]:
             assert ("overview_level" in rank) == (rank["rank"] not in embedded["ranks_full"])
     assert seen == sorted(seen, reverse=True)
     assert (seen[0][0], seen[-1]) == (3, (0, 0))
@@ -155,9 +155,11 @@ def _fixed(engine):
 
 
 def test_a_rank_without_its_rows_cannot_be_opened(engine):
-    made = embed(engine, engine.scene(), {}, 0)
-    assert made.document["scene"]["embedded"]["text"] == "Overview only: no single events."
-    for rank, header in zip(made.document["scene"]["ranks"], made.document["ranks"], strict=True):
+    result = embed(engine, engine.scene(), {}, 0)
+    assert result.document["scene"]["embedded"]["text"] == "Overview only: no single events."
+    for rank, header in zip(
+        result.document["scene"]["ranks"], result.document["ranks"], strict=True
+    ):
         assert rank["tracks"] == []
         assert [lane["lane"] for lane in header["lanes_kept"]] == [
             row["lane"] for row in rank["summary"]
@@ -217,7 +219,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
     assert path.read_text() == "before"
     save_html(path, engine, engine.scene(), {})
     assert path.read_text().startswith("<!doctype html>")
-    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["page.html"]
+    assert [item.name for item in tmp_path.iterdir() if item.is_file()] == ["page.html"]
 
 
 def test_bad_places_and_sizes_are_named(engine, front_end, tmp_path):
@@ -245,39 +247,39 @@ def changed_job(tmp_path, **more):
 
 
 def test_arguments_that_cannot_be_read_are_explained(front_end, tmp_path):
-    made = changed_job(tmp_path, ranks=1)
-    args = made.document["ranks"][0]["args"]
+    result = changed_job(tmp_path, ranks=1)
+    args = result.document["ranks"][0]["args"]
     assert args["state"] == "unreadable"
     assert "was changed after it was loaded" in args["reason"]
-    assert made.document["scene"]["embedded"]["text"] == "All events, no arguments."
+    assert result.document["scene"]["embedded"]["text"] == "All events, no arguments."
 
 
 def test_collectives_of_files_that_are_gone_leave_a_note(tmp_path):
-    made = changed_job(tmp_path)
-    assert "was changed after it was loaded" in made.document["collectives"]["note"]
-    assert made.document["collectives"]["columns"] == {}
-    assert not [block for block in made.blocks if block.name == "collectives"]
+    result = changed_job(tmp_path)
+    assert "was changed after it was loaded" in result.document["collectives"]["note"]
+    assert result.document["collectives"]["columns"] == {}
+    assert not [block for block in result.blocks if block.name == "collectives"]
 
 
 def test_one_rank_alone_needs_no_collectives(tmp_path):
     folder = write_job(tmp_path, seed=1, ranks=1)
     engine = TileEngine(hw.load(folder, progress=False, cache=False))
-    made = embed(engine, engine.scene(), {}, 1e9)
-    assert dict(made.sizes)["collectives"] == 0
-    assert made.document["collectives"]["columns"] == {}
-    assert all(rank["overlays"] == [] for rank in made.document["ranks"])
+    result = embed(engine, engine.scene(), {}, 1e9)
+    assert dict(result.sizes)["collectives"] == 0
+    assert result.document["collectives"]["columns"] == {}
+    assert all(rank["overlays"] == [] for rank in result.document["ranks"])
 
 
 def test_collectives_count_in_the_size_and_are_there_for_overviews(engine):
-    made = embed(engine, engine.scene(), {}, 0)
-    [block] = [block for block in made.blocks if block.name == "collectives"]
-    header, data = made.document["collectives"], unpacked(block)
-    assert dict(made.sizes)["collectives"] == block.size_bytes
+    result = embed(engine, engine.scene(), {}, 0)
+    [block] = [block for block in result.blocks if block.name == "collectives"]
+    header, data = result.document["collectives"], unpacked(block)
+    assert dict(result.sizes)["collectives"] == block.size_bytes
     frame = engine.lateness.frame
     assert header["counts"] == [int((frame["rank"] == rank).sum()) for rank in (0, 1, 2)]
     specs = header["columns"]
     assert read(data, specs["start"]) == frame["start_ns"].tolist()
     assert read(data, specs["wait"]) == frame["wait_ns"].tolist()
-    names = [made.document["names"][at] for at in read(data, specs["name"])]
+    names = [result.document["names"][at] for at in read(data, specs["name"])]
     events = {rank: engine.traces[rank].events["name"] for rank in (0, 1, 2)}
     assert names == [events[r][i] for r, i in zip(frame["rank"], frame["id"], strict=True)]

@@ -89,9 +89,9 @@ def test_flows_need_both_ends(small, tmp_path, document):
     assert both.flows == 1
     for phase in "sf":
         assert names(document(both.path), phase) == ["ac2g"]
-    one = export_trace(traces, tmp_path / "one.json", "name == 'kernel'", keep_parents=False)
-    assert names(document(one.path), "stf") == []
-    assert (one.flows, one.left_out["flows"]) == (0, 1)
+    single = export_trace(traces, tmp_path / "one.json", "name == 'kernel'", keep_parents=False)
+    assert names(document(single.path), "stf") == []
+    assert (single.flows, single.left_out["flows"]) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def test_flows_write_their_thread_as_their_events_do(trace_file, load, tmp_path,
     part = export_trace(traces, tmp_path / "part.json", traces.select(start_ns=25_000))
     threads = [r["tid"] for r in document(part.path)["traceEvents"]]
     assert threads == ["1", "1", 7, 7]
-    whole = export_trace(traces, tmp_path / "whole.json")
-    assert document(whole.path)["traceEvents"] == document(path)["traceEvents"]
+    full = export_trace(traces, tmp_path / "whole.json")
+    assert document(full.path)["traceEvents"] == document(path)["traceEvents"]
 
 
 def test_a_trace_without_a_file_of_records_is_written_from_its_columns(small, tmp_path, load):
@@ -375,7 +375,7 @@ def test_steps_that_an_export_cut_are_not_compared(tmp_path, clip):
         event("user_annotation", f"ProfilerStep#{n}", at, at + 90_000, pid=10, tid=1)
         for n, at in enumerate((0, 100_000, 200_000))
     ]
-    slow = [{**one, "dur": 95} for one in steps]
+    slow = [{**step, "dur": 95} for step in steps]
     ranks = ([*EVENTS[1:], *own] for own in (steps, steps, slow))
     traces = load(tmp_path, *ranks)
     back = reopened(traces, tmp_path, start_ns=50_000, end_ns=285_000, clip=clip)
@@ -407,9 +407,9 @@ def test_a_part_knows_its_ranks_and_a_part_of_a_part_its_job(tmp_path):
     two = reopened(traces, tmp_path, ranks=(0, 2))
     assert "2 of 3 ranks" in TileEngine(two).scene()["truth"]["text"]
     low = two.span_ns[0]
-    one = reopened(two, tmp_path, start_ns=low + 25_000, end_ns=low + 70_000, ranks=(0,))
-    assert "0.045 ms of a job" in one.problems.detail.tolist()[0]
-    work = analysis.temporal_breakdown(one)
+    single = reopened(two, tmp_path, start_ns=low + 25_000, end_ns=low + 70_000, ranks=(0,))
+    assert "0.045 ms of a job" in single.problems.detail.tolist()[0]
+    work = analysis.temporal_breakdown(single)
     pd.testing.assert_frame_equal(
         work, analysis.temporal_breakdown(traces, window=(25_000, 70_000), ranks=[0])
     )

@@ -94,8 +94,8 @@ def times_of(traces, rank):
 
 def by_time_without(records):
     """The records without their times, and the times."""
-    rest = [{key: value for key, value in one.items() if key != "ts"} for one in records]
-    return rest, [one.get("ts") for one in records]
+    rest = [{key: value for key, value in record.items() if key != "ts"} for record in records]
+    return rest, [record.get("ts") for record in records]
 
 
 @FORMS

@@ -178,9 +178,9 @@ def test_a_demo_job_comes_back(tmp_path, load):
     "raw", ["0", "7", "-1", "null", '"7"', '"0x1f"', '"3:7"', '"é\\n"', str(2**63), "1.5", '""']
 )
 def test_ids_come_back_whatever_they_are(rank, raw):
-    there = scoped_id(raw.encode(), rank)
-    json.loads(there)
-    assert original_id(there, rank) == raw.encode()
+    present = scoped_id(raw.encode(), rank)
+    json.loads(present)
+    assert original_id(present, rank) == raw.encode()
 
 
 def test_scoped_ids_differ():
@@ -192,12 +192,12 @@ def test_scoped_ids_differ():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pair")
-    found = []
+    result = []
     for name, seed, changes in (("old", 0, ()), ("new", 1, ["extra_copy"])):
         options = {"ranks": 2, "steps": 2, "events_per_step": 700}
         write_demo(folder / name, seed=seed, changes=changes, **options)
-        found.append(hw.load(folder / name, cache=False, progress=False))
-    return found
+        result.append(hw.load(folder / name, cache=False, progress=False))
+    return result
 
 
 def first_step(trace):
@@ -239,11 +239,11 @@ def test_the_comparison_is_that_of_the_runs(runs, tmp_path):
     report = export_pair(*runs, tmp_path / "pair.json")
     back = hw.load(report.path, cache=False, progress=False)
     expected = compare(*runs)
-    found = compare(back.select(ranks=[0, 1]), back.select(ranks=[1000, 1001]))
-    assert found.rank_pairs == [(0, 1000), (1, 1001)]
-    assert pairs(found).attrs["matched"] == pairs(expected).attrs["matched"]
+    result = compare(back.select(ranks=[0, 1]), back.select(ranks=[1000, 1001]))
+    assert result.rank_pairs == [(0, 1000), (1, 1001)]
+    assert pairs(result).attrs["matched"] == pairs(expected).attrs["matched"]
     columns = ["cause", "before_ns", "after_ns"]
-    assert waterfall(found)[columns].equals(waterfall(expected)[columns])
+    assert waterfall(result)[columns].equals(waterfall(expected)[columns])
     # Written again, it is the same.
     again = hw.load(export_trace(back, tmp_path / "again.json").path, cache=False, progress=False)
     for rank in back:

@@ -30,31 +30,31 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
     monkeypatch.setattr(live, "CHUNK_BYTES", 1000)
     offline = offline_of(engine)
     assert offline.join(60)
-    said, buffer = offline.chunk()
-    assert (said["state"], buffer) == ("ready", None)
-    chunks = [offline.chunk(k)[1] for k in range(said["chunks"])]
-    assert [len(chunk) for chunk in chunks[:-1]] == [1000] * (said["chunks"] - 1)
+    text, buffer = offline.chunk()
+    assert (text["state"], buffer) == ("ready", None)
+    chunks = [offline.chunk(k)[1] for k in range(text["chunks"])]
+    assert [len(chunk) for chunk in chunks[:-1]] == [1000] * (text["chunks"] - 1)
     content = b"".join(chunks)
-    assert len(content) == said["bytes"] > 2000
-    blocks = {name: content[at : at + size] for name, (at, size) in said["blocks"].items()}
-    whole = embed(engine, engine.scene(), {}, 25e6)
-    assert {block.name: base64.b64decode(block.text) for block in whole.blocks} == {
+    assert len(content) == text["bytes"] > 2000
+    blocks = {name: content[at : at + size] for name, (at, size) in text["blocks"].items()}
+    full = embed(engine, engine.scene(), {}, 25e6)
+    assert {block.name: base64.b64decode(block.text) for block in full.blocks} == {
         name: block for name, block in blocks.items() if name != "document"
     }
     document = json.loads(gzip.decompress(blocks["document"]))
     assert document["scene"]["embedded"]["level"] == "all"
     assert [rank["rank"] for rank in document["ranks"]] == engine.traces.ranks
-    with pytest.raises(ValueError, match=f"no chunk {said['chunks']}: there are {said['chunks']}"):
-        offline.chunk(said["chunks"])
+    with pytest.raises(ValueError, match=f"no chunk {text['chunks']}: there are {text['chunks']}"):
+        offline.chunk(text["chunks"])
 
 
 def test_no_more_than_asked_for(tmp_path):
     engine = TileEngine(hw.load(write_job(tmp_path, 1, events=3000), progress=False, cache=False))
     offline = offline_of(engine, max_mb=0.08)
     assert offline.join(60)
-    whole = offline_of(engine)
-    assert whole.join(60)
-    few, all_ = offline.chunk()[0], whole.chunk()[0]
+    full = offline_of(engine)
+    assert full.join(60)
+    few, all_ = offline.chunk()[0], full.chunk()[0]
     assert few["bytes"] <= 80_000 < all_["bytes"]
 
 
@@ -81,8 +81,8 @@ def test_says_why_it_fails(engine):
 
     offline = offline_of(engine, broken)
     assert offline.join(60)
-    said = {"state": "failed", "message": "the disk is full"}
-    assert offline.chunk() == (said, None)
+    text = {"state": "failed", "message": "the disk is full"}
+    assert offline.chunk() == (text, None)
 
 
 def test_panels_answer_beside_it(tmp_path):

@@ -41,8 +41,8 @@ def _window(traces):
 def _records(path):
     data = path.read_bytes()
     data = gzip.decompress(data) if path.name.endswith(".gz") else data
-    found = json.loads(data, parse_float=Decimal)
-    return found["traceEvents"] if isinstance(found, dict) else found
+    result = json.loads(data, parse_float=Decimal)
+    return result["traceEvents"] if isinstance(result, dict) else result
 
 
 def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):

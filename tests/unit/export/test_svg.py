@@ -33,8 +33,8 @@ def paths(root, fill):
 
 def boxes(data):
     """Left, width and height of the rectangles of a path."""
-    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)h-[\d.]+z", data)
-    return [tuple(map(float, box)) for box in found]
+    result = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)h-[\d.]+z", data)
+    return [tuple(map(float, box)) for box in result]
 
 
 def words(root):
@@ -82,18 +82,18 @@ def test_waits_are_hatched_and_a_dotted_line_leads_to_late_kernels(tmp_path):
     ]
     lengths = [right - left for left, right in ends if right - left > 20]
     assert lengths == pytest.approx([60 * per_us] * 6, rel=0.02)
-    said = words(root)
-    assert "last in 6 of 6" in said or "last 6/6" in said
-    assert "causes the wait" in said
-    assert any(said_.startswith("waiting ") for said_ in said)
+    message = words(root)
+    assert "last in 6 of 6" in message or "last 6/6" in message
+    assert "causes the wait" in message
+    assert any(said_.startswith("waiting ") for said_ in message)
 
 
 def test_the_figure_of_folded_ranks_names_whose_it_is(tmp_path):
     same = [kernel(at * 1000, at * 1000 + 500) for at in range(20)]
     root, _ = draw(load(tmp_path, *[same] * 4), folded=True)
-    said = words(root)
-    assert "ranks 0\u20133" in said
-    [fact] = [text for text in said if text is not None and "busy" in text]
+    message = words(root)
+    assert "ranks 0\u20133" in message
+    [fact] = [text for text in message if text is not None and "busy" in text]
     assert re.fullmatch("rank [0-3] busy 10.0\u202fµs", fact)
 
 
@@ -133,9 +133,11 @@ def test_a_long_name_and_many_ranks_fit(tmp_path):
     long_name = "void " + "very_long_namespace::" * 12 + "kernel<float>(int)"
     ranks = [[kernel(0, 1000 + rank, name=long_name), call(0, 10)] for rank in range(256)]
     root, text = draw(load(tmp_path, *ranks))
-    assert sum(said is not None and said.startswith("rank ") for said in words(root)) == 256
+    assert (
+        sum(message is not None and message.startswith("rank ") for message in words(root)) == 256
+    )
     assert len(text) < 2_000_000
-    assert all(len(said) < 200 for said in words(root))
+    assert all(len(message) < 200 for message in words(root))
 
 
 @pytest.mark.parametrize("events", [[], [event("cpu_op", "aten::add", 0, 100, pid=1, tid=1)]])

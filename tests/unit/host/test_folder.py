@@ -181,17 +181,17 @@ def test_only_what_is_listed_can_be_opened(write, tmp_path, path):
 
 
 def test_what_a_page_opens_first(write, tmp_path):
-    one, two = str(write("x/a.json")), str(write("x/b.json"))
-    assert AllowedPaths([one], None).request == {"view": "dashboard", "paths": [one]}
-    assert AllowedPaths([one, two], None).request == {"view": "dashboard", "paths": [one, two]}
-    assert AllowedPaths([one], two).request == {"view": "diff", "paths": [one, two]}
+    first, two = str(write("x/a.json")), str(write("x/b.json"))
+    assert AllowedPaths([first], None).request == {"view": "dashboard", "paths": [first]}
+    assert AllowedPaths([first, two], None).request == {"view": "dashboard", "paths": [first, two]}
+    assert AllowedPaths([first], two).request == {"view": "diff", "paths": [first, two]}
     assert AllowedPaths([str(tmp_path / "x")], None).request == {
         "view": "dashboard",
         "paths": ["."],
     }
     write("y.json")
     assert AllowedPaths([str(tmp_path)], None).request is None
-    assert AllowedPaths([one, two], None).title == "a.json, b.json"
+    assert AllowedPaths([first, two], None).title == "a.json, b.json"
 
 
 def test_paths_that_are_not_there(tmp_path):

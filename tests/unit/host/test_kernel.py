@@ -41,8 +41,8 @@ def test_traces_and_dashboard_are_the_users(job, page):
     traces, dash = kernel.show(job)
     assert traces.ranks == [0, 1]
     assert isinstance(dash, hw.Dashboard)
-    stages = [one for one in published if one["type"] == "progress"]
-    assert {one["stage"] for one in stages} == {"read", "draw"}
+    stages = [item for item in published if item["type"] == "progress"]
+    assert {item["stage"] for item in stages} == {"read", "draw"}
     assert published[-1] == {"type": "opened", "model": dash.model_id}
 
 

@@ -49,7 +49,7 @@ def test_a_page_is_greeted_and_gets_the_models(hosted, job):
     state = models[model]
     assert state["state"].removeprefix("anywidget:") in models
     # Layouts are for Jupyter's own front ends, and texts go by their hash.
-    assert all(one["_model_module"] == "anywidget" for one in models.values())
+    assert all(value["_model_module"] == "anywidget" for value in models.values())
     assert "layout" not in state
     assert len(state["_esm"]) == len(state["_css"]) == 32
 
@@ -176,7 +176,7 @@ def test_a_bad_message_does_not_end_the_host(hosted, job):
     page.put(type="comm_msg", comm=model, data={})
     page.ask(model, "stats", start=0, end=10)
     host.run()
-    assert [one["ok"] for one in page.replies()] == [True]
+    assert [reply["ok"] for reply in page.replies()] == [True]
 
 
 def test_errors_carry_what_is_wrong_where_and_what_to_do(hosted, tmp_path):
@@ -198,8 +198,8 @@ def test_errors_carry_what_is_wrong_where_and_what_to_do(hosted, tmp_path):
     assert {message["kind"] for message in failed} == {"TraceError"}
     with pytest.raises(hw.TraceError) as error:
         hw.load(broken)
-    said = {"message": error.value.message, "path": str(broken), "remedy": error.value.remedy}
-    assert {key: failed[0][key] for key in said} == said
+    text = {"message": error.value.message, "path": str(broken), "remedy": error.value.remedy}
+    assert {key: failed[0][key] for key in text} == text
     for message, words in zip(
         failed[1:], ("not among the files", "unknown view", "two sides"), strict=True
     ):
@@ -218,7 +218,7 @@ def test_progress_is_reported(hosted, job):
     _, page, _ = opened(hosted, job)
     at = [message for message, _ in page.heard if message["type"] == "progress"]
     of = sum(path.stat().st_size for path in Path(job).iterdir())
-    assert [one["stage"] for one in at][-1] == "draw"
+    assert [item["stage"] for item in at][-1] == "draw"
     assert at[-2] == {"type": "progress", "id": 1, "stage": "read", "done": of, "of": of}
 
 

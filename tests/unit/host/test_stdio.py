@@ -50,10 +50,10 @@ def pipe(repo, built):
         return started[-1]
 
     yield start
-    for one in started:
-        one.process.kill()
-        one.process.wait()
-        for stream in (one.process.stdin, one.process.stdout, one.process.stderr):
+    for item in started:
+        item.process.kill()
+        item.process.wait()
+        for stream in (item.process.stdin, item.process.stdout, item.process.stderr):
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
 
@@ -77,7 +77,7 @@ def test_a_page_opens_what_the_host_was_started_for(pipe, job):
             break
         if message["type"] == "comm_open":
             states.append(message["data"]["state"])
-    ranks = [one["rank"] for state in states for one in state.get("_scene", {}).get("ranks", [])]
+    ranks = [item["rank"] for state in states for item in state.get("_scene", {}).get("ranks", [])]
     assert ranks == hw.load(job, progress=False, cache=False).ranks
     key = next(state["_esm"] for state in states if "_esm" in state)
     host.put(type="text", key=key)

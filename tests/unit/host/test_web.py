@@ -33,9 +33,9 @@ def downloads():
 @pytest.fixture
 def site(downloads, built):
     session = Session(lambda _path: None)
-    one = Site(session, downloads, listen(0), title="<b>job</b>")
-    yield one
-    one.end()
+    single = Site(session, downloads, listen(0), title="<b>job</b>")
+    yield single
+    single.end()
 
 
 def get(site, path, *, host=None, cookie=None, method="GET"):
@@ -176,18 +176,18 @@ def connect(site, *, send=None, **headers):
 
     async def talk():
         try:
-            one = await dial(site, headers)
+            single = await dial(site, headers)
         except HTTPClientError as error:
             return error.code
         if send is None:
-            await closed(one)
+            await closed(single)
             return None
         with contextlib.suppress(WebSocketClosedError):
-            await one.write_message(send, binary=isinstance(send, bytes))
-        while await one.read_message() is not None:
+            await single.write_message(send, binary=isinstance(send, bytes))
+        while await single.read_message() is not None:
             pass
-        one.close()
-        return one.close_code
+        single.close()
+        return single.close_code
 
     return asyncio.run(talk())
 
@@ -272,11 +272,11 @@ def test_pages_are_told_when_the_host_ends(downloads, built):
     site = Site(Session(lambda _path: None), downloads, listen(0), title="x")
 
     async def wait():
-        one = await dial(site, own(site))
+        single = await dial(site, own(site))
         await asyncio.to_thread(site.end)
-        assert await one.read_message() is None
-        one.close()
-        return one.close_code
+        assert await single.read_message() is None
+        single.close()
+        return single.close_code
 
     assert asyncio.run(wait()) == 1001
 
@@ -297,12 +297,12 @@ def test_pages_of_a_folder_get_its_entries(downloads, built, tmp_path, monkeypat
     site = Site(Session(lambda _path: None), downloads, listen(0), title="x", folder=folder)
 
     async def read():
-        one = await dial(site, own(site))
-        first, _ = unpack(await one.read_message())
+        single = await dial(site, own(site))
+        first, _ = unpack(await single.read_message())
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub/b.json").write_text(trace)
-        second, _ = unpack(await one.read_message())
-        await closed(one)
+        second, _ = unpack(await single.read_message())
+        await closed(single)
         return first, second
 
     first, second = asyncio.run(read())

@@ -79,11 +79,11 @@ def comm(name, start, end, **args):
 def test_messages_are_by_sender_and_receiver(tmp_path):
     """Rank 0 sends 25 floats to rank 1; each gives the other half of its 100 in an all-to-all."""
     size = {"In msg nelems": 25, "Out msg nelems": 25}
-    whole = {"In msg nelems": 100, "Out msg nelems": 100}
+    full = {"In msg nelems": 100, "Out msg nelems": 100}
     traces = load(
         tmp_path,
-        [comm("send", 10, 20, **size, **{"Dst Rank": 1}), comm("all_to_allv", 30, 50, **whole)],
-        [comm("recv", 12, 20, **size, **{"Src Rank": 0}), comm("all_to_allv", 40, 50, **whole)],
+        [comm("send", 10, 20, **size, **{"Dst Rank": 1}), comm("all_to_allv", 30, 50, **full)],
+        [comm("recv", 12, 20, **size, **{"Src Rank": 0}), comm("all_to_allv", 40, 50, **full)],
     )
     frame = frame_of(traces, "messages")
     assert [*frame.itertuples(index=False, name=None)] == [(0, 1, 2, 300), (1, 0, 1, 200)]
@@ -149,7 +149,7 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("panel", [one for one in ADDED if one != "memory"])
+@pytest.mark.parametrize("panel", [item for item in ADDED if item != "memory"])
 def test_every_added_panel_has_a_chart(two, panel):
     assert hw.Dashboard(two).charts[panel] is not None
 

@@ -16,35 +16,35 @@ from hta_widgets.trace.selection import Selection
 def frames_of(node, repo, traces, brushes):
     """Yield for each brush and panel the page's result and the kernel's."""
     panels = [name for name in offered_panels(traces.formats) if "_" in name]
-    asked = [(panel, brush) for brush in brushes for panel in panels]
+    requested = [(panel, brush) for brush in brushes for panel in panels]
     request = {
         "tables": base_tables(traces),
-        "asked": [{"panel": panel, "selection": brush.to_json()} for panel, brush in asked],
+        "asked": [{"panel": panel, "selection": brush.to_json()} for panel, brush in requested],
     }
     command = [node, str(repo / "tests" / "support" / "table_frames.mjs")]
     text = json.dumps(request, allow_nan=False)
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=repo, check=True)
     engine = PanelEngine(traces)
-    for (panel, brush), found in zip(asked, json.loads(done.stdout), strict=True):
-        yield panel, brush, found, frame_to_json(engine.frame(panel, brush))
+    for (panel, brush), result in zip(requested, json.loads(done.stdout), strict=True):
+        yield panel, brush, result, frame_to_json(engine.frame(panel, brush))
 
 
 def check(node, repo, traces, brushes):
     """Compare all frames, and return the names of those with rows."""
     filled = set()
-    for panel, brush, found, wanted in frames_of(node, repo, traces, brushes):
+    for panel, brush, result, wanted in frames_of(node, repo, traces, brushes):
         where = f"{panel} of {brush}"
-        assert found["rows"] == wanted["rows"], where
+        assert result["rows"] == wanted["rows"], where
         if not wanted["rows"]:
             continue
         filled.add(panel)
         for name, values in wanted["columns"].items():
-            same = found["columns"][name]
+            same = result["columns"][name]
             if any(isinstance(value, float) for value in values):
                 assert [a is None for a in same] == [b is None for b in values], where
-                known = [value for value in values if value is not None]
+                expected = [value for value in values if value is not None]
                 ours = [value for value in same if value is not None]
-                assert ours == pytest.approx(known, rel=1e-9), where
+                assert ours == pytest.approx(expected, rel=1e-9), where
             else:
                 assert same == values, f"{name} of {where}"
     return filled

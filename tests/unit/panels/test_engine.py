@@ -54,15 +54,15 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     if panel == "kernel_types" and query is not None and "kind in" in query:
         query = "dur_ns > 300"
     ranks = selection.ranks if panel == "kernel_types" else None
-    whole = replace(selection, ranks=ranks, query=query)
-    expected = getattr(analysis, name)(job, selection=whole)
-    found = engine.frame(panel, selection)
-    for column in found:
+    full = replace(selection, ranks=ranks, query=query)
+    expected = getattr(analysis, name)(job, selection=full)
+    result = engine.frame(panel, selection)
+    for column in result:
         if column in expected:
-            assert found[column].tolist() == pytest.approx(
+            assert result[column].tolist() == pytest.approx(
                 expected[column].tolist(), nan_ok=True
-            ) or (found[column].tolist() == expected[column].tolist())
-    assert found.attrs["matched"] == expected.attrs["matched"]
+            ) or (result[column].tolist() == expected[column].tolist())
+    assert result.attrs["matched"] == expected.attrs["matched"]
     if panel == "breakdown":  # its bars stay whole; the analysis has selected events only
         expected = getattr(analysis, name)(job, selection=replace(selection, ranks=None))
     assert engine.analysis(panel, selection).equals(expected)
@@ -101,24 +101,24 @@ def test_bars_stay_whole_and_show_which_part_is_selected(tmp_path, selection, se
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_waits_are_part_of_exposed_communication(job, engine, selection):
-    found = engine.frame("breakdown", selection)
-    known = found[found["exposed_wait_ns"].notna()]
-    assert (known["exposed_wait_ns"] >= 0).all()
-    assert (known["exposed_wait_ns"] <= known["exposed_communication_ns"]).all()
+    result = engine.frame("breakdown", selection)
+    known_rows = result[result["exposed_wait_ns"].notna()]
+    assert (known_rows["exposed_wait_ns"] >= 0).all()
+    assert (known_rows["exposed_wait_ns"] <= known_rows["exposed_communication_ns"]).all()
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_kernels_add_up_over_ranks(job, engine, selection):
     query = None if "name in" in (selection.query or "") else selection.query
     by_rank = analysis.kernel_breakdown(job, selection=replace(selection, query=query))
-    found = engine.frame("kernels", selection, top=3)
+    result = engine.frame("kernels", selection, top=3)
     groups = {
         key: rows for key, rows in by_rank.groupby(["kind", "name"], observed=True) if len(rows)
     }
-    assert found.attrs["total"] == len(groups)
-    assert found.attrs["rest_ns"] == by_rank["sum_ns"].sum() - found["sum_ns"].sum()
-    assert found["sum_ns"].is_monotonic_decreasing
-    for row in found.to_dict("records"):
+    assert result.attrs["total"] == len(groups)
+    assert result.attrs["rest_ns"] == by_rank["sum_ns"].sum() - result["sum_ns"].sum()
+    assert result["sum_ns"].is_monotonic_decreasing
+    for row in result.to_dict("records"):
         rows = groups[row["kind"], row["name"]]
         assert row["count"] == rows["count"].sum()
         assert row["sum_ns"] == rows["sum_ns"].sum()
@@ -217,17 +217,17 @@ def test_a_page_that_asks_again_gets_the_same(job, selection):
     job.memo.clear()
     patient, hasty = PanelEngine(job), PanelEngine(job)
     panels = [panel for panel in known_panels() if panel != "heatmap" and "_" not in panel]
-    asked = {"op": "panels", "selection": selection, "within_ms": 0}
-    found, left = {}, panels
+    request = {"op": "panels", "selection": selection, "within_ms": 0}
+    result, left = {}, panels
     with held_up():
-        assert hasty.answer({**asked, "panels": left})[0] == {"panels": {}, "left": left}
+        assert hasty.answer({**request, "panels": left})[0] == {"panels": {}, "left": left}
     while left:
-        reply, _ = hasty.answer({**asked, "panels": left})
+        reply, _ = hasty.answer({**request, "panels": left})
         assert [*reply["panels"], *reply.get("left", [])] == left
-        found |= reply["panels"]
+        result |= reply["panels"]
         left = reply.get("left", [])
-    whole, _ = patient.answer({**asked, "panels": panels, "within_ms": None})
-    assert found == whole["panels"]
+    full, _ = patient.answer({**request, "panels": panels, "within_ms": None})
+    assert result == full["panels"]
     binned = {"op": "heatmap", "metric": "waiting", "start": 0, "end": 9_000, "bins": 9}
     with held_up():
         assert hasty.answer({**binned, "within_ms": 0}) == ({"pending": True}, None)
@@ -240,9 +240,9 @@ def test_the_headline_in_the_background(job):
     engine = PanelEngine(job)
     with held_up():
         assert engine.headline_until(0) is None
-    while (found := engine.headline_until(0)) is None:
+    while (result := engine.headline_until(0)) is None:
         pass
-    assert found == PanelEngine(job).headline()
+    assert result == PanelEngine(job).headline()
 
 
 def test_a_closed_page_is_worked_for_no_longer(job):
@@ -251,16 +251,16 @@ def test_a_closed_page_is_worked_for_no_longer(job):
     with held_up():
         assert engine.answer(request)[0]["left"] == ["kernels"]
         engine.stop()
-    whole = {**request, "within_ms": None}
-    assert engine.answer(whole) == PanelEngine(job).answer(whole)
+    full = {**request, "within_ms": None}
+    assert engine.answer(full) == PanelEngine(job).answer(full)
 
 
 def test_a_failure_in_the_background_is_told(job):
     engine = PanelEngine(job)
-    asked = {"op": "panels", "panels": ["kernels"], "selection": {"query": "no_such > 3"}}
+    request = {"op": "panels", "panels": ["kernels"], "selection": {"query": "no_such > 3"}}
 
     def asked_again():
-        while engine.answer({**asked, "within_ms": 0})[0]["left"]:
+        while engine.answer({**request, "within_ms": 0})[0]["left"]:
             pass
 
     with pytest.raises(TraceError, match="no_such"):

@@ -29,19 +29,19 @@ def ranks_named(found) -> set[int]:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_healthy_job_names_no_rank(tmp_path, seed):
     write_demo(tmp_path / "job", ranks=4, steps=3, seed=seed, straggler=None)
-    found = headline(hw.load(tmp_path / "job", cache=False, progress=False))
-    assert found.text
-    assert ranks_named(found) == set()
-    assert len(found.sentences) <= 2
+    result = headline(hw.load(tmp_path / "job", cache=False, progress=False))
+    assert result.text
+    assert ranks_named(result) == set()
+    assert len(result.sentences) <= 2
 
 
 def test_the_slow_rank_of_a_demo_job(tmp_path):
     write_demo(tmp_path / "job", ranks=4, steps=3, seed=4, straggler=2, factor=1.4)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
-    found = headline(traces)
-    assert found.text_parts[0] == "3 of 4 ranks wait for "
-    assert ranks_named(found) == {2}
-    assert found.to_json()["late_ranks"] == [2]
+    result = headline(traces)
+    assert result.text_parts[0] == "3 of 4 ranks wait for "
+    assert ranks_named(result) == {2}
+    assert result.to_json()["late_ranks"] == [2]
     assert PanelEngine(traces).frame("steps").attrs["late_ranks"] == [2], "for charts in Python"
 
 
@@ -59,9 +59,9 @@ def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, sl
     part = hw.load(slow_job, ranks=[0, 1, 2], cache=False, progress=False)
     hw.export_trace(part, tmp_path / "part.json.gz")
     for traces in (part, hw.load(tmp_path / "part.json.gz", cache=False, progress=False)):
-        found = headline(traces)
-        assert [one for one in found.findings if one.kind == "waiting"] == []
-        named = [part for parts in found.sentences for part in parts if isinstance(part, dict)]
+        result = headline(traces)
+        assert [finding for finding in result.findings if finding.kind == "waiting"] == []
+        named = [part for parts in result.sentences for part in parts if isinstance(part, dict)]
         assert named == [{"rank": 2, "text": "Rank 2", "fact": True}]
         assert "Rank 2 arrives last of the 3 ranks loaded (of 4) at " in said(traces)
         assert "for rank" not in said(traces)
@@ -124,13 +124,13 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
             ]
         ranks.append(events)
     traces = small.load(tmp_path, *ranks)
-    found = headline(traces)
+    result = headline(traces)
     assert not hw.analysis.stragglers(traces).is_straggler.any()
-    assert [one for one in found.findings if one.kind == "waiting"] == []
+    assert [finding for finding in result.findings if finding.kind == "waiting"] == []
     # From arrival to arrival all compute 8 700 µs, in as many kernels, so no cause is stated.
     text = "Rank 2 arrives last at 8 of 8 collectives; compute hides all waits."
     assert (text in said(traces)) == named
-    assert ranks_named(found) == ({2} if named else set())
+    assert ranks_named(result) == ({2} if named else set())
     attrs = PanelEngine(traces).frame("kernel_durations").attrs
     assert (attrs["late_ranks"], attrs["fact_ranks"]) == ([], [2] if named else [])
 
@@ -180,9 +180,9 @@ def test_a_kernel_is_told_apart_from_another_of_its_short_name(tmp_path):
 
 def test_one_kernel(tmp_path):
     traces = small.load(tmp_path, [*names(5, 10_000), small.kernel(51_000, 101_000, name="gemm")])
-    found = headline(traces)
-    assert found.text.replace(THIN, " ") == "gemm takes 50 % of GPU work, in 1 call."
-    assert found.findings[0].selection.query == "name in ['gemm']"
+    result = headline(traces)
+    assert result.text.replace(THIN, " ") == "gemm takes 50 % of GPU work, in 1 call."
+    assert result.findings[0].selection.query == "name in ['gemm']"
 
 
 def test_an_idle_device_and_what_for(tmp_path):
@@ -194,12 +194,14 @@ def test_an_idle_device_and_what_for(tmp_path):
             small.kernel(at + 200, at + 6_000, launch=k + 1),
         ]
         events[-1]["name"] = f"kernel_{k}"
-    found = headline(small.load(tmp_path, events))
+    result = headline(small.load(tmp_path, events))
     # The span: 9 · 10 000 + 5 800 ns, busy 58 000 of 95 800. Each of 9 gaps is 4 200 ns long, and
     # 4 000 of it before the call: 36 000 of 37 800.
-    assert found.text.replace(THIN, " ").startswith("The GPU is idle 39 % of its span; for 95 % of")
-    assert "the host has not launched the next work yet" in found.text
-    shown = found.findings[0].selection
+    assert result.text.replace(THIN, " ").startswith(
+        "The GPU is idle 39 % of its span; for 95 % of"
+    )
+    assert "the host has not launched the next work yet" in result.text
+    shown = result.findings[0].selection
     assert shown.end_ns - shown.start_ns == 4_200
     assert shown.ranks == (0,)
 
@@ -209,9 +211,9 @@ def test_ranks_that_lack_steps_are_named(tmp_path):
 
     def rank(*steps):
         return [
-            one
+            item
             for n in steps
-            for one in (
+            for item in (
                 small.event("user_annotation", f"ProfilerStep#{n}", n * 1000, n * 1000 + 900),
                 small.kernel(n * 1000, n * 1000 + 900),
             )
@@ -222,8 +224,8 @@ def test_ranks_that_lack_steps_are_named(tmp_path):
     text = "Ranks 1, 2 have 3 of 5 steps (2–4); rank 4 has 4 of 5 steps (3–6)."
     assert said(small.load(tmp_path, *ranks)).endswith(text)
     assert "5 steps" not in said(small.load(tmp_path, all_of_them, all_of_them))
-    one = small.load(tmp_path, all_of_them, rank())
-    assert "5 steps" not in said(one), "a rank without device work"
+    single = small.load(tmp_path, all_of_them, rank())
+    assert "5 steps" not in said(single), "a rank without device work"
 
 
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
@@ -232,7 +234,7 @@ def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     def text(*ranges):
         calls = [small.call(1_000, 1_100, 1), small.call(89_000, 89_500, 2)]
         work = [small.kernel(1_000, 10_000, launch=1), small.kernel(90_000, 100_000, launch=2)]
-        events = [small.event("user_annotation", *one, pid=10) for one in ranges]
+        events = [small.event("user_annotation", *item, pid=10) for item in ranges]
         return said(small.load(tmp_path, [*calls, *work, *events]))
 
     step, train = ("ProfilerStep#1", 0, 100_000), ("train", 0, 200_000)
@@ -246,21 +248,21 @@ def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
 def test_the_rank_that_idles_is_named(tmp_path):
     """Spans of 100 µs: rank 1 idles 80 µs, the three others 2 µs each, 21.5 % on average."""
     even = [small.kernel(1_000, 50_000), small.kernel(52_000, 101_000)]
-    one = [small.kernel(1_000, 11_000), small.kernel(91_000, 101_000)]
-    text = said(small.load(tmp_path, even, one, even, even))
+    single = [small.kernel(1_000, 11_000), small.kernel(91_000, 101_000)]
+    text = said(small.load(tmp_path, even, single, even, even))
     mean = "GPUs are idle 22 % of each rank's GPU span on average"
     assert f"{mean}, most of it on rank 1 (80 % of its span); for " in text
     # Of two ranks, none stands out; of three that idle 80 %, none differs.
-    text = said(small.load(tmp_path, even, one))
+    text = said(small.load(tmp_path, even, single))
     assert "GPUs are idle 41 % of each rank's GPU span on average; for " in text
-    text = said(small.load(tmp_path, one, one, one))
+    text = said(small.load(tmp_path, single, single, single))
     assert "GPUs are idle 80 % of each rank's GPU span; for " in text
 
 
 def test_a_device_without_work_at_either_end(tmp_path):
     events = [small.kernel(40_000, 50_000), small.event("cpu_op", "later", 90_000, 100_000, pid=1)]
-    found = headline(small.load(tmp_path, events))
-    assert "idle" not in [one.kind for one in found.findings]
+    result = headline(small.load(tmp_path, events))
+    assert "idle" not in [finding.kind for finding in result.findings]
     assert said(small.load(tmp_path, events)) == (
         "No single cause stands out: compute 100 %. The GPU span is 10.0 µs:"
         " 90 % of the run of 100 µs lies before the first work or after the last."
@@ -271,9 +273,9 @@ def test_clocks_that_differ_do_not_lengthen_the_run(tmp_path):
     # Each rank works 90 µs without a gap, together with the others; its clock is off.
     ranks = [
         [
-            one
+            item
             for start in range(off, off + 90_000, 30_000)
-            for one in (
+            for item in (
                 small.kernel(start, start + 20_000),
                 small.nccl(start + 20_000, start + 30_000),
             )
@@ -330,8 +332,8 @@ def test_even_steps_are_no_finding(tmp_path):
         small.event("user_annotation", f"ProfilerStep#{k}", 25_000 * k, 25_000 * (k + 1), pid=1)
         for k in range(4)
     ]
-    found = headline(small.load(tmp_path, [*names(9, 11_000), *steps]))
-    assert [one.kind for one in found.findings] == []
+    result = headline(small.load(tmp_path, [*names(9, 11_000), *steps]))
+    assert [finding.kind for finding in result.findings] == []
 
 
 def test_an_accelerator_is_no_gpu(tmp_path):
@@ -369,8 +371,8 @@ def test_communication_that_nothing_hides(tmp_path):
 def test_what_takes_little_does_not_come_first(tmp_path):
     # 3 % communication, 80 % idle.
     events = [*names(8, 2_000), small.nccl(17_000, 20_000), small.kernel(99_000, 100_000)]
-    found = headline(small.load(tmp_path, events))
-    assert [one.kind for one in found.findings] == ["idle", "exposed_communication"]
+    result = headline(small.load(tmp_path, events))
+    assert [finding.kind for finding in result.findings] == ["idle", "exposed_communication"]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +383,7 @@ def test_the_largest_loss_of_time_comes_first(tmp_path, communicated_us, kinds):
     """Of 100 µs, the first 20 and the last one compute; the rest is communication, then idle."""
     communication = small.nccl(21_000, 21_000 + 1_000 * communicated_us)
     events = [*names(10, 2_000), communication, small.kernel(100_000, 101_000)]
-    assert [one.kind for one in headline(small.load(tmp_path, events)).findings] == kinds
+    assert [item.kind for item in headline(small.load(tmp_path, events)).findings] == kinds
 
 
 def healthy_rank():
@@ -391,14 +393,14 @@ def healthy_rank():
 
 def test_a_busy_job_that_hides_its_communication_is_healthy(tmp_path):
     for ranks, subject in ((1, "the GPU is busy 100 % of its"), (2, "GPUs are busy 100 % of each")):
-        found = headline(small.load(tmp_path, *[healthy_rank()] * ranks))
-        assert f"{found.text.replace(THIN, ' ')} ".startswith(
+        result = headline(small.load(tmp_path, *[healthy_rank()] * ranks))
+        assert f"{result.text.replace(THIN, ' ')} ".startswith(
             f"No single cause stands out: {subject} "
         )
-        assert found.text.replace(THIN, " ").endswith(
+        assert result.text.replace(THIN, " ").endswith(
             " span, and compute hides 70 % of communication."
         )
-        assert [one.kind for one in found.findings] == ["exposed_communication"]
+        assert [finding.kind for finding in result.findings] == ["exposed_communication"]
 
 
 def test_a_healthy_mean_does_not_hide_a_rank_that_idles(tmp_path):
@@ -461,8 +463,8 @@ def test_a_launch_bound_job(tmp_path):
 def test_a_kernel_in_hardly_any_work_is_no_finding(tmp_path):
     events = [small.kernel(k * 5_000, k * 5_000 + 4_000) for k in range(2)]
     later = small.event("cpu_op", "on", 9_000, 2_000_000, pid=1)
-    found = headline(small.load(tmp_path, [*events, later]))
-    assert (found.text, found.findings) == ("There is hardly any GPU work in these files.", [])
+    result = headline(small.load(tmp_path, [*events, later]))
+    assert (result.text, result.findings) == ("There is hardly any GPU work in these files.", [])
 
 
 def test_a_step_takes_as_long_as_its_device_if_the_host_is_ahead(tmp_path):
@@ -494,13 +496,13 @@ def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
         small.event("cpu_op", "c10d::allreduce_", 5_000, 10_000, pid=1),
         small.event("cpu_op", "aten::empty", 99_000, 100_000, pid=1),
     ]
-    found = headline(small.load(tmp_path, events))
-    assert str(found).replace(THIN, " ") == (
+    result = headline(small.load(tmp_path, events))
+    assert str(result).replace(THIN, " ") == (
         "The host communicates 75 % of the time, 75.0 µs, in gloo:all_reduce (2 calls) and others. "
         "No GPU work in these files: 5 events of 1 rank over 100 µs."
     )
-    assert [one.kind for one in found.findings] == ["host_communication"]
-    names = found.findings[0].selection.query
+    assert [finding.kind for finding in result.findings] == ["host_communication"]
+    names = result.findings[0].selection.query
     assert "gloo:all_reduce" in names
     assert "c10d::allreduce_" in names
 
@@ -527,13 +529,13 @@ def test_a_device_that_is_busy_with_other_work_is_not_idle(tmp_path):
         small.call(1_000_000, 1_010_000, 2), small.kernel(9_010_000, 10_000_000, launch=2),
         small.call(1_010_000, 10_000_000, name="cudaStreamSynchronize"),
     ]  # fmt: skip
-    found = headline(small.load(tmp_path, rank))
-    assert "idle" not in found.text
-    assert found.text.replace(THIN, " ") == (
+    result = headline(small.load(tmp_path, rank))
+    assert "idle" not in result.text
+    assert result.text.replace(THIN, " ") == (
         "The GPU is probably busy with work that is not in the files for 80 % of its span, 8.00 ms;"
         " recorded work takes 1.99 ms."
     )
-    kernel, around = (text_of(parts).replace(THIN, " ") for parts in found.sentences)
+    kernel, around = (text_of(parts).replace(THIN, " ") for parts in result.sentences)
     assert kernel == "gemm takes 100 % of GPU work, in 2 calls."
     assert around.endswith("; for 5.00 ms of that, work that is not in the files probably runs.")
 
@@ -552,8 +554,8 @@ def test_analyses_of_device_communication_say_that_hosts_communicate(tmp_path):
 def test_no_events(tmp_path):
     path = tmp_path / "empty.json"
     path.write_text(json.dumps({"traceEvents": [], "deviceProperties": []}))
-    found = headline(hw.load(path, cache=False, progress=False))
-    assert found.to_json() == {
+    result = headline(hw.load(path, cache=False, progress=False))
+    assert result.to_json() == {
         "headline": [],
         "more": [],
         "late_ranks": [],
@@ -563,24 +565,24 @@ def test_no_events(tmp_path):
 
 
 def headline_of(folder):
-    found = headline(hw.load(folder, cache=False, progress=False))
-    return found, str(found)
+    result = headline(hw.load(folder, cache=False, progress=False))
+    return result, str(result)
 
 
 def test_the_slow_worker_is_named_with_all_of_its_gpus(tmp_path):
     write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
-    found, text = headline_of(tmp_path / "job")
+    result, text = headline_of(tmp_path / "job")
     assert text.startswith("Worker 1 is last in 44 of 44 partitions and steps")
-    assert found.findings[0].selection.ranks == (2, 3)
+    assert result.findings[0].selection.ranks == (2, 3)
 
 
 def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
     write_mpi_job(tmp_path / "job", ranks=6, slow_rank=4, hosts=1, traces=False)
-    found, text = headline_of(tmp_path / "job")
+    result, text = headline_of(tmp_path / "job")
     assert text.startswith("Rank 4 spends least time in MPI")
     assert "the other 5 wait for it" in text
     assert "Allreduce of 5–8\u202fB: 60\u202f% of calls" in text
-    assert found.findings[0].selection.ranks == (4,)
+    assert result.findings[0].selection.ranks == (4,)
 
 
 def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
@@ -621,8 +623,8 @@ def test_nobody_is_named_where_nobody_stands_out(tmp_path):
     write_mpi_job(tmp_path / "mpi", ranks=4, slow_rank=None, hosts=1, traces=False)
     write_byteps_job(tmp_path / "byteps", workers=2, servers=1, steps=2, slow_worker=None)
     for folder in ("mpi", "byteps"):
-        found, text = headline_of(tmp_path / folder)
-        assert found.findings == []
+        result, text = headline_of(tmp_path / folder)
+        assert result.findings == []
         assert "least time" not in text
         assert "is last in" not in text
 

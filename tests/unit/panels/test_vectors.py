@@ -7,5 +7,5 @@ from support import panel_vectors
 
 def test_the_file_is_what_the_script_writes():
     written = json.loads(panel_vectors.PATH.read_text("utf-8"))
-    made = panel_vectors.unpacked(panel_vectors.vectors())
-    assert panel_vectors.unpacked(written) == made
+    result = panel_vectors.unpacked(panel_vectors.vectors())
+    assert panel_vectors.unpacked(written) == result

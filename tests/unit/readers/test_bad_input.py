@@ -106,8 +106,8 @@ def test_source_of_a_wrong_type(source):
 
 def test_gzip_cut_in_half(write):
     records = [event(f"kernel_{i % 7}_{i * 7919 % 1009}", i * 3.25) for i in range(3000)]
-    whole = gzip.compress(json.dumps({"traceEvents": records}).encode())
-    traces = hw.load(write(whole[: len(whole) // 2], "rank-0.json.gz"))
+    full = gzip.compress(json.dumps({"traceEvents": records}).encode())
+    traces = hw.load(write(full[: len(full) // 2], "rank-0.json.gz"))
     assert 500 < len(traces[0]) < 3000
     assert kinds(traces.problems)["truncated"] >= 1
     assert traces[0].events["name"].astype(str).tolist() == [
@@ -127,9 +127,9 @@ def test_gzip_damaged_in_the_middle(write):
 def test_gzip_that_cannot_be_expanded_further_says_how_much_was_read(write):
     packer = zlib.compressobj(wbits=31)
     head = json.dumps({"traceEvents": [event("op", i) for i in range(500)]})[:-2].encode()
-    whole = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    full = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
     # A block of the type that there is none of.
-    data = whole + b"\x07" * (3 * len(whole))
+    data = full + b"\x07" * (3 * len(full))
     traces = hw.load(write(data, "trace.json.gz"))
     assert len(traces[0]) == 500
     (damaged,) = [text for text in traces.problems["detail"] if "damaged" in text]
@@ -282,7 +282,7 @@ def named(text):
     ],
 )
 def test_one_bad_record_costs_no_other(write, middle, kept, kind):
-    first, last = (json.dumps(event(*one)).encode() for one in (("first", 0), ("last", 9)))
+    first, last = (json.dumps(event(*item)).encode() for item in (("first", 0), ("last", 9)))
     middle = middle.encode() if isinstance(middle, str) else middle
     form = b'{"traceEvents": [%b,\n%b,\n%b], "distributedInfo": {"rank": 2}}'
     data = form % (first, middle, last)
@@ -358,9 +358,9 @@ def test_broken_metadata_do_not_cost_events(load_one):
 
 
 def test_two_traces_in_one_file(load_one):
-    one = json.dumps({"traceEvents": [event("a", 0)], "baseTimeNanoseconds": 1_000_000})
+    single = json.dumps({"traceEvents": [event("a", 0)], "baseTimeNanoseconds": 1_000_000})
     two = json.dumps({"traceEvents": [event("b", 0)], "baseTimeNanoseconds": 3_000_000})
-    trace, problems = load_one(one + "\n" + two)
+    trace, problems = load_one(single + "\n" + two)
     assert trace.events["name"].astype(str).tolist() == ["a", "b"]
     assert trace.events["start_ns"].tolist() == [0, 2_000_000]
     assert kinds(problems) == {"repaired": 1}
@@ -413,8 +413,8 @@ def test_damage_in_a_large_file_costs_one_record(write):
     traces = hw.load(write('{"traceEvents": [' + ",\n".join(records) + "]}"))
     trace = traces[0]
     assert len(trace) == 59_999
-    found = traces.problems.set_index("kind")["count"]
-    assert (found["skipped"], found["repaired"]) == (1, 1)
+    result = traces.problems.set_index("kind")["count"]
+    assert (result["skipped"], result["repaired"]) == (1, 1)
     assert json.loads(trace.source.record(31_235))["name"] == "e31235"
     assert json.loads(trace.source.record(45_678))["name"] == "\x02e45678"
     assert trace.table.record.tolist() == [i for i in range(60_000) if i != 31_234]
@@ -482,8 +482,8 @@ def test_cut_anywhere_all_whole_records_stay(tmp_path, size):
     data = json.dumps({"traceEvents": RECORDS}).encode()[:size]
     path = tmp_path / "trace.json"
     path.write_bytes(data)
-    whole = np.cumsum([len(json.dumps(record)) + 2 for record in RECORDS]) + 15
-    expected = int(np.sum(whole <= size))
+    full = np.cumsum([len(json.dumps(record)) + 2 for record in RECORDS]) + 15
+    expected = int(np.sum(full <= size))
     if not expected:
         with pytest.raises(hw.TraceError):
             hw.load(path, cache=False)

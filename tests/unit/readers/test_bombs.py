@@ -92,8 +92,8 @@ def test_a_plain_list_of_nothing_is_given_up(write, read_bytes, unit):
 
 
 def test_a_file_of_many_documents_is_read_as_far_as_the_thousandth(write):
-    one = json.dumps({"traceEvents": [event()]})
-    traces = hw.load(write(one * 1500), cache=False)
+    single = json.dumps({"traceEvents": [event()]})
+    traces = hw.load(write(single * 1500), cache=False)
     assert len(next(iter(traces.values()))) == 1000
     assert "skipped" in set(traces.problems["kind"])
 

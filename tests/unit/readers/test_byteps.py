@@ -168,8 +168,8 @@ def test_interleaved_requests_are_paired_first_in_first_out(write):
     for column in ("pid", "tid"):
         assert events[column].unique().tolist() == [str(key)]
     # The begin of the first is not in the excerpt, nor the end of the last.
-    found = traces.problems
-    assert found["count"][found["kind"] == "unpaired"].tolist() == [1, 1]
+    result = traces.problems
+    assert result["count"][result["kind"] == "unpaired"].tolist() == [1, 1]
 
 
 def test_a_request_that_ends_before_it_begins_is_repaired(write):
@@ -215,8 +215,8 @@ def test_what_keys_mean_follows_from_all_of_them(servers):
         np.array([key + at * stride for key in raw if key * 7 % servers == at], np.uint64)
         for at in range(servers)
     ]
-    found, meaning = servers_of_keys(files)
-    assert found == servers
+    result, meaning = servers_of_keys(files)
+    assert result == servers
     for at, file in enumerate(files):
         assert {meaning[at][int(key)] for key in file} == {
             (at, key) for key in raw if key * 7 % servers == at
@@ -270,14 +270,14 @@ def test_a_mixed_directory_loads_the_right_files_and_names_the_others(write, tmp
     assert summary["format"].tolist() == ["kineto", *["byteps"] * 4, "byteps-server"]
     assert summary["rank"].tolist() == [0, 1, 2, 3, 4, 5]
     assert summary["worker"].tolist() == [-1, 0, 0, 1, 1, -1]
-    said = {
+    text = {
         path.rsplit("job/", 1)[1]: (kind, detail)
         for path, kind, detail in traces.problems[["file", "kind", "detail"]].to_numpy().tolist()
     }
-    assert said["horovod/comm.json"][0] == "foreign"
-    assert "Horovod" in said["horovod/comm.json"][1]
-    assert said["config.json"][0] == "foreign"
-    assert said["worker2/traces/0/comm.json"][0] == "empty"
+    assert text["horovod/comm.json"][0] == "foreign"
+    assert "Horovod" in text["horovod/comm.json"][1]
+    assert text["config.json"][0] == "foreign"
+    assert text["worker2/traces/0/comm.json"][0] == "empty"
     only = load(tmp_path / "job", format="byteps")
     assert only.formats == ["byteps"]
     assert load(tmp_path / "job/horovod/comm.json").format == "kineto"
@@ -307,13 +307,13 @@ def test_two_files_of_one_gpu_are_both_kept(write, tmp_path):
 @pytest.mark.parametrize("file", ["worker0/traces/1/comm.json", "server0/server_profile.json"])
 def test_cut_anywhere_a_file_gives_what_is_whole(tmp_path, file):
     write_byteps_job(tmp_path / "job", steps=2, gradients=2)
-    whole = (tmp_path / "job" / file).read_bytes()
+    full = (tmp_path / "job" / file).read_bytes()
     most = len(load(tmp_path / "job" / file)[0])
     path = tmp_path / "cut" / file
     path.parent.mkdir(parents=True)
     counts = []
-    for size in range(0, len(whole), max(len(whole) // 60, 1)):
-        path.write_bytes(whole[:size])
+    for size in range(0, len(full), max(len(full) // 60, 1)):
+        path.write_bytes(full[:size])
         try:
             traces = load(path)
         except hw.TraceError:
@@ -328,10 +328,10 @@ def test_cut_anywhere_a_file_gives_what_is_whole(tmp_path, file):
 def test_bytes_that_are_wrong_are_skipped(tmp_path):
     write_byteps_job(tmp_path / "job", steps=2, gradients=2)
     path = tmp_path / "job/worker0/traces/1/comm.json"
-    whole = path.read_bytes()
+    full = path.read_bytes()
     most = len(load(path)[0])
-    middle = len(whole) // 2
-    path.write_bytes(whole[:middle] + b"\xff\xfe\x00" + whole[middle + 3 :])
+    middle = len(full) // 2
+    path.write_bytes(full[:middle] + b"\xff\xfe\x00" + full[middle + 3 :])
     traces = load(path)
     assert most - 2 <= len(traces[0]) <= most
     assert traces.format == "byteps"
@@ -353,8 +353,8 @@ def test_a_broken_record_does_not_make_a_file_another_one(tmp_path, file, old, n
     path = tmp_path / "job" / file
     name = "byteps" if "comm" in file else "byteps-server"
     most = len(load(path)[0])
-    before, found, after = path.read_bytes().rpartition(old)
-    assert found
+    before, result, after = path.read_bytes().rpartition(old)
+    assert result
     path.write_bytes(before + new + after)
     traces = load(path)
     assert traces.format == name

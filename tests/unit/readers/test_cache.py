@@ -61,8 +61,8 @@ def test_args_of_communication_need_no_second_read_of_the_file(write, monkeypatc
     first = hw.load(path)[0]
     monkeypatch.setattr(record_source.FileRecords, "_ascending", None)
     for trace in (first, hw.load(path)[0], pickle.loads(pickle.dumps(hw.load(path)[0]))):
-        found = event_args(trace, np.array([0]), ("Collective name", "In msg nelems", "Seq"))
-        assert found == {"Collective name": ["allreduce"], "In msg nelems": [64], "Seq": [3]}
+        result = event_args(trace, np.array([0]), ("Collective name", "In msg nelems", "Seq"))
+        assert result == {"Collective name": ["allreduce"], "In msg nelems": [64], "Seq": [3]}
 
 
 def test_it_can_be_left_out(write, reads):
@@ -244,11 +244,11 @@ def test_nothing_of_a_copy_is_code(write):
 
 
 def same_as_without(path):
-    found, true = hw.load(path), hw.load(path, cache=False)
-    assert found.summary().equals(true.summary())
-    assert found.events().equals(true.events())
-    assert found.problems.equals(true.problems)
-    return found
+    traces, true = hw.load(path), hw.load(path, cache=False)
+    assert traces.summary().equals(true.summary())
+    assert traces.events().equals(true.events())
+    assert traces.problems.equals(true.problems)
+    return traces
 
 
 @pytest.mark.parametrize("step", ["write_columns", "dump_manifest"])
@@ -300,20 +300,20 @@ def test_copies_of_another_version_of_the_form_are_replaced(write, reads, monkey
 
 
 def test_what_was_kept_is_mapped_at_once(write):
-    found = hw.load(write([event(args={"i": 7})]))[0]
-    assert isinstance(found, StoredTrace)
-    assert found.args(0) == {"i": 7}
-    assert pickle.loads(pickle.dumps(found)).args(0) == {"i": 7}
+    traces = hw.load(write([event(args={"i": 7})]))[0]
+    assert isinstance(traces, StoredTrace)
+    assert traces.args(0) == {"i": 7}
+    assert pickle.loads(pickle.dumps(traces)).args(0) == {"i": 7}
 
 
 def test_a_copy_by_its_fields_is_let_go_like_any_other(write):
-    found = hw.load(write([event(args={"i": 7})]))[0]
-    copy = dataclasses.replace(found, rank=3)
-    copy.frame(), found.frame()
-    for trace in (copy, found):
+    traces = hw.load(write([event(args={"i": 7})]))[0]
+    copy = dataclasses.replace(traces, rank=3)
+    copy.frame(), traces.frame()
+    for trace in (copy, traces):
         trace.release()
-    assert (found.is_mapped, copy.is_mapped) == (True, False)
-    assert copy.args(0) == found.args(0) == {"i": 7}
+    assert (traces.is_mapped, copy.is_mapped) == (True, False)
+    assert copy.args(0) == traces.args(0) == {"i": 7}
 
 
 def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch):
@@ -324,8 +324,8 @@ def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch
         write([event("x" * 200, ts=rank)], f"job/rank-{rank}.json")
     write([event()], "job/rank-8.json")
     for _ in range(2):
-        found = hw.load(write([event()], "job/rank-9.json").parent)
-    assert len(found) == 10
+        traces = hw.load(write([event()], "job/rank-9.json").parent)
+    assert len(traces) == 10
     assert len(copies()) == 8
     assert len(reads) == 8 + 2 + 2
 

@@ -17,8 +17,8 @@ def trace(rank=None, name="op"):
 
 
 def problems_of(traces, kind):
-    found = traces.problems
-    return found[found["kind"] == kind]
+    result = traces.problems
+    return result[result["kind"] == kind]
 
 
 def test_directory_is_searched_recursively_in_natural_order(write, tmp_path):
@@ -113,12 +113,12 @@ def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
 
 
 def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
-    whole = json.dumps(
+    full = json.dumps(
         {"distributedInfo": {"rank": 0}, "traceEvents": [event("op", i) for i in range(100)]}
     )
     # A name before the other's: it was copied first, and not to its end.
-    write(whole[: len(whole) // 4], "a.json")
-    write(whole, "b.json")
+    write(full[: len(full) // 4], "a.json")
+    write(full, "b.json")
     traces = hw.load(tmp_path)
     assert [trace.path.rsplit("/", 1)[1] for trace in traces.values()] == ["b.json", "a.json"]
     detail = problems_of(traces, "duplicate_rank")["detail"].item()
@@ -256,8 +256,8 @@ def test_ranks_from_names(write, tmp_path, names, ranks):
     for number, name in enumerate(names.split(", ")):
         write(trace(name=f"file {number}"), name)
     traces = hw.load(tmp_path)
-    found = {traces[rank].events["name"].astype(str).iloc[0]: rank for rank in traces.ranks}
-    assert [found[f"file {number}"] for number in range(len(ranks))] == ranks
+    result = {traces[rank].events["name"].astype(str).iloc[0]: rank for rank in traces.ranks}
+    assert [result[f"file {number}"] for number in range(len(ranks))] == ranks
     assert problems_of(traces, "guessed_rank")["count"].sum() == len(ranks)
 
 

@@ -143,9 +143,9 @@ rounded = st.builds("{}.{}".format, st.integers(0, 10**12), fractions)
 @example(["4398046511104.0"])  # 2**42
 @example(["0.0005"])
 def test_doubles_are_exact_or_refused(texts):
-    found = nanoseconds_of_doubles(np.array([float(text) for text in texts]))
-    if found is not None:
-        assert found.ns.tolist() == [expected(text)[0] for text in texts]
+    result = nanoseconds_of_doubles(np.array([float(text) for text in texts]))
+    if result is not None:
+        assert result.ns.tolist() == [expected(text)[0] for text in texts]
 
 
 @given(st.lists(exact, min_size=1, max_size=30))
@@ -154,12 +154,12 @@ def test_doubles_of_three_decimals_are_not_refused(texts):
 
 
 def test_missing_numbers_are_said():
-    found = nanoseconds_of_doubles(np.array([1.5, np.nan]))
-    assert found is not None
-    assert (found.ns.tolist(), list(found.state)) == ([1500, 0], [OK, MISSING])
-    found = nanoseconds_of_integers([3, -1], missing=-1)
-    assert found is not None
-    assert (found.ns.tolist(), list(found.state)) == ([3000, 0], [OK, MISSING])
+    result = nanoseconds_of_doubles(np.array([1.5, np.nan]))
+    assert result is not None
+    assert (result.ns.tolist(), list(result.state)) == ([1500, 0], [OK, MISSING])
+    result = nanoseconds_of_integers([3, -1], missing=-1)
+    assert result is not None
+    assert (result.ns.tolist(), list(result.state)) == ([3000, 0], [OK, MISSING])
 
 
 @pytest.mark.parametrize("micros", [10**18, 1 << 70, -(10**18)])
@@ -188,10 +188,10 @@ SAID = {
 
 @pytest.fixture
 def args():
-    found = SmallArgs()
+    result = SmallArgs()
     for number, body in BODIES.items():
-        found.add(number, body)
-    return found
+        result.add(number, body)
+    return result
 
 
 def test_each_by_its_number(args):
@@ -305,12 +305,12 @@ def test_parts_merged_files_and_copies_keep_them(write, tmp_path):
     hw.export_trace(traces, tmp_path / "all.json.gz")
     merged = hw.load(tmp_path / "all.json.gz", cache=False, progress=False)
     hw.load(tmp_path / "rank-1.json", progress=False)  # keeps a copy in the cache
-    kept = hw.load(tmp_path / "rank-1.json", progress=False)
+    remaining = hw.load(tmp_path / "rank-1.json", progress=False)
     for trace in (
         traces[1],
         traces.subset(start_ns=1000)[1],
         merged[1],
-        kept[1],
+        remaining[1],
         pickle.loads(pickle.dumps(traces[1])),
     ):
         rates, sizes = stated(trace)

@@ -103,6 +103,6 @@ def test_two_jobs_have_its_finding(jobs):
 def test_a_broken_one_is_a_problem_and_no_more(registered, write, reference):
     registered(broken=reference)
     traces = hw.load(write([{"ph": "X", "name": "op", "ts": 0, "dur": 1}]), progress=False)
-    found = traces.problems
+    result = traces.problems
     assert len(traces) == 1
-    assert found["detail"].str.contains("the format 'broken' cannot be used").sum() == 1
+    assert result["detail"].str.contains("the format 'broken' cannot be used").sum() == 1

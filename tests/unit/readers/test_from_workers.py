@@ -28,21 +28,21 @@ def job(tmp_path):
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(2) as made:
-        yield made
+    with WorkerPool(2) as result:
+        yield result
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_columns_stay_in_files(job, pool, kept, tmp_path, monkeypatch):
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "own"))
-    there = hw.load(job, executor=pool, cache=kept)
-    assert all(trace.in_file for trace in there.values())
-    assert max(len(pickle.dumps(trace)) for trace in there.values()) < 8_000
+    present = hw.load(job, executor=pool, cache=kept)
+    assert all(trace.in_file for trace in present.values())
+    assert max(len(pickle.dumps(trace)) for trace in present.values()) < 8_000
     assert cache.info().files == (5 if kept else 0)
     assert list((tmp_path / "own").glob("seen-*")) == []
     here = hw.load(job, cache=False)
-    assert_same(here, there)
-    frame = analysis.kernel_breakdown(there)
+    assert_same(here, present)
+    frame = analysis.kernel_breakdown(present)
     pd.testing.assert_frame_equal(frame, analysis.kernel_breakdown(here), check_exact=True)
 
 
@@ -59,8 +59,8 @@ def test_threads_of_this_process_leave_nothing_anywhere(job, tmp_path, monkeypat
 
 def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
     elsewhere = cache.folder() / "elsewhere"
-    there = from_workers._Handover(elsewhere, elsewhere, "sign")
-    monkeypatch.setattr(from_workers, "_handover", lambda: contextlib.nullcontext(there))
+    present = from_workers._Handover(elsewhere, elsewhere, "sign")
+    monkeypatch.setattr(from_workers, "_handover", lambda: contextlib.nullcontext(present))
     with pytest.warns(RuntimeWarning, match=r"of 5 of 5 files came over the network.*elsewhere"):
         traces = hw.load(job, executor=pool)
     assert not any(trace.in_file for trace in traces.values())
@@ -92,16 +92,16 @@ def test_another_version_there_is_an_error(job, pool, monkeypatch):
 
 
 def test_rules_hold_there_too(job, pool):
-    there = hw.load(job, executor=pool)
-    before = analysis.temporal_breakdown(there)
+    present = hw.load(job, executor=pool)
+    before = analysis.temporal_breakdown(present)
     taxonomy.add("communication", "gemm")
     try:
-        changed = analysis.temporal_breakdown(there)
+        changed = analysis.temporal_breakdown(present)
         expected = analysis.temporal_breakdown(hw.load(job, cache=False))
     finally:
         taxonomy.reset()
     pd.testing.assert_frame_equal(changed, expected, check_exact=True)
-    pd.testing.assert_frame_equal(analysis.temporal_breakdown(there), before)
+    pd.testing.assert_frame_equal(analysis.temporal_breakdown(present), before)
     assert changed["compute_ns"].sum() < before["compute_ns"].sum()
 
 

@@ -37,9 +37,9 @@ def test_a_copy_that_outlasts_later_work_of_its_stream_ends_where_that_begins(wr
     clipped = min(stated, 100) if at == 97 else 100
     assert busy(traces)["memory_ns"] == clipped * 1000
     assert busy(traces)["compute_ns"] == 99 * 80_000
-    found = overflows(traces)
-    assert found["count"].tolist() == [1]
-    assert f"'Memcpy DtoH' (record {at})" in found["detail"].iloc[0]
+    result = overflows(traces)
+    assert result["count"].tolist() == [1]
+    assert f"'Memcpy DtoH' (record {at})" in result["detail"].iloc[0]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,12 @@ def test_two_windows_of_a_job_stay(load_one, pause):
 
 def test_work_that_outlasts_its_stream_and_times_of_0_in_reports(shared):
     folder = shared / "cases"
-    found = busy(hw.load(folder / "rocm-overflow", cache=False))
-    assert (found["compute_ns"], found["idle_ns"], found["span_ns"]) == (920_000, 70_000, 990_000)
+    loaded = busy(hw.load(folder / "rocm-overflow", cache=False))
+    assert (loaded["compute_ns"], loaded["idle_ns"], loaded["span_ns"]) == (
+        920_000,
+        70_000,
+        990_000,
+    )
     traces = hw.load(folder / "ts0", cache=False)
     assert busy(traces)["idle_pct"] == pytest.approx(34.7, abs=0.1)
     assert "no problems" not in repr(traces)
@@ -120,8 +124,8 @@ def test_no_times_overflow(tmp_path_factory, times):
     start_ns, end_ns = traces.span_ns
     assert 0 <= start_ns <= end_ns <= 1 << 62
     assert len(traces[0]) + int(overflows(traces)["count"].sum()) >= len(times)
-    found = analysis.temporal_breakdown(traces)
-    shares = found.filter(like="_pct").to_numpy(float)
+    result = analysis.temporal_breakdown(traces)
+    shares = result.filter(like="_pct").to_numpy(float)
     assert ((shares >= 0) & (shares <= 100) | np.isnan(shares)).all()
     for name in ("idle_time_breakdown", "operators", "launch_stats", "queue_length", "step_times"):
         frame = getattr(analysis, name)(traces)

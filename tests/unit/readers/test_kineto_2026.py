@@ -32,8 +32,8 @@ def test_waits_on_a_row_of_their_own_are_no_work(load_one):
     assert [track_label(track) for track in trace.table.tracks] == ["stream 7", "stream 7 (sync)"]
     kinds = dict(zip(trace.events["name"], trace.events["kind"], strict=True))
     assert kinds == {WAIT: "sync", "gemm": "compute"}
-    found = analysis.temporal_breakdown(hw.TraceSet([trace])).iloc[0]
-    assert (found["compute_ns"], found["idle_ns"], found["span_ns"]) == (130_000, 10_000, 140_000)
+    frame = analysis.temporal_breakdown(hw.TraceSet([trace])).iloc[0]
+    assert (frame["compute_ns"], frame["idle_ns"], frame["span_ns"]) == (130_000, 10_000, 140_000)
     assert not len(problems)
 
 

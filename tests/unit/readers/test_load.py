@@ -47,13 +47,13 @@ def wait_for(condition):
 @pytest.fixture
 def pools(monkeypatch):
     """The pools that `load` makes on two cores, with their tasks."""
-    made = []
+    result = []
 
     class Pool(WorkerPool):
         def __init__(self, workers):
             super().__init__(workers)
             self.tasks = []
-            made.append(self)
+            result.append(self)
 
         def submit_reporting(self, *args, **kwargs):
             self.tasks.append(super().submit_reporting(*args, **kwargs))
@@ -61,7 +61,7 @@ def pools(monkeypatch):
 
     monkeypatch.setattr(module, "WorkerPool", Pool)
     monkeypatch.setattr(module, "_cores", lambda: 2)
-    return made
+    return result
 
 
 def test_a_pool_is_used_where_it_pays(job, pools, monkeypatch):
@@ -324,9 +324,9 @@ def test_what_takes_no_calls_is_no_executor(write):
 
 
 def test_ranks_wait_on_disk(tmp_path):
-    found = hw.load(write_job(tmp_path, 2, 2, 40, 4), cache=False, memory_limit="2 GB")
-    assert all(isinstance(trace, StoredTrace) for trace in found.values())
-    assert_same(hw.load(tmp_path, cache=False), found)
+    traces = hw.load(write_job(tmp_path, 2, 2, 40, 4), cache=False, memory_limit="2 GB")
+    assert all(isinstance(trace, StoredTrace) for trace in traces.values())
+    assert_same(hw.load(tmp_path, cache=False), traces)
 
 
 def full_disk(*_, **__):

@@ -120,12 +120,12 @@ def test_files_of_another_run_are_found_out(tmp_path):
 
 def test_every_cut_gives_the_part_that_is_there_and_says_so(job, tmp_path):
     for rank in (0, 1):
-        whole = (job / f"mpi_profile.90001.{rank}").read_bytes()
-        end = len(whole.rstrip(b"\n"))
+        full = (job / f"mpi_profile.90001.{rank}").read_bytes()
+        end = len(full.rstrip(b"\n"))
         for size in [*range(27, end, 41), end - 1]:
             path = tmp_path / f"cut{size}" / f"mpi_profile.90001.{rank}"
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(whole[:size])
+            path.write_bytes(full[:size])
             traces = load(path)
             assert "truncated" in kinds(traces), (rank, size)
             mpi_routines(traces), mpi_ranks(traces), mpi_imbalance(traces)
@@ -239,8 +239,8 @@ def test_problems_of_a_profile_beside_a_time_line_are_its_ranks(tmp_path):
     left.write_bytes((tmp_path / "other" / left.name).read_bytes())
     traces = load(folder)
     assert traces.ranks == [0, 1, 2, 3]
-    found = {(row.rank, row.kind, row.file) for row in traces.problems.itertuples()}
-    assert found == {(1, "truncated", str(cut)), (2, "stale", str(left))}
+    result = {(row.rank, row.kind, row.file) for row in traces.problems.itertuples()}
+    assert result == {(1, "truncated", str(cut)), (2, "stale", str(left))}
     # What another run left over is not used, but the time line beside it is.
     sources = mpi_routines(traces).groupby("key").source.first()
     assert sources.tolist() == ["profile", "profile", "trace", "profile"]
@@ -278,9 +278,9 @@ def test_summaries_of_profiles_have_what_profiles_hold(tmp_path):
     (tmp_path / "mpi_profile.0").write_text(first)
     (tmp_path / "mpi_profile.1").write_text(second)
     traces = load(tmp_path)
-    said = [repr(one).replace("\u202f", " ") for one in (traces, traces[1])]
-    assert "2 ranks · totals: 1.51 s to 1.80 s in MPI of 4.00 s · " in said[0]
-    assert said[1].startswith("<Trace rank 1: totals: 1.80 s in MPI of 4.00 s, ")
+    message = [repr(trace).replace("\u202f", " ") for trace in (traces, traces[1])]
+    assert "2 ranks · totals: 1.51 s to 1.80 s in MPI of 4.00 s · " in message[0]
+    assert message[1].startswith("<Trace rank 1: totals: 1.80 s in MPI of 4.00 s, ")
     summary = traces.summary()
     columns = ["events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
     assert summary[columns].values.tolist() == [[0, -1, -1, 1.51, 4.0], [0, -1, -1, 1.8, 4.0]]

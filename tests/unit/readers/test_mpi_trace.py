@@ -33,7 +33,7 @@ def lines(order="<"):
         (0.0015, 0.002, 1, BCAST, (1, -1), 1152),
         (0.002, 0.0031, 1, RECV, (0, -1), 40),
     ]
-    return b"".join(record(*one, order=order) for one in records)
+    return b"".join(record(*each_record, order=order) for each_record in records)
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_a_cut_or_damaged_file_gives_what_is_whole(load):
     assert [len(trace) for trace in traces.values()] == [4, 1]
     assert traces.problems.kind.tolist() == ["truncated"]
     assert "41 bytes" in traces.problems.detail[0]
-    whole = b"".join(record(k, k + 0.5, 0, ALLREDUCE, size=8) for k in range(99))
-    traces = load(whole + record(5.0, 4.0, 0, ALLREDUCE))
+    full = b"".join(record(k, k + 0.5, 0, ALLREDUCE, size=8) for k in range(99))
+    traces = load(full + record(5.0, 4.0, 0, ALLREDUCE))
     assert len(traces[0]) == 99
     assert traces.problems[["kind", "count"]].values.tolist() == [["skipped", 1]]
 
@@ -144,11 +144,11 @@ def test_a_file_that_changed_is_not_read_again(load, tmp_path):
 def test_swapped_jobs_are_the_same(tmp_path):
     for name, swapped in (("plain", False), ("swapped", True)):
         write_mpi_job(tmp_path / name, ranks=3, steps=3, hosts=1, swapped=swapped)
-    one, other = (small.read(tmp_path / name / "90001.trc") for name in ("plain", "swapped"))
-    assert one.events().equals(other.events())
-    assert collectives(one).equals(collectives(other))
+    first, other = (small.read(tmp_path / name / "90001.trc") for name in ("plain", "swapped"))
+    assert first.events().equals(other.events())
+    assert collectives(first).equals(collectives(other))
     texts = [
         [text for _, text in traces[1].source.records(np.arange(len(traces[1].source)))]
-        for traces in (one, other)
+        for traces in (first, other)
     ]
     assert texts[0] == texts[1]

@@ -76,8 +76,8 @@ def special(kind: str, folder: Path) -> Path:
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(str(path))
+        with socket.socket(socket.AF_UNIX) as single:
+            single.bind(str(path))
     else:
         path.symlink_to("/dev/zero")
     return path
@@ -225,19 +225,19 @@ def test_a_disk_that_fails_at_any_opening_is_an_error_or_a_problem(job, failing)
     def contents(traces):
         return traces.ranks, len(traces.events())
 
-    whole = contents(load(job))
+    full = contents(load(job))
     for place in range(1000):
         failing.at(job, place)
         try:
             traces = load(job)
-            found, stated = contents(traces), str(traces.problems.to_dict("list"))
+            result, stated = contents(traces), str(traces.problems.to_dict("list"))
         except hw.TraceError as error:
-            found, stated = None, str(error)
+            result, stated = None, str(error)
         finally:
             is_over, failing.left = failing.left >= 0, -1
         if is_over:
             return
-        if found != whole:
+        if result != full:
             assert "Input/output error" in stated, place
             assert str(job) in stated, place
     raise AssertionError("it opens files without end")

@@ -32,8 +32,8 @@ def used(traces, folder):
 
 
 def problems(traces, kind):
-    found = traces.problems
-    return int(found["count"][found["kind"] == kind].sum())
+    result = traces.problems
+    return int(result["count"][result["kind"] == kind].sum())
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_texts_that_are_not_text(write, tmp_path):
     half, odd = r'"\ud800"', r'"\q \ud800"'
     named = f'{{"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {{"name": {odd}}}}}'
     count = f'{{"ph": "C", "name": {half}, "pid": 1, "ts": 1, "args": {{{half}: 1}}}}'
-    one = json.dumps(event("HALF", cat="HALF", pid="HALF", tid="HALF", args={"HALF": "HALF"}))
-    records = f"{json.dumps(event())}, {one}, {named}, {count}".replace('"HALF"', half)
+    single = json.dumps(event("HALF", cat="HALF", pid="HALF", tid="HALF", args={"HALF": "HALF"}))
+    records = f"{json.dumps(event())}, {single}, {named}, {count}".replace('"HALF"', half)
     text = f'{{{half}: {half}, "traceEvents": [{records}], "distributedInfo": {{"host": {half}}}}}'
     traces = used(hw.load(write(text)), tmp_path)
     assert sorted(traces[0].events["name"]) == ["op", "\ufffd"]
@@ -213,8 +213,8 @@ def test_times_of_profiles_that_no_program_reaches(tmp_path, time):
         path.write_text(re.sub(r"(elapsed time += *)\S+", rf"\g<1>{time}", text))
     traces = used(hw.load(tmp_path / "job"), tmp_path)
     analysis.mpi_routines(traces), analysis.mpi_ranks(traces), analysis.mpi_imbalance(traces)
-    found = diff.compare(traces, traces)
-    diff.findings(found), diff.tables(found)
+    result = diff.compare(traces, traces)
+    diff.findings(result), diff.tables(result)
 
 
 @pytest.mark.parametrize("huge", [str(1 << 63), "9" * 5000])

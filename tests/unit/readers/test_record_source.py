@@ -50,9 +50,9 @@ def test_single_records_in_any_order(big):
 def test_asked_for_in_any_order_they_come_in_file_order_once(big):
     _, records, trace = big
     wanted = np.array([15_000, 3, 3, 9_999, 4])
-    found = list(trace.source.records(wanted))
-    assert [place for place, _ in found] == [3, 4, 9_999, 15_000]
-    assert [json.loads(body) for _, body in found] == [records[place] for place, _ in found]
+    result = list(trace.source.records(wanted))
+    assert [place for place, _ in result] == [3, 4, 9_999, 15_000]
+    assert [json.loads(body) for _, body in result] == [records[place] for place, _ in result]
 
 
 def test_pickled_source_reads_the_file_again(big):
@@ -65,9 +65,9 @@ def test_pickled_source_reads_the_file_again(big):
 
 def test_checkpoints_stay_few(big):
     path, _, trace = big
-    kept = trace.source._checkpoints.kept
-    assert len(kept) <= 8
-    assert (len(kept) > 2) == path.name.endswith("gz")
+    remaining = trace.source._checkpoints.kept
+    assert len(remaining) <= 8
+    assert (len(remaining) > 2) == path.name.endswith("gz")
 
 
 def test_a_file_that_changed_is_told(big):

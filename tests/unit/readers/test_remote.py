@@ -37,18 +37,18 @@ def memory():
 @pytest.fixture
 def web(tmp_path):
     """Return the URL of a server of the files in tmp_path, and the list of its requests."""
-    asked = []
+    requests = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
-            asked.append((self.command, self.path))
+            requests.append((self.command, self.path))
 
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path))
     )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
+    yield f"http://127.0.0.1:{server.server_port}", requests
     server.shutdown()
     server.server_close()
     thread.join()
@@ -74,14 +74,14 @@ def test_a_folder_a_pattern_and_a_file(memory, job, kept):
     memory.put(str(job), "/bucket/job", recursive=True)
     local = hw.load(job, cache=False)
     for url in ("memory://bucket/job", "memory://bucket/job/rank-*.json"):
-        found = hw.load(url, cache=kept)
+        traces = hw.load(url, cache=kept)
         summary, problems = renamed(local, str(job), "memory://bucket/job")
-        assert found.summary().equals(summary)
-        assert found.problems.equals(problems)
-        assert found.events().equals(local.events())
-        assert found[1].args(3) == local[1].args(3)
-    one = hw.load(["memory://bucket/job/rank-1.json"], cache=kept)
-    assert one.summary()["file"].tolist() == ["memory://bucket/job/rank-1.json"]
+        assert traces.summary().equals(summary)
+        assert traces.problems.equals(problems)
+        assert traces.events().equals(local.events())
+        assert traces[1].args(3) == local[1].args(3)
+    single = hw.load(["memory://bucket/job/rank-1.json"], cache=kept)
+    assert single.summary()["file"].tolist() == ["memory://bucket/job/rank-1.json"]
     assert hw.load({5: "memory://bucket/job/rank-1.json"}, cache=kept).ranks == [5]
     assert cache.folder().is_dir() == kept
 
@@ -121,14 +121,14 @@ def test_packages_that_are_missing_are_named(monkeypatch):
 
 
 def test_a_web_server(web, write):
-    url, asked = web
+    url, requested = web
     write([event("over the net", args={"i": 1})], "rank-3/trace.json.gz")
-    found = hw.load(f"{url}/rank-3/trace.json.gz")
-    assert found.ranks == [3]
-    assert found[3].args(0) == {"i": 1}
-    assert found[3].path == f"{url}/rank-3/trace.json.gz"
+    traces = hw.load(f"{url}/rank-3/trace.json.gz")
+    assert traces.ranks == [3]
+    assert traces[3].args(0) == {"i": 1}
+    assert traces[3].path == f"{url}/rank-3/trace.json.gz"
     hw.load(f"{url}/rank-3/trace.json.gz")
-    assert [command for command, _ in asked] == ["HEAD", "GET", "HEAD"]
+    assert [command for command, _ in requested] == ["HEAD", "GET", "HEAD"]
     with pytest.raises(hw.TraceError, match=r"/none\.json: the server answers 404"):
         hw.load(f"{url}/none.json")
     with pytest.raises(hw.TraceError, match="cannot be reached"):
@@ -210,14 +210,14 @@ def has_secret(text):
 
 
 def test_secrets_of_a_url_are_nowhere(web, write, tmp_path):
-    url, asked = web
+    url, requested = web
     write([event("gemm", cat="kernel", pid=0, tid=7)], "job/rank-3.json")
     signed = (
         url.replace("://", "://me:s3cret@")
         + "/job/rank-3.json?X-Amz-Signature=4f2a9c1d77e0#4f2a9c1d77e0"
     )
     traces = hw.load(signed)
-    assert ("GET", "/job/rank-3.json?X-Amz-Signature=4f2a9c1d77e0") in asked
+    assert ("GET", "/job/rank-3.json?X-Amz-Signature=4f2a9c1d77e0") in requested
     assert traces[3].path == f"{url}/job/rank-3.json"
     assert not has_secret(traces.summary().to_csv() + traces.problems.to_csv() + repr(traces))
     view = hw.Timeline(traces)
@@ -225,8 +225,8 @@ def test_secrets_of_a_url_are_nowhere(web, write, tmp_path):
     outputs.append(f"{traces.save(tmp_path / 'job.store')}/store.json")
     outputs.append(hw.export_trace(traces, tmp_path / "part.json").path)
     assert not any(has_secret(Path(path).read_text("utf-8")) for path in outputs)
-    found = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
-    assert not has_secret(found)
+    result = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+    assert not has_secret(result)
 
 
 @pytest.mark.parametrize("scheme", ["http", "memory", "sftp", "nosuch", "s3", "HTTPS"])

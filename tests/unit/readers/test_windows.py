@@ -58,9 +58,9 @@ def test_the_time_between_windows_is_not_counted(shared, case):
         parts = [function(both, window=window)[columns] for window in both.windows]
         pd.testing.assert_frame_equal(sum(parts[1:], parts[0]), function(both)[columns])
     assert len(analysis.device_idle_gaps(both)) == 2 * len(analysis.device_idle_gaps(alone))
-    said = str(headline(both)).replace("\u202f", " ")
+    text = str(headline(both)).replace("\u202f", " ")
     # 2 ms of rank 0, in two spans of 9.5 ms.
-    assert said.startswith("Rank 0 waits for rank 1: exposed waiting takes 10 %")
+    assert text.startswith("Rank 0 waits for rank 1: exposed waiting takes 10 %")
     engine = TileEngine(both)
     start, end = engine.scene()["range"]
     stats, _ = engine.answer({"op": "stats", "start": start, "end": end})

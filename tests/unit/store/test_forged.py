@@ -31,9 +31,9 @@ def store(tmp_path_factory):
     files_there = {**samples()["kineto"], **samples()["mpi-trace"]}
     for name, text in files_there.items():
         if name == "rank-0.json":
-            whole = json.loads(text)
-            whole["traceEvents"].append(event("cpu_op", "short", 700, 700, pid=10))
-            text = json.dumps(whole).encode()  # noqa: PLW2901
+            full = json.loads(text)
+            full["traceEvents"].append(event("cpu_op", "short", 700, 700, pid=10))
+            text = json.dumps(full).encode()  # noqa: PLW2901
         (folder / name).write_bytes(text)
     return Path(hw.load(folder, cache=False, progress=False).save(folder / "a.store"))
 
@@ -78,10 +78,10 @@ def column_of(store, name):
 
 def test_rules_name_all_columns_of_numbers(store):
     stored = [trace._stored for trace in hw.load(store).values()]
-    found = {
-        name for one in stored for name, (dtype, *_) in one.file._specs.items() if dtype != "text"
+    result = {
+        name for item in stored for name, (dtype, *_) in item.file._specs.items() if dtype != "text"
     }
-    assert found == set(RULES)
+    assert result == set(RULES)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -102,23 +102,23 @@ def killed_at_each_step(job, results, what):
 @pytest.mark.parametrize("what", ["new", "old"])
 def test_a_killed_save_leaves_the_old_or_nothing_or_the_new(traces, job, tmp_path, what):
     old = traces.subset(ranks=[0])
-    found = []
+    result = []
     for folder in killed_at_each_step(job, tmp_path, what):
         if not (folder / "a.store").exists():
-            found.append("nothing")
+            result.append("nothing")
         else:
             again = hw.load(folder / "a.store", progress=False)
-            found.append("old" if again.ranks == [0] else "new")
-            assert_same(old if found[-1] == "old" else traces, again)
+            result.append("old" if again.ranks == [0] else "new")
+            assert_same(old if result[-1] == "old" else traces, again)
         old.save(folder / "a.store")
         assert_same(old, hw.load(folder / "a.store", progress=False))
         # And what was left over is gone.
         assert [file.name for file in folder.iterdir()] == ["a.store"]
     before = "nothing" if what == "new" else "old"
-    turned = found.index("new")
-    assert found == [before] * turned + ["new"] * (len(found) - turned)
+    turned = result.index("new")
+    assert result == [before] * turned + ["new"] * (len(result) - turned)
     assert turned > 4
-    assert len(found) - turned >= 2
+    assert len(result) - turned >= 2
 
 
 def test_a_killed_cache_write_is_not_seen(traces, job, tmp_path, monkeypatch):
@@ -162,8 +162,8 @@ def test_two_that_save_at_once_leave_the_store_of_one(traces, tmp_path, monkeypa
     go_on.set()
     for saver in savers:
         saver.join(30)
-    found = hw.load(path, progress=False)
-    assert_same(traces.subset(ranks=[1]), found)
+    loaded = hw.load(path, progress=False)
+    assert_same(traces.subset(ranks=[1]), loaded)
     assert len(list(path.iterdir())) == 2
     assert sorted(file.name for file in tmp_path.iterdir()) == ["both.store"]
 
@@ -175,15 +175,15 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
     elsewhere.mkdir()
     at_work = tmp_path / f".a.store.word{files._OWN_PARTIAL_SUFFIX}"
     at_work.mkdir()
-    kept = sorted(tmp_path.iterdir())
+    remaining = sorted(tmp_path.iterdir())
     handle = os.open(at_work, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     traces.save(tmp_path / "a.store")
-    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / "a.store"])
+    assert sorted(tmp_path.iterdir()) == sorted([*remaining, tmp_path / "a.store"])
     os.close(handle)
     os.utime(elsewhere, (0, 0))
     traces.save(tmp_path / "a.store")
-    assert sorted(tmp_path.iterdir()) == sorted([kept[0], tmp_path / "a.store"])
+    assert sorted(tmp_path.iterdir()) == sorted([remaining[0], tmp_path / "a.store"])
 
 
 def test_a_save_that_others_overtake_replaces_theirs(traces, tmp_path, monkeypatch):

@@ -60,10 +60,10 @@ def test_told_by_its_contents(traces, store, tmp_path):
 
 def test_beside_other_files_it_is_one_of_them(traces, store, job, tmp_path):
     (tmp_path / "rank-7.json").write_bytes((job / "rank-0.json").read_bytes())
-    found = hw.load(tmp_path, cache=False)
-    assert len(found) == 3
-    assert len(found.events()) == len(traces.events()) + len(traces[0])
-    assert sorted(found.problems["kind"]).count("duplicate_rank") == 1
+    loaded = hw.load(tmp_path, cache=False)
+    assert len(loaded) == 3
+    assert len(loaded.events()) == len(traces.events()) + len(traces[0])
+    assert sorted(loaded.problems["kind"]).count("duplicate_rank") == 1
 
 
 def test_some_ranks(store, job):
@@ -184,9 +184,9 @@ except hw.TraceError as error:
 
 def test_what_cannot_be_written_leaves_the_old(traces, store, job):
     with run(LIMITED, job, store, stdout=subprocess.PIPE, text=True) as process:
-        said = process.communicate()[0]
-    assert "cannot be written" in said
-    assert "Nothing was changed there." in said
+        text = process.communicate()[0]
+    assert "cannot be written" in text
+    assert "Nothing was changed there." in text
     assert_same(traces, hw.load(store))
     assert names(store.parent) == [store.name]
 

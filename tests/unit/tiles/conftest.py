@@ -106,17 +106,17 @@ def _lateness_of(case, shift):
     traces, rows, compute = {}, [], {}
     for rank in case["ranks"]:
         number, entries = rank["rank"], rank["entries"]
-        start = np.array([one["start"] for one in entries])
-        dur = np.array([one.get("dur", 1 << 40) for one in entries])
+        start = np.array([entry["start"] for entry in entries])
+        dur = np.array([entry.get("dur", 1 << 40) for entry in entries])
         table = SimpleNamespace(start_ns=start - shift, dur_ns=dur)
         traces[number] = SimpleNamespace(table=table, shift_ns=shift)
         compute[number] = union(*np.array(rank.get("compute", []), np.int64).reshape(-1, 2).T)
         rows += [
             {
-                "collective": 3 * one["call"], "name": one.get("name", "AllReduce"),
-                "rank": number, "id": one["id"], "arrival_ns": one["start"] + rank["clock"],
+                "collective": 3 * entry["call"], "name": entry.get("name", "AllReduce"),
+                "rank": number, "id": entry["id"], "arrival_ns": entry["start"] + rank["clock"],
             }
-            for one in entries
+            for entry in entries
         ]  # fmt: skip
     if not rows:
         return LatenessIndex.empty(traces, "nothing")

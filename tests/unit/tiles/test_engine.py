@@ -26,10 +26,10 @@ def lane(scene):
     """Lane by rank and label: of a track, or of the folded rank."""
 
     def find(label, rank=0, depth=0, *, folded=False):
-        one = scene["ranks"][rank]
+        single = scene["ranks"][rank]
         if folded:
-            return next(row["lane"] for row in one["summary"] if row["label"] == label)
-        return next(t["lane0"] for t in one["tracks"] if t["label"] == label) + depth
+            return next(row["lane"] for row in single["summary"] if row["label"] == label)
+        return next(t["lane0"] for t in single["tracks"] if t["label"] == label) + depth
 
     return find
 
@@ -133,29 +133,29 @@ def test_too_much_at_once(ask, scene):
 def test_what_is_not_answered_in_time_or_size_is_named(ask, lane):
     lanes = [lane("stream 7"), lane("io"), lane("stream 40")]
     other = {"lanes": [lane("stream 7", rank=1)], "first": 0, "last": 9}
-    asked = [{"lanes": lanes, "first": 0, "last": 1}, other]
-    _, whole = ask("tiles", level=10, parts=asked)
+    request = [{"lanes": lanes, "first": 0, "last": 1}, other]
+    _, full = ask("tiles", level=10, parts=request)
     for limit in ({"within_ms": 0}, {"most_bytes": 0}):
-        left, answered = asked, []
+        left, answered = request, []
         for _ in range(4):
             reply, columns = ask("tiles", level=10, parts=left, **limit)
             answered += columns["tile_lane"].tolist()
             left = reply.get("left", [])
-        assert answered == whole["tile_lane"].tolist()
+        assert answered == full["tile_lane"].tolist()
         assert left == []
-    reply, _ = ask("tiles", level=10, parts=asked, most_bytes=0)
+    reply, _ = ask("tiles", level=10, parts=request, most_bytes=0)
     assert reply["left"] == [{"lanes": lanes[1:], "first": 0, "last": 1}, other]
 
 
 def test_a_large_buffer_may_be_zipped(engine, lane):
     parts = [{"lanes": [lane("stream 7"), lane("stream 40")], "first": 0, "last": 50}]
-    asked = {"op": "tiles", "level": 3, "parts": parts}
-    plain, buffer = engine.answer(asked)
-    zipped, packed = engine.answer({**asked, "gzip": True})
+    request = {"op": "tiles", "level": 3, "parts": parts}
+    plain, buffer = engine.answer(request)
+    zipped, packed = engine.answer({**request, "gzip": True})
     assert zipped == {**plain, "gzip": True}
     assert gzip.decompress(packed) == buffer
     assert len(packed) < len(buffer) / 3
-    short = {**asked, "parts": [{**parts[0], "last": 1}], "level": 12}
+    short = {**request, "parts": [{**parts[0], "last": 1}], "level": 12}
     assert "gzip" not in engine.answer({**short, "gzip": True})[0]
 
 
@@ -200,9 +200,9 @@ def test_a_closed_page_is_worked_for_no_longer(traces):
 
 
 def test_stats_outside_the_data(ask):
-    found = ask("stats", start=-50, end=-10)
-    assert (found["ranks"], found["data"], found["idle"]) == ([0, 1], [0, 0], [0, 0])
-    assert found["kinds"] == {}
+    reply = ask("stats", start=-50, end=-10)
+    assert (reply["ranks"], reply["data"], reply["idle"]) == ([0, 1], [0, 0], [0, 0])
+    assert reply["kinds"] == {}
     with pytest.raises(ValueError, match="after it starts"):
         ask("stats", start=5, end=5)
 
@@ -225,10 +225,10 @@ def test_cell(ask, lane, traces):
         return ask("cell", lane=where, start=start, end=end)
 
     stream, counter = lane("stream 7"), lane("memory (MB) used")
-    found = cell(stream, 45_000, 80_000)
-    assert (found["count"], found["busy"]) == (3, 20_000)
-    assert found["kinds"] == {"compute": 15_000, "memory": 5_000}
-    assert (found["longest"]["id"], found["longest"]["short"]) == (the(traces, KERNEL), "add")
+    result = cell(stream, 45_000, 80_000)
+    assert (result["count"], result["busy"]) == (3, 20_000)
+    assert result["kinds"] == {"compute": 15_000, "memory": 5_000}
+    assert (result["longest"]["id"], result["longest"]["short"]) == (the(traces, KERNEL), "add")
     folded = cell(lane("main thread", folded=True), 14_000, 23_000)
     assert (folded["count"], folded["busy"]) == (3, 9_000)
     assert folded["longest"]["name"] == "aten::add"
@@ -236,33 +236,33 @@ def test_cell(ask, lane, traces):
     assert cell(stream, 50_000, 60_000) == nothing
     instant = cell(lane("instants"), 33_000, 33_001)
     assert (instant["count"], instant["longest"]["name"]) == (1, "marker")
-    found = cell(counter, 20_000, 60_000)
-    assert (found["count"], found["min"], found["max"]) == (1, 5.0, 9.0)
+    result = cell(counter, 20_000, 60_000)
+    assert (result["count"], result["min"], result["max"]) == (1, 5.0, 9.0)
     before = cell(counter, 0, 10)
     assert (before["min"], before["max"]) == (None, None)
 
 
 def test_totals(ask):
     window = {"start_ns": 0, "end_ns": 55_000, "ranks": [0], "tracks": ["GPU 0 · stream 7"]}
-    found = ask("totals", selection={**window, "query": None, "ids": None})
-    assert found["events"] == 1
-    assert found["names"][0]["short"] == "add"
-    assert found["kinds"][0]["sum"] == 20_000
+    reply = ask("totals", selection={**window, "query": None, "ids": None})
+    assert reply["events"] == 1
+    assert reply["names"][0]["short"] == "add"
+    assert reply["kinds"][0]["sum"] == 20_000
 
 
 # --- one event --------------------------------------------------------------------------------
 
 
 def test_event(ask, traces):
-    found = ask("event", rank=0, table="events", id=the(traces, REDUCE))
+    reply = ask("event", rank=0, table="events", id=the(traces, REDUCE))
     expected = {
         "start": 40_000, "dur": 25_000, "kind": "communication",
         "short": "AllReduce ring LL sum f32", "stream": 40, "correlation": 2, "step": 1,
         "process": "GPU 0", "track": "GPU 0 · stream 40",
     }  # fmt: skip
-    assert {name: found["event"][name] for name in expected} == expected
-    assert (found["parents"], found["args_error"]) == ([], None)
-    assert found["args"] == [
+    assert {name: reply["event"][name] for name in expected} == expected
+    assert (reply["parents"], reply["args_error"]) == ([], None)
+    assert reply["args"] == [
         ["stream", "40"],
         ["correlation", "2"],
         ["In msg nelems", "12345678901234567890"],
@@ -275,7 +275,7 @@ def test_flows_both_ways(ask, traces):
     launch = ask("event", rank=0, table="events", id=the(traces, "cudaLaunchKernel", nth=1))
     (out,) = [flow for flow in launch["flows"] if flow["direction"] == "out"]
     assert (out["kind"], out["brief"]["name"], out["delay"]) == ("launch", REDUCE, 14_000)
-    assert [one["name"] for one in launch["parents"]] == [
+    assert [item["name"] for item in launch["parents"]] == [
         "aten::add",
         "## forward ##",
         "ProfilerStep#1",
@@ -288,7 +288,7 @@ def test_flows_both_ways(ask, traces):
 
 def test_a_kernel_names_the_operator_that_launched_it(ask, traces):
     kernel = ask("event", rank=0, table="events", id=the(traces, REDUCE))["launched_by"]
-    assert [one["name"] for one in kernel["operators"]] == ["aten::add"]
+    assert [item["name"] for item in kernel["operators"]] == ["aten::add"]
     assert (kernel["modules"], kernel["frames"], kernel["forward"]) == ([], [], None)
     operator = ask("event", rank=0, table="events", id=kernel["operators"][0]["id"])
     assert operator["launched_by"] is None
@@ -305,7 +305,7 @@ def test_arrows_of_a_launch_from_both_of_its_ends(ask, traces):
     assert only["id"] == kernel
     from_operator = ask("launches", rank=0, id=operator)
     assert (from_operator["call"], from_operator["count"]) == (None, 2)
-    assert [one["name"] for one in from_operator["kernels"]] == [KERNEL, REDUCE]
+    assert [item["name"] for item in from_operator["kernels"]] == [KERNEL, REDUCE]
 
 
 def test_events_of_the_same_name(ask, traces):
@@ -329,9 +329,9 @@ def test_event_of_the_small_tables(ask, lane):
         "category": "note",
     }
     assert {name: instant[name] for name in expected} == expected
-    found = ask("event", rank=1, table="asyncs", id=1)
-    assert [found["event"][name] for name in ("start", "depth", "stream")] == [28_000, 1, None]
-    assert found["same"]["count"] == 2
+    reply = ask("event", rank=1, table="asyncs", id=1)
+    assert [reply["event"][name] for name in ("start", "depth", "stream")] == [28_000, 1, None]
+    assert reply["same"]["count"] == 2
 
 
 def test_args_that_cannot_be_read(tmp_path, write_job):
@@ -346,8 +346,8 @@ def test_args_that_cannot_be_read(tmp_path, write_job):
 
 def test_neighbor(ask, traces):
     def neighbor(row, direction):
-        found = ask("neighbor", rank=0, table="events", id=row, direction=direction)["brief"]
-        return found and (found["id"], found["name"])
+        reply = ask("neighbor", rank=0, table="events", id=row, direction=direction)["brief"]
+        return reply and (reply["id"], reply["name"])
 
     first, second = the(traces, KERNEL), the(traces, KERNEL, nth=1)
     assert neighbor(first, 1) == (second, KERNEL)
@@ -375,8 +375,8 @@ def test_snap(ask, lane):
 
 
 def test_search(ask):
-    found = ask("search", text="cudalaunch")
-    assert found == {"total": 4, "names": 1, "ranks": [[0, 2], [1, 2]], "error": None}
+    reply = ask("search", text="cudalaunch")
+    assert reply == {"total": 4, "names": 1, "ranks": [[0, 2], [1, 2]], "error": None}
     assert ask("search", text="marker")["total"] == 2
     assert ask("search", text="request")["total"] == 4
     assert ask("search", text="/^cuda[LD]/")["names"] == 2
@@ -386,10 +386,10 @@ def test_search(ask):
 
 def test_a_bad_expression_is_an_answer(ask):
     for text in ("/(/", "/*/i"):
-        found = ask("search", text=text)
-        assert (found["total"], found["ranks"]) == (0, [])
-        assert "regular expression" in found["error"]
-        assert ask("find", text=text, **{"from": None}, direction=1)["error"] == found["error"]
+        reply = ask("search", text=text)
+        assert (reply["total"], reply["ranks"]) == (0, [])
+        assert "regular expression" in reply["error"]
+        assert ask("find", text=text, **{"from": None}, direction=1)["error"] == reply["error"]
 
 
 def test_find_walks_through_all_ranks(ask):
@@ -531,12 +531,12 @@ def test_a_gap_has_its_causes_what_the_host_did_and_what_ended_it(tmp_path):
     )  # fmt: skip
     gap = engine.answer({"op": "gap", "rank": 0, "time": 100})[0]["gap"]
     assert (gap["start"], gap["end"]) == (100, 1000)
-    assert {one["cause"]: one["time"] for one in gap["causes"]} == {
+    assert {item["cause"]: item["time"] for item in gap["causes"]} == {
         "host_data_loading": 550, "launch_latency": 240, "host_nothing": 100, "launch_call": 10,
     }  # fmt: skip
     assert gap["causes"][0]["cause"] == "host_data_loading"
     assert (gap["ends"]["name"], gap["launch"]["start"]) == ("next", 750)
-    host = [(one["longest"]["name"], one["count"], one["time"]) for one in gap["host"]]
+    host = [(item["longest"]["name"], item["count"], item["time"]) for item in gap["host"]]
     assert host == [(loader, 1, 450), ("aten::copy_", 2, 100), ("cudaLaunchKernel", 1, 10)]
     assert gap["host"][1]["longest"]["start"] == 200
     assert gap["host_time"] == 560
@@ -563,7 +563,7 @@ def test_a_gap_of_one_stream_names_what_other_streams_do(tmp_path):
     gap = ask(streams["stream 7"], 300)
     assert (gap["start"], gap["end"]) == (150, 450)
     # Inside the gap: 30, 80, 80 and 50 of the four.
-    running = [(one["longest"]["name"], one["count"], one["time"]) for one in gap["running"]]
+    running = [(item["longest"]["name"], item["count"], item["time"]) for item in gap["running"]]
     assert running == [(small.NCCL, 1, 300), ("combine", 4, 240)]
     # Compute of all streams: between two kernels of stream 27.
     gap = ask(summary["gpu"], 190)

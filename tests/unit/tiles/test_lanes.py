@@ -71,18 +71,18 @@ def test_what_was_not_used_for_longest_goes_first():
 
 
 def test_tables_of_ranks_out_of_sight_are_let_go():
-    budget, made = LaneBudget(0), []
+    budget, result = LaneBudget(0), []
 
     def table(rank):
-        return budget.tables.get_or_compute(rank, lambda: made.append(rank) or f"table of {rank}")
+        return budget.tables.get_or_compute(rank, lambda: result.append(rank) or f"table of {rank}")
 
     for rank in range(MAX_TABLES + 1):
         assert table(rank) == f"table of {rank}"
     assert table(MAX_TABLES) == f"table of {MAX_TABLES}"
     assert table(1) == "table of 1"
-    assert made == list(range(MAX_TABLES + 1))
+    assert result == list(range(MAX_TABLES + 1))
     table(0)
-    assert made[-1] == 0
+    assert result[-1] == 0
 
 
 def test_lanes_keep_nothing_of_their_table():
@@ -90,15 +90,15 @@ def test_lanes_keep_nothing_of_their_table():
     rows, kinds = np.arange(3), np.zeros(3, np.uint8)
     for spread in (1, 7):
         lane = index_lane(starts * spread, durs, kinds, rows)
-        kept = [
+        remaining = [
             lane.rows,
             lane.durs,
             lane.longest,
             lane.spans.sorted_starts,
             lane.spans.cover.prefix,
         ]
-        given = (durs, kinds, rows)
-        shared = [a for a in kept for b in given if a is not None and np.shares_memory(a, b)]
+        inputs = (durs, kinds, rows)
+        shared = [a for a in remaining for b in inputs if a is not None and np.shares_memory(a, b)]
         assert shared == []
 
 
@@ -207,12 +207,12 @@ def test_events_open_at_an_instant(engine, traces):
 
 def test_names_keep_their_keys():
     names = NameKeys()
-    one, other = (
+    one_side, other = (
         StringPool(["aten::add", "aten::mul"]),
         StringPool(["aten::mul", "aten::add", "aten::div"]),
     )
-    first = names.keys(one, np.array([1]))
-    both = names.keys(one, np.array([0, 1, 1]))
+    first = names.keys(one_side, np.array([1]))
+    both = names.keys(one_side, np.array([0, 1, 1]))
     assert both[1] == both[2] == first[0] != both[0]
     assert names.keys(other, np.array([0, 1])).tolist() == [both[1], both[0]]
     assert names.texts(both) == {str(both[0]): "aten::add", str(both[1]): "aten::mul"}

@@ -49,19 +49,23 @@ def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
     traces = small.load(
         tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]
     )
-    found = LatenessIndex(traces, analysis.collectives(traces, clock="host"), {})
-    in_all = found.sums_in_window(traces.start_ns, traces.end_ns)["wait"]
+    frame = LatenessIndex(traces, analysis.collectives(traces, clock="host"), {})
+    in_all = frame.sums_in_window(traces.start_ns, traces.end_ns)["wait"]
     assert in_all == [400, 0, 1000]
     assert in_all == analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist()
-    [first] = found.pieces(0, "wait").dur.tolist()
+    [first] = frame.pieces(0, "wait").dur.tolist()
     assert first == 400
 
 
 def test_one_call_on_all_ranks(lateness):
-    found = lateness.collective_reply(1, 0)
-    assert (found["number"], found["of"], found["last_rank"], found["late"]) == (1, 2, 2, 45)
-    assert [(one["arrival"], one["wait"]) for one in found["ranks"]] == [(0, 50), (10, 40), (50, 0)]
-    assert (found["algbw"], found["busbw"]) == (1.5, None)
+    reply = lateness.collective_reply(1, 0)
+    assert (reply["number"], reply["of"], reply["last_rank"], reply["late"]) == (1, 2, 2, 45)
+    assert [(rank_entry["arrival"], rank_entry["wait"]) for rank_entry in reply["ranks"]] == [
+        (0, 50),
+        (10, 40),
+        (50, 0),
+    ]
+    assert (reply["algbw"], reply["busbw"]) == (1.5, None)
     assert lateness.collective_reply(1, 7) is None
 
 
@@ -129,10 +133,10 @@ def test_a_moment_of_transfer_is_no_wait_of_the_folded_rank(engine):
 
 
 def test_the_sum_of_waits_counts_what_is_transferred_meanwhile(engine):
-    found, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
-    assert found["wait"] == [4000, 0]
-    assert found["last"] == [0, 2]
-    assert found["imposed"] == [0, 4800]
+    reply, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
+    assert reply["wait"] == [4000, 0]
+    assert reply["last"] == [0, 2]
+    assert reply["imposed"] == [0, 4800]
 
 
 def test_late_arrivals_are_drawn_on_their_own_lanes(engine):
@@ -144,20 +148,20 @@ def test_late_arrivals_are_drawn_on_their_own_lanes(engine):
 
 def test_a_cell_of_a_wait_counts_and_names_nothing(engine):
     wait, late = lanes_of(engine, 0)["all"]
-    found, _ = engine.answer({"op": "cell", "lane": wait, "start": 1500, "end": 4000})
-    assert found == {"count": 2, "busy": 1000, "longest": None, "kinds": {"communication": 1000}}
+    reply, _ = engine.answer({"op": "cell", "lane": wait, "start": 1500, "end": 4000})
+    assert reply == {"count": 2, "busy": 1000, "longest": None, "kinds": {"communication": 1000}}
     assert engine.answer({"op": "snap", "lane": wait, "time": 3499, "tolerance": 5})[0] == {
         "time": 3500
     }
-    found, _ = engine.answer({"op": "cell", "lane": late, "start": 0, "end": 8000})
-    assert found["count"] == 0
+    reply, _ = engine.answer({"op": "cell", "lane": late, "start": 0, "end": 8000})
+    assert reply["count"] == 0
 
 
 def test_one_rank_alone_waits_for_nobody(tmp_path):
     engine = TileEngine(small.load(tmp_path, [small.nccl(1000, 3000)]))
-    found, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
-    assert (found["ranks"], found["collectives"], found["wait"]) == ([0], [0], [0])
-    assert "no communication between ranks" in found["note"]
+    reply, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
+    assert (reply["ranks"], reply["collectives"], reply["wait"]) == ([0], [0], [0])
+    assert "no communication between ranks" in reply["note"]
     assert engine.answer({"op": "collective", "rank": 0, "id": 0})[0] == {"collective": None}
 
 
@@ -184,11 +188,11 @@ def lateness_of_case(case, shift, lateness_of):
 
 def test_who_is_late_and_what_it_costs(case, lateness_of_case):
     for rank in case["ranks"]:
-        found = lateness_of_case.rank(rank["rank"])
-        assert found.row.tolist() == [one["id"] for one in rank["entries"]]
-        assert found.late_ns.tolist() == [one["late"] for one in rank["entries"]]
-        assert found.last_alone.tolist() == [one["last_alone"] for one in rank["entries"]]
-        assert found.imposed_ns.tolist() == [one["imposed"] for one in rank["entries"]]
+        result = lateness_of_case.rank(rank["rank"])
+        assert result.row.tolist() == [entry["id"] for entry in rank["entries"]]
+        assert result.late_ns.tolist() == [entry["late"] for entry in rank["entries"]]
+        assert result.last_alone.tolist() == [entry["last_alone"] for entry in rank["entries"]]
+        assert result.imposed_ns.tolist() == [entry["imposed"] for entry in rank["entries"]]
 
 
 @pytest.mark.parametrize(
@@ -197,18 +201,18 @@ def test_who_is_late_and_what_it_costs(case, lateness_of_case):
 )
 def test_lanes(case, lateness_of_case, shift, lane, role, folded):
     for rank in case["ranks"]:
-        found = lateness_of_case.pieces(rank["rank"], role, folded=folded)
+        result = lateness_of_case.pieces(rank["rank"], role, folded=folded)
         seen = zip(
-            (found.start + shift).tolist(), found.dur.tolist(), found.row.tolist(), strict=True
+            (result.start + shift).tolist(), result.dur.tolist(), result.row.tolist(), strict=True
         )
         assert [list(piece) for piece in seen] == rank[lane], rank["rank"]
 
 
 def test_windows(case, lateness_of_case):
     for window in case["windows"]:
-        found = lateness_of_case.sums_in_window(window["start"], window["end"])
-        assert found.pop("ranks") == [rank["rank"] for rank in case["ranks"]]
-        assert found.pop("note") == ""
-        assert found.pop("clock") is None
-        for name, values in found.items():
+        result = lateness_of_case.sums_in_window(window["start"], window["end"])
+        assert result.pop("ranks") == [rank["rank"] for rank in case["ranks"]]
+        assert result.pop("note") == ""
+        assert result.pop("clock") is None
+        for name, values in result.items():
             assert values == window[name], (name, window["start"], window["end"])

@@ -23,8 +23,8 @@ CASES = json.loads((Path(__file__).parents[2] / "vectors/ribbon.json").read_text
 def test_windows(case, shift, lateness_of):
     ribbon = Ribbon(lateness_of(case, shift))
     for window in case["windows"]:
-        asked = [window[name] for name in ("start", "end", "bins", "ranks")]
-        reply, buffer = ribbon.bins_in_window(*asked)
+        requested = [window[name] for name in ("start", "end", "bins", "ranks")]
+        reply, buffer = ribbon.bins_in_window(*requested)
         columns = unpack(reply.pop("columns"), buffer)
         assert reply == case["reply"]
         assert {name: values.tolist() for name, values in columns.items()} == window["columns"]

@@ -103,7 +103,7 @@ def scene_of(tmp_path, name, events):
 
 def test_without_steps_the_outermost_annotations_are_the_phases(tmp_path):
     named = [("load#1", 0, 50), ("inner", 10, 30), ("Optimizer.step#SGD", 60, 90)]
-    events = [small.event("user_annotation", *one) for one in named]
+    events = [small.event("user_annotation", *item) for item in named]
     _, scene = scene_of(tmp_path, "one.pt.trace.json", events)
     assert (scene["title"], scene["steps"]) == ("one", [])
     assert [phase["name"] for phase in scene["phases"]] == ["load", "Optimizer.step"]
@@ -186,8 +186,8 @@ def test_a_truncated_rank_says_so(traces):
     problems = Problems()
     problems.add("truncated", 1, "the list of events does not end", None, traces[1].path)
     ranks = TileEngine(TraceSet(traces.values(), problems=problems)).scene()["ranks"]
-    said = [(rank["truncated"], rank["problems"]) for rank in ranks]
-    assert said == [(None, 0), ("the list of events does not end", 1)]
+    text = [(rank["truncated"], rank["problems"]) for rank in ranks]
+    assert text == [(None, 0), ("the list of events does not end", 1)]
 
 
 def test_small_words():
@@ -218,11 +218,11 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     assert track["key"] == "MPI · calls"
     assert row["wait"] != track["wait"] >= 0
     start, end = scene["range"]
-    found, _ = engine.answer({"op": "lateness", "start": start, "end": end})
-    imposed = dict(zip(found["ranks"], found["imposed"], strict=True))
+    result, _ = engine.answer({"op": "lateness", "start": start, "end": end})
+    imposed = dict(zip(result["ranks"], result["imposed"], strict=True))
     assert max(imposed, key=imposed.get) == truth["slow_rank"]
     # Headline, red row and table of ranks name the same one; what costs most in the strip is its.
-    assert found["late"] == [truth["slow_rank"]]
+    assert result["late"] == [truth["slow_rank"]]
     assert str(headline(traces)).startswith("Rank 2 spends least time in MPI")
     table = PanelEngine(traces).frame("mpi_ranks", Selection())
     assert table["rank"][table["is_straggler"]].tolist() == [2]
@@ -242,9 +242,9 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
 
 def frame(rows, note=""):
     names = ["rank", "cluster", "representative", "distance", "is_outlier", "why"]
-    made = pd.DataFrame(rows, columns=names)
-    made.attrs["note"] = note
-    return made
+    result = pd.DataFrame(rows, columns=names)
+    result.attrs["note"] = note
+    return result
 
 
 def test_groups_have_their_ranks_and_say_what_the_representative_says():
@@ -266,8 +266,8 @@ def test_groups_have_their_ranks_and_say_what_the_representative_says():
 
 
 def test_a_representative_that_is_an_outlier_itself_does_not_stand_for_others():
-    found = clusters_reply(frame([(0, 0, 0, 1.0, True, "odd"), (1, 0, 0, 0.1, False, "like 0")]))
-    assert found["clusters"] == [{"representative": 1, "ranks": [1], "why": "like 0"}]
+    reply = clusters_reply(frame([(0, 0, 0, 1.0, True, "odd"), (1, 0, 0, 0.1, False, "like 0")]))
+    assert reply["clusters"] == [{"representative": 1, "ranks": [1], "why": "like 0"}]
 
 
 def test_nothing_to_group_says_why():
@@ -279,14 +279,14 @@ def test_nothing_to_group_says_why():
 
 
 def test_the_engine_asks_the_analysis_once(ask, monkeypatch):
-    asked = []
+    requests = []
 
     def rank_clusters(traces):
-        asked.append(list(traces))
+        requests.append(list(traces))
         return frame([(0, 0, 0, 0.0, False, ""), (1, 0, 0, 0.0, False, "")])
 
     monkeypatch.setattr(hta_widgets.analysis, "rank_clusters", rank_clusters, raising=False)
     first, again = ask("clusters"), ask("clusters")
     assert first == again
     assert first["clusters"] == [{"representative": 0, "ranks": [0, 1], "why": ""}]
-    assert asked == [[0, 1]]
+    assert requests == [[0, 1]]

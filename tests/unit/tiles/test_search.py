@@ -14,15 +14,15 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors/search.json").read_te
 
 @pytest.mark.parametrize("text", VECTORS["texts"])
 def test_texts(text):
-    found, error = match_names(text, VECTORS["names"])
+    result, error = match_names(text, VECTORS["names"])
     assert error is None
-    assert [at for at, hit in enumerate(found) if hit] == VECTORS["texts"][text]
+    assert [at for at, hit in enumerate(result) if hit] == VECTORS["texts"][text]
 
 
 @pytest.mark.parametrize("text", VECTORS["bad"])
 def test_expressions_that_cannot_be_used(text):
-    found, error = match_names(text, VECTORS["names"])
-    assert not any(found)
+    result, error = match_names(text, VECTORS["names"])
+    assert not any(result)
     assert "not a regular expression" in error
 
 

@@ -66,9 +66,9 @@ def counted(traces):
 
 
 def test_each_array_is_that_of_a_new_index(traces, store):
-    found = counted(hw.load(store))
-    assert found == [len(fresh_lanes(trace.table)) for trace in traces.values()]
-    assert sum(found) > 6
+    loaded = counted(hw.load(store))
+    assert loaded == [len(fresh_lanes(trace.table)) for trace in traces.values()]
+    assert sum(loaded) > 6
 
 
 @pytest.mark.parametrize("write", [write_byteps_job, write_mpi_job])
@@ -145,9 +145,9 @@ def broken(folder, column):
     changed = 0
     for path in folder.glob("*.arrow"):
         with pa.memory_map(str(path)) as file:
-            whole = file.read_buffer()
-            data = pa.ipc.open_file(whole).get_batch(0).column(column).values.buffers()[-1]
-            at = data.address - whole.address if data is not None and data.size else None
+            full = file.read_buffer()
+            data = pa.ipc.open_file(full).get_batch(0).column(column).values.buffers()[-1]
+            at = data.address - full.address if data is not None and data.size else None
         if at is not None:
             content = bytearray(path.read_bytes())
             content[at] ^= 1
@@ -183,15 +183,15 @@ def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
 @pytest.fixture
 def old_store(traces, tmp_path, monkeypatch):
     """A store as it was before there was such an index."""
-    whole = stored_traces.write_columns
+    full = stored_traces.write_columns
 
     def without(path, columns, facts):
         columns = {name: column for name, column in columns.items() if name not in COLUMNS}
-        return whole(path, columns, {key: fact for key, fact in facts.items() if key != "lanes"})
+        return full(path, columns, {key: fact for key, fact in facts.items() if key != "lanes"})
 
     monkeypatch.setattr(stored_traces, "write_columns", without)
     path = Path(traces.save(tmp_path / "old.store"))
-    monkeypatch.setattr(stored_traces, "write_columns", whole)
+    monkeypatch.setattr(stored_traces, "write_columns", full)
     return path
 
 
@@ -260,13 +260,13 @@ def test_copies_of_trace_files_have_it(traces, job, tmp_path, monkeypatch):
 
 def test_a_lane_that_differs_is_seen(store):
     lanes = fresh_lanes(hw.load(store)[0].table)
-    one, other = list(lanes.values())[:2]
+    first, other = list(lanes.values())[:2]
     with pytest.raises(AssertionError):
-        assert_same_lane(one, other)
-    starts = one.spans.cover.starts.copy()
-    assert_same_lane(starts, one.spans.cover.starts)
+        assert_same_lane(first, other)
+    starts = first.spans.cover.starts.copy()
+    assert_same_lane(starts, first.spans.cover.starts)
     starts[-1] += 1
     with pytest.raises(AssertionError):
-        assert_same_lane(starts, one.spans.cover.starts)
+        assert_same_lane(starts, first.spans.cover.starts)
     with pytest.raises(AssertionError):
         assert_same_lane(starts, starts.astype(np.int32))

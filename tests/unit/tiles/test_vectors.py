@@ -47,24 +47,24 @@ def test_the_files_are_what_the_script_writes():
 @pytest.mark.parametrize("shift", [0, 12_345])
 def test_tiles(case, shift):
     expected = {(tile["lane"], tile["index"]): tile for tile in case["tiles"]}
-    found = set()
-    for one in case["lanes"]:
-        moved = [[start - shift, dur, kind] for start, dur, kind in one["events"]]
-        lane = lane_of(moved, one["slices"])
-        made = event_tiles(lane, case["level"], case["first"], case["last"], shift)
-        for row, index in enumerate([] if made is None else made.index.tolist()):
-            tile = expected[one["lane"], index]
-            found.add((one["lane"], index))
+    result = set()
+    for each_lane in case["lanes"]:
+        moved = [[start - shift, dur, kind] for start, dur, kind in each_lane["events"]]
+        lane = lane_of(moved, each_lane["slices"])
+        actual = event_tiles(lane, case["level"], case["first"], case["last"], shift)
+        for row, index in enumerate([] if actual is None else actual.index.tolist()):
+            tile = expected[each_lane["lane"], index]
+            result.add((each_lane["lane"], index))
             columns = {"busy": 0, "count": 0, "kind": 255, "mask": 0}
             for name, empty in columns.items():
                 want = np.full(CELLS, empty)
                 for cell in tile["cells"]:
                     want[cell["cell"]] = cell[name]
-                np.testing.assert_array_equal(getattr(made, name)[row], want, name)
-            assert made.slices.positions[made.slices.tile == row].tolist() == positions(
-                lane, one, tile
+                np.testing.assert_array_equal(getattr(actual, name)[row], want, name)
+            assert actual.slices.positions[actual.slices.tile == row].tolist() == positions(
+                lane, each_lane, tile
             )
-    assert found == set(expected)
+    assert result == set(expected)
 
 
 def positions(lane, one, tile):
@@ -79,14 +79,16 @@ def positions(lane, one, tile):
 def test_exact_time_and_longest_event(case):
     width = 1 << case["level"]
     for tile in case["tiles"]:
-        one = next(one for one in case["lanes"] if one["lane"] == tile["lane"])
-        lane = lane_of(one["events"])
+        each_lane = next(
+            each_lane for each_lane in case["lanes"] if each_lane["lane"] == tile["lane"]
+        )
+        lane = lane_of(each_lane["events"])
         for cell in tile["cells"]:
             start = (tile["index"] * CELLS + cell["cell"]) * width
             edges = np.array([start, start + width])
             assert measure_cells(lane, edges).covered.tolist() == [cell["covered"]]
             at = longest_event(lane, start, start + width)
-            if one["events"][cell["longest"]][1]:
+            if each_lane["events"][cell["longest"]][1]:
                 assert int(lane.rows[at]) == cell["longest"]
             else:
                 assert at is None
@@ -95,19 +97,19 @@ def test_exact_time_and_longest_event(case):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_counter_tiles(case):
     expected = {(tile["lane"], tile["index"]): tile for tile in case["counter_tiles"]}
-    found = set()
-    for one in case["counters"]:
-        times, values = np.array(one["samples"]).T
+    result = set()
+    for counter in case["counters"]:
+        times, values = np.array(counter["samples"]).T
         lane = index_counter(times.astype(np.int64), values, case["end"])
-        made = counter_tiles(lane, case["level"], case["first"], case["last"])
-        for row, index in enumerate([] if made is None else made.index.tolist()):
-            found.add((one["lane"], index))
-            for name, column in (("min", made.smallest), ("max", made.largest)):
+        actual = counter_tiles(lane, case["level"], case["first"], case["last"])
+        for row, index in enumerate([] if actual is None else actual.index.tolist()):
+            result.add((counter["lane"], index))
+            for name, column in (("min", actual.smallest), ("max", actual.largest)):
                 want = np.full(CELLS, np.nan, np.float32)
-                for cell in expected[one["lane"], index]["cells"]:
+                for cell in expected[counter["lane"], index]["cells"]:
                     want[cell["cell"]] = cell[name]
                 np.testing.assert_array_equal(column[row], want, name)
-    assert found == set(expected)
+    assert result == set(expected)
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: reply["name"])
@@ -123,15 +125,15 @@ def test_packed_bytes(reply):
 
 
 @pytest.mark.parametrize(
-    "reply", [one for one in REPLIES if "plain" in one], ids=lambda reply: reply["name"]
+    "reply", [item for item in REPLIES if "plain" in item], ids=lambda reply: reply["name"]
 )
 def test_compact_bytes(reply):
-    plain = next(one for one in REPLIES if one["name"] == reply["plain"])
+    plain = next(item for item in REPLIES if item["name"] == reply["plain"])
     header = plain["reply"]["columns"]
     columns = unpack(header, base64.b64decode(plain["buffer"]))
-    given = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
-    made, buffer = pack(compact_columns(given, plain["reply"]["level"]))
-    assert made == reply["reply"]["columns"]
+    inputs = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
+    result, buffer = pack(compact_columns(inputs, plain["reply"]["level"]))
+    assert result == reply["reply"]["columns"]
     assert buffer == base64.b64decode(reply["buffer"])
 
 
@@ -156,15 +158,15 @@ def case(request):
 @pytest.fixture
 def engine(case, tmp_path):
     """The case's ranks as files: host events state their ranges, times are whole ns."""
-    for one in case["ranks"]:
-        low, high = one["range"]
+    for rank_entry in case["ranks"]:
+        low, high = rank_entry["range"]
         events = [record("range", "cpu_op", 1, 1, low, high - low)]
-        for at, (start, dur, code) in enumerate(one["device"]):
+        for at, (start, dur, code) in enumerate(rank_entry["device"]):
             category, name = EXAMPLES[KINDS[code]]
             stream = at % STREAMS
             events.append(record(name, category, 0, stream, start, dur, stream=stream))
-        document = {"distributedInfo": {"rank": one["rank"]}, "traceEvents": events}
-        (tmp_path / f"{one['rank']}.json").write_text(json.dumps(document))
+        document = {"distributedInfo": {"rank": rank_entry["rank"]}, "traceEvents": events}
+        (tmp_path / f"{rank_entry['rank']}.json").write_text(json.dumps(document))
     return TileEngine(load(tmp_path, cache=False, progress=False))
 
 
@@ -174,20 +176,22 @@ def record(name, category, pid, tid, start, dur, **args):
 
 
 def test_windows(case, engine):
-    assert [one.range_ns for one in engine.job.ranks] == [tuple(r["range"]) for r in case["ranks"]]
+    assert [rank_entry.range_ns for rank_entry in engine.job.ranks] == [
+        tuple(r["range"]) for r in case["ranks"]
+    ]
     for window in case["windows"]:
-        found, _ = engine.answer({"op": "stats", "start": window["start"], "end": window["end"]})
+        reply, _ = engine.answer({"op": "stats", "start": window["start"], "end": window["end"]})
         for field in ("compute", "communication", "exposed", "memory", "idle", "data", "span"):
-            assert found[field] == window[field], field
-        assert found["kinds"] == pytest.approx(window["kinds"], rel=1e-12)
+            assert reply[field] == window[field], field
+        assert reply["kinds"] == pytest.approx(window["kinds"], rel=1e-12)
 
 
 def test_shares_of_one_rank(case, engine):
     window = {name: case["windows"][0][name] for name in ("start", "end")}
-    for at, one in enumerate(case["ranks"]):
-        found, _ = engine.answer({"op": "stats", **window, "ranks": [one["rank"]]})
-        share = found["compute"][at] / max(found["span"][at], 1)
-        assert found["kinds"].get("compute", 0) == pytest.approx(share, rel=1e-12)
+    for at, item in enumerate(case["ranks"]):
+        reply, _ = engine.answer({"op": "stats", **window, "ranks": [item["rank"]]})
+        share = reply["compute"][at] / max(reply["span"][at], 1)
+        assert reply["kinds"].get("compute", 0) == pytest.approx(share, rel=1e-12)
 
 
 def test_minimap(case, engine):

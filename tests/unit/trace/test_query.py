@@ -17,19 +17,19 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_t
 
 @pytest.mark.parametrize("case", VECTORS["read"], ids=lambda case: repr(case["query"]))
 def test_a_query_is_taken_apart(case):
-    found = parse_clauses(case["query"])
-    assert found.rest == case["rest"]
-    assert found.names == (None if case["names"] is None else tuple(case["names"]))
-    assert found.kinds == (None if case["kinds"] is None else tuple(case["kinds"]))
+    result = parse_clauses(case["query"])
+    assert result.rest == case["rest"]
+    assert result.names == (None if case["names"] is None else tuple(case["names"]))
+    assert result.kinds == (None if case["kinds"] is None else tuple(case["kinds"]))
 
 
 @pytest.mark.parametrize("case", VECTORS["write"], ids=lambda case: repr(case["becomes"]))
 def test_names_and_kinds_are_replaced(case):
-    found = parse_clauses(case["query"])
+    result = parse_clauses(case["query"])
     for key in ("names", "kinds"):
         if key in case:
-            found = replace(found, **{key: None if case[key] is None else tuple(case[key])})
-    assert found.query == case["becomes"]
+            result = replace(result, **{key: None if case[key] is None else tuple(case[key])})
+    assert result.query == case["becomes"]
 
 
 NAMES = st.lists(st.text(max_size=20), max_size=4)

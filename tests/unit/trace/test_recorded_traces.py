@@ -45,11 +45,11 @@ def loaded(request):
 def test_args_of_communication_are_those_of_the_file(loaded):
     trace, records = loaded
     rows = np.arange(len(trace))
-    found = event_args(trace, rows, COMMUNICATION_KEYS)
+    result = event_args(trace, rows, COMMUNICATION_KEYS)
     only_one = np.setdiff1d(rows, list(trace.table.end_record))
     args = [records[trace.table.record[row]].get("args") or {} for row in only_one]
     for key in COMMUNICATION_KEYS:
-        assert [found[key][row] for row in only_one] == [one.get(key) for one in args]
+        assert [result[key][row] for row in only_one] == [item.get(key) for item in args]
 
 
 def test_lanes_hold_what_they_promise(loaded):
@@ -66,8 +66,8 @@ def test_lanes_hold_what_they_promise(loaded):
         assert len(rows)
         assert table.depth[rows].max() + 1 == track.lanes
         for lane in range(track.lanes):
-            mine = rows[table.depth[rows] == lane]
-            assert (start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1] - unit).all()
+            ours = rows[table.depth[rows] == lane]
+            assert (start[ours][1:] >= np.maximum.accumulate(end[ours])[:-1] - unit).all()
         inner = rows[(table.depth[rows] > 0) & (table.depth[rows] < track.nested)]
         assert (parent[inner] >= 0).all()
     spilled = sum(
@@ -103,8 +103,8 @@ def test_arrows_are_those_of_a_plain_join(loaded):
     assert len(pairs) == len(set(pairs))
     assert expected <= set(pairs)
     # The additional flows come from the file's flow records only.
-    said = set(targets[flows.target_record[launch] >= 0].tolist())
-    assert {target for _, target in set(pairs) - expected} <= said
+    text = set(targets[flows.target_record[launch] >= 0].tolist())
+    assert {target for _, target in set(pairs) - expected} <= text
 
 
 def test_flow_records_are_all_drawn_or_counted(loaded):

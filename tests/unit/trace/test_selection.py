@@ -84,8 +84,8 @@ def test_a_frame_of_events_selects_them(traces):
     assert names(traces.select(frame[frame["name"] == "k"])) == ["0k", "2k"]
     assert names(traces.select(frame.reset_index()[4:6])) == ["2a", "2b"]
     assert names(traces.select(frame[:0])) == []
-    one = traces.subset([2])
-    assert names(one.select(one[2].events[1:2])) == ["2b"]
+    single = traces.subset([2])
+    assert names(single.select(single[2].events[1:2])) == ["2b"]
     with pytest.raises(TraceError, match=r'lacks the ranks.*"rank"'):
         traces.select(traces[0].events)
 

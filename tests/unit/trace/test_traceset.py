@@ -35,8 +35,8 @@ def test_without_an_epoch_the_origin_is_not_known(make):
 
 
 def test_a_clock_that_has_nothing_in_common_is_moved_and_reported(make):
-    known = [make(op("a", at, 50), rank=rank, base_ns=EPOCH) for rank, at in enumerate((1, 21))]
-    traces = TraceSet([*known, make(op("a", 10_000_000, 5), rank=2)])
+    expected = [make(op("a", at, 50), rank=rank, base_ns=EPOCH) for rank, at in enumerate((1, 21))]
+    traces = TraceSet([*expected, make(op("a", 10_000_000, 5), rank=2)])
     assert [trace.start_ns for trace in traces.values()] == [0, 20_000, 0]
     assert problems_of(traces) == [(2, "clock")]
     assert traces.origin_ns == EPOCH + 1_000
@@ -103,9 +103,9 @@ def test_events_of_several_ranks_share_their_categories(make):
 
 
 def test_summary_tells_where_ranks_come_from(make):
-    one = make(op("a", 0, 1), rank=0, stated_rank=4, host="node1")
+    single = make(op("a", 0, 1), rank=0, stated_rank=4, host="node1")
     other = make(op("a", 3, 1), rank=1, format="byteps", worker=2, local_rank=1)
-    traces = TraceSet([one, other])
+    traces = TraceSet([single, other])
     assert traces.summary().iloc[:, :12].to_dict("list") == {
         "rank": [0, 1], "job": [None, None], "worker": [-1, 2], "local_rank": [-1, 1],
         "server": [-1, -1], "host": ["node1", None], "file": ["rank-0.json", "rank-1.json"],
@@ -191,9 +191,9 @@ def test_a_window_keeps_whole_events_and_what_hangs_on_them(make):
         {"ph": "e", "cat": "y", "name": "y", "id": 1, "pid": 7, "ts": 60},
         {"ph": "b", "cat": "y", "name": "z", "id": 1, "pid": 7, "ts": 1},
     ]  # fmt: skip
-    whole = TraceSet([make(*events)])
-    assert len(whole[0].flows) == 2
-    part = whole.subset(start_ns=50_000, end_ns=60_000)[0]
+    full = TraceSet([make(*events)])
+    assert len(full[0].flows) == 2
+    part = full.subset(start_ns=50_000, end_ns=60_000)[0]
     assert part.events["name"].tolist() == ["outer", "child", "other"]
     assert part.events["parent"].tolist() == [-1, 0, -1]
     assert part.events["start_ns"].tolist() == [0, 50_000, 55_000]
@@ -234,19 +234,19 @@ def test_an_event_names_its_operator_and_the_work_that_it_launched(tmp_path):
         small.call(450, 460, 3), small.kernel(950, 990, launch=3, name="alone"),
         small.kernel(1000, 1010, name="unknown"),
     ]  # fmt: skip
-    one = small.load(tmp_path, rank)
-    ids = {name: int(row) for row, name in one[0].events["name"].items()}
-    gemm = one.event(ids["gemm"])
+    single = small.load(tmp_path, rank)
+    ids = {name: int(row) for row, name in single[0].events["name"].items()}
+    gemm = single.event(ids["gemm"])
     assert gemm.operator.name == "aten::addmm"
     assert gemm.kernels.empty
-    assert one.event(ids["bias"]).operator.name == "aten::linear"
-    assert one.event(ids["alone"]).operator is None
-    assert one.event(ids["unknown"]).operator is None
+    assert single.event(ids["bias"]).operator.name == "aten::linear"
+    assert single.event(ids["alone"]).operator is None
+    assert single.event(ids["unknown"]).operator is None
     assert list(gemm.operator.kernels["name"]) == ["gemm"]
-    linear = one.event(ids["aten::linear"]).kernels
+    linear = single.event(ids["aten::linear"]).kernels
     assert list(linear["dur_ns"]) == [400, 50]
     assert list(linear.index) == [ids["gemm"], ids["bias"]]
     with pytest.raises(TraceError, match="has events 0 to 9, not 10"):
-        one.event(10)
+        single.event(10)
     with pytest.raises(TraceError, match="needs rank= among the 2 ranks"):
         small.load(tmp_path, rank, rank).event(3)

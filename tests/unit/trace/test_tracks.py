@@ -154,34 +154,34 @@ LANES = {
 @pytest.mark.parametrize("case", LANES)
 def test_lanes_of_one_track(case):
     events, unit, depth, parent, nested, overlaps, rounded = LANES[case]
-    found = lanes(events, unit)
-    assert (found.depth.tolist(), found.parent.tolist()) == (depth, parent)
-    assert (found.nested[0], found.lanes[0]) == (nested, max(depth) + 1)
-    assert (found.overlaps, found.rounded) == (overlaps, rounded)
+    result = lanes(events, unit)
+    assert (result.depth.tolist(), result.parent.tolist()) == (depth, parent)
+    assert (result.nested[0], result.lanes[0]) == (nested, max(depth) + 1)
+    assert (result.overlaps, result.rounded) == (overlaps, rounded)
 
 
 def test_tracks_do_not_see_each_other():
-    found = lanes([(0, 10), (5, 15), (6, 9), (7, 20)], tracks=[0, 1, 0, 2])
-    assert found.depth.tolist() == [0, 0, 1, 0]
-    assert found.parent.tolist() == [-1, -1, 0, -1]
-    assert found.nested.tolist() == [2, 1, 1]
+    result = lanes([(0, 10), (5, 15), (6, 9), (7, 20)], tracks=[0, 1, 0, 2])
+    assert result.depth.tolist() == [0, 0, 1, 0]
+    assert result.parent.tolist() == [-1, -1, 0, -1]
+    assert result.nested.tolist() == [2, 1, 1]
 
 
 def test_times_too_far_apart_to_lay_tracks_end_to_end():
     far = 1 << 61
     count = 300  # tracks: enough to be searched all together if that fits
     events = [(0, 10)] * count + [(far, far + 5)] * count
-    found = lanes(events, tracks=[*range(count)] * 2)
-    assert not found.depth.any()
-    assert (found.parent == -1).all()
+    result = lanes(events, tracks=[*range(count)] * 2)
+    assert not result.depth.any()
+    assert (result.parent == -1).all()
 
 
 def test_a_track_deeper_than_can_be_told_is_counted():
     count = 40_000
-    found = lanes([(k, 2 * count - k) for k in range(count)])
-    assert found.too_deep == count - (1 << 15)
-    assert found.depth.max() == np.iinfo(np.int16).max
-    assert found.parent.tolist() == list(range(-1, count - 1))
+    result = lanes([(k, 2 * count - k) for k in range(count)])
+    assert result.too_deep == count - (1 << 15)
+    assert result.depth.max() == np.iinfo(np.int16).max
+    assert result.parent.tolist() == list(range(-1, count - 1))
 
 
 def test_build_reports_overlaps_and_rounding(make):

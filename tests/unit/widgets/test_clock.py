@@ -63,8 +63,8 @@ def test_two_jobs_are_compared_on_the_clock_that_is_better_for_one(job, tmp_path
     assert [side.clock for side in both.sides] == ["fitted", "fitted"]
     chosen = hw.TraceDiff(job, agreeing, clock="recorded")
     assert [side.clock for side in chosen.sides] == ["recorded", "recorded"]
-    kept = hw.TraceDiff(job.with_clock("fitted"), agreeing, clock=None)
-    assert [side.clock for side in kept.sides] == ["fitted", "recorded"]
+    remaining = hw.TraceDiff(job.with_clock("fitted"), agreeing, clock=None)
+    assert [side.clock for side in remaining.sides] == ["fitted", "recorded"]
 
 
 def test_two_ranks_of_a_job_are_compared_on_the_better_clock(job):
@@ -80,8 +80,8 @@ def test_a_selection_of_a_view_keeps_its_clock_with_the_set_that_was_loaded(job)
     # Rank 1 would begin before 0, so all times are 300 µs later.
     dash.select(start_ns=2_300_000, end_ns=2_800_000)
     for traces in (job, dash.traces):
-        found = analysis.temporal_breakdown(traces, selection=dash.selection)
-        assert found["communication_ns"].tolist() == [500_000, 100_000]
+        frame = analysis.temporal_breakdown(traces, selection=dash.selection)
+        assert frame["communication_ns"].tolist() == [500_000, 100_000]
         assert traces.select(dash.selection).owner.clock == "fitted"
         assert len(traces.select(dash.selection).events()) == len(dash.selected_events())
 

@@ -66,19 +66,19 @@ def test_frames_are_kept_until_the_selection_changes(dash, traces):
 def test_with_scope_view_frames_are_of_the_window_in_view(dash, traces):
     start, end = window(traces)
     dash.zoom_to(start, end)
-    whole = analysis.kernel_breakdown(traces)
-    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+    full = analysis.kernel_breakdown(traces)
+    pd.testing.assert_frame_equal(dash.frames["kernels"], full)
     dash.scope = "view"
     pd.testing.assert_frame_equal(
         dash.frames["kernels"], analysis.kernel_breakdown(dash.traces, window=(start, end))
     )
     dash.undo()
     assert dash.scope == "selection"
-    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+    pd.testing.assert_frame_equal(dash.frames["kernels"], full)
     dash.select(traces.select(ranks=[1], start_ns=start, end_ns=end))
-    assert dash.frames["kernels"]["sum_ns"].sum() < whole["sum_ns"].sum()
+    assert dash.frames["kernels"]["sum_ns"].sum() < full["sum_ns"].sum()
     dash.scope = "job"
-    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+    pd.testing.assert_frame_equal(dash.frames["kernels"], full)
 
 
 def test_an_unknown_frame_says_which_there_are(dash):
@@ -199,30 +199,32 @@ def test_panels_assigned_later_are_checked_too(dash):
 def test_headline_and_findings_are_those_of_the_page(dash):
     shown = dash.panel_engine.headline()
     assert dash.headline.startswith(text_of(shown["headline"]))
-    assert [finding.text for finding in dash.findings] == [one["text"] for one in shown["findings"]]
+    assert [finding.text for finding in dash.findings] == [
+        each_finding["text"] for each_finding in shown["findings"]
+    ]
     assert all(isinstance(finding.selection, hw.Selection) for finding in dash.findings)
 
 
 def test_the_page_gets_panels_and_the_headline(dash):
-    said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
-    assert said["ok"]
-    assert said["reply"]["panels"]["breakdown"]["columns"]["rank"] == [0, 1]
+    reply, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
+    assert reply["ok"]
+    assert reply["reply"]["panels"]["breakdown"]["columns"]["rank"] == [0, 1]
     ask(dash, op="headline")
     assert dash._headline["headline"]
-    said, _ = ask(dash, op="minimap", bins=4)
-    assert said["ok"]
+    reply, _ = ask(dash, op="minimap", bins=4)
+    assert reply["ok"]
 
 
 def test_the_page_asks_again_for_what_takes_long(dash):
     pending = {"rpc": "1", "ok": True, "reply": {"pending": True}}
     for op in ({"op": "headline"}, {"op": "table", "panel": "kernels", "format": "csv"}):
-        asked = {**op, "within_ms": 0}
+        request = {**op, "within_ms": 0}
         with held_up():
-            said, buffers = ask(dash, **asked)
-        assert said == pending
-        while said == pending:
-            said, buffers = ask(dash, **asked)
-        assert said["reply"] == {}
+            reply, buffers = ask(dash, **request)
+        assert reply == pending
+        while reply == pending:
+            reply, buffers = ask(dash, **request)
+        assert reply["reply"] == {}
     assert bytes(buffers[0]) == ask(hw.Dashboard(dash.traces), **op)[1][0]
     assert dash._headline == hw.Dashboard(dash.traces).panel_engine.headline()
 
@@ -230,22 +232,22 @@ def test_the_page_asks_again_for_what_takes_long(dash):
 def test_a_closed_dashboard_works_no_longer(dash):
     with held_up():
         for request in ({"op": "clusters"}, {"op": "headline"}):
-            said, _ = ask(dash, **request, within_ms=0)
-            assert said["reply"] == {"pending": True}
+            reply, _ = ask(dash, **request, within_ms=0)
+            assert reply["reply"] == {"pending": True}
         dash.close()
     assert not dash.panel_engine._headline._future.done()
 
 
 def test_what_cannot_be_answered_is_an_error_for_the_page(dash):
-    said, _ = ask(dash, op="panels", panels=["nothing"], selection=None)
-    assert not said["ok"]
-    assert "nothing" in said["error"]["message"]
+    reply, _ = ask(dash, op="panels", panels=["nothing"], selection=None)
+    assert not reply["ok"]
+    assert "nothing" in reply["error"]["message"]
 
 
 def test_an_interrupted_answer_is_an_error_for_the_page(dash, monkeypatch):
     monkeypatch.setattr(dash.panel_engine, "_on_panels", Mock(side_effect=KeyboardInterrupt))
-    said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
-    assert (said["rpc"], said["ok"], said["error"]["code"]) == ("1", False, "interrupted")
+    reply, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
+    assert (reply["rpc"], reply["ok"], reply["error"]["code"]) == ("1", False, "interrupted")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])

@@ -71,20 +71,20 @@ def test_a_forged_request_is_answered_or_refused(op, views, tmp_path, monkeypatc
     monkeypatch.setattr(options, "export_dir", tmp_path / "out")
     (tmp_path / "out").mkdir()
     view = next(
-        one
-        for one in views
-        for part in (one, getattr(one, "engine", one), getattr(one, "panel_engine", one),
-                     getattr(one, "_answers", one))
+        widget
+        for widget in views
+        for part in (widget, *(getattr(widget, name, widget)
+                               for name in ("engine", "panel_engine", "_answers")))
         if hasattr(part, f"_on_{op}")
     )  # fmt: skip
-    names = [one.encode_name for one in structs.fields(OPERATIONS[op])]
+    names = [field.encode_name for field in structs.fields(OPERATIONS[op])]
     for name in (*names, "side", "op", "more"):
         for nasty in NASTY:
             try:
                 view.answer({"op": op, **VALID[op], name: nasty})
             except TraceError:
                 continue
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [widget.name for widget in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_page_writes_into_its_folder_and_asks_before_it_replaces(views, tmp_path, monkeypatch):

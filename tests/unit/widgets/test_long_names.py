@@ -53,8 +53,8 @@ def take_steps(name: str, folder) -> Steps:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    made = [(folder / file).read_text() for file in ("page.html", "view.svg")]
-    return Steps(calls["call"] + calls["c_call"], made[0], replies, made[1])
+    result = [(folder / file).read_text() for file in ("page.html", "view.svg")]
+    return Steps(calls["call"] + calls["c_call"], result[0], replies, result[1])
 
 
 def shown_texts(value: Any) -> Iterator[str]:

@@ -15,15 +15,15 @@ from hta_widgets.widgets.timeline import MAX_UNFOLDED
 
 def test_no_view_is_the_whole_job(traces):
     timeline = hw.Timeline(traces, clock="recorded")
-    whole = timeline.view
-    timeline.zoom_to(whole[0] + 10, whole[1] - 10)
-    assert timeline.view == (whole[0] + 10, whole[1] - 10)
+    full = timeline.view
+    timeline.zoom_to(full[0] + 10, full[1] - 10)
+    assert timeline.view == (full[0] + 10, full[1] - 10)
     timeline.view = None
-    assert timeline.view == whole == (traces.start_ns, traces.end_ns)
+    assert timeline.view == full == (traces.start_ns, traces.end_ns)
     assert timeline.undo()
-    assert timeline.view == (whole[0] + 10, whole[1] - 10)
+    assert timeline.view == (full[0] + 10, full[1] - 10)
     assert timeline.redo()
-    assert timeline.view == whole
+    assert timeline.view == full
     with pytest.raises(traitlets.TraitError, match="end after it starts"):
         timeline.view = (5, 5)
 
@@ -34,11 +34,11 @@ def test_windows_may_be_text(traces, tmp_path):
     assert timeline.view == (1_000, 2_000)
     timeline.view = ("1.5us", 2_000)
     assert timeline.view == (1_500, 2_000)
-    one, other = (
+    first, other = (
         Path(timeline.to_svg(tmp_path / "window.svg", view=view)).read_text("utf-8")
         for view in [("1us", "2us"), (1_000, 2_000)]
     )
-    assert one == other
+    assert first == other
     with pytest.raises(hw.TraceError, match=r"end after it starts, not 2us to 1us.*12\.3ms"):
         timeline.zoom_to("2us", "1us")
     with pytest.raises(hw.TraceError, match="'a' is not a time"):
@@ -48,8 +48,8 @@ def test_windows_may_be_text(traces, tmp_path):
 def test_a_clicked_event_is_selected_unless_more_is(traces):
     timeline = hw.Timeline(traces)
     timeline.state.selected_event = (1, 3)
-    found = timeline.selected_events()
-    assert found[["rank"]].reset_index().values.tolist() == [[3, 1]]
+    result = timeline.selected_events()
+    assert result[["rank"]].reset_index().values.tolist() == [[3, 1]]
     assert timeline.selection == traces.select(ids={(1, 3)})
     assert timeline.state.selection is None
     timeline.clock = "fitted"
@@ -119,10 +119,10 @@ def test_the_page_gets_what_a_panel_shows_as_files(traces):
     expected = dash.panel_frame("kernels")
     assert expected["ranks"].tolist() == [1] * len(expected)
     _, data = dash.answer({"op": "table", "panel": "kernels", "format": "parquet"})
-    found = pd.read_parquet(io.BytesIO(data))
-    assert found["sum_ns"].tolist() == expected["sum_ns"].tolist()
-    assert list(found) == list(expected)
-    assert found["name"].astype(str).tolist() == expected["name"].astype(str).tolist()
+    result = pd.read_parquet(io.BytesIO(data))
+    assert result["sum_ns"].tolist() == expected["sum_ns"].tolist()
+    assert list(result) == list(expected)
+    assert result["name"].astype(str).tolist() == expected["name"].astype(str).tolist()
     _, text = dash.answer({"op": "table", "panel": "kernels", "format": "csv"})
     assert pd.read_csv(io.BytesIO(text))["count"].tolist() == expected["count"].tolist()
     with pytest.raises(ValueError, match="Invalid enum value 'xls'"):

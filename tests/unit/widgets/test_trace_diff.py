@@ -33,7 +33,9 @@ from hta_widgets.tiles.packing import unpack
 def test_its_numbers_are_those_of_the_comparison(shown, sides):
     both = diff.compare(*(side.select() for side in sides))
     assert shown.table.equals(diff.names(both))
-    assert [one.text for one in shown.findings] == [one.text for one in diff.findings(both)]
+    assert [finding.text for finding in shown.findings] == [
+        finding.text for finding in diff.findings(both)
+    ]
     bars = shown.frames["waterfall"]
     assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
     assert set(shown.frames) >= {"waterfall", "steps", "changes", "names", "pairs", "icicle"}
@@ -162,12 +164,12 @@ def test_every_partner_that_the_page_asks_for_is_that_of_pairs(shown):
     pairs = shown.frames["pairs"]
     rows = pairs.sample(200, random_state=0).itertuples()
     for row in rows:
-        for of, mine, theirs in (("before", 0, "after"), ("after", 1, "before")):
+        for of, ours, theirs in (("before", 0, "after"), ("after", 1, "before")):
             event = getattr(row, f"{of}_id")
             if event < 0:
                 continue
-            asked = {"of": mine, "rank": getattr(row, f"{of}_rank"), "id": event}
-            reply = answers(shown, op="partner", **asked)
+            request = {"of": ours, "rank": getattr(row, f"{of}_rank"), "id": event}
+            reply = answers(shown, op="partner", **request)
             assert reply["id"] == getattr(row, f"{theirs}_id")
             assert reply["status"] == row.status
     assert answers(shown, op="partner", of=0, rank=0, id=10**9)["status"] is None
@@ -177,31 +179,31 @@ def test_nodes_of_the_tree_know_their_calls(shown):
     tree = shown.frames["icicle"]
     pairs = shown.frames["pairs"]
     for row in tree.sample(30, random_state=1).itertuples():
-        found = answers(shown, op="path_events", node=row.node)["events"]
-        mine = pairs[(pairs["name"] == row.name) & (pairs["path"] == row.path)]
+        reply = answers(shown, op="path_events", node=row.node)["events"]
+        ours = pairs[(pairs["name"] == row.name) & (pairs["path"] == row.path)]
         for k, side in enumerate(("before", "after")):
-            ids = mine.loc[mine[f"{side}_id"] >= 0, [f"{side}_rank", f"{side}_id"]]
-            assert sorted(map(tuple, found[k])) == sorted(map(tuple, ids.to_numpy().tolist()))
+            ids = ours.loc[ours[f"{side}_id"] >= 0, [f"{side}_rank", f"{side}_id"]]
+            assert sorted(map(tuple, reply[k])) == sorted(map(tuple, ids.to_numpy().tolist()))
 
 
 def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
     both = diff.compare(*sides)
     line = diff.align(both)
-    found = lanes(both, line, pair=1, bins=300)
-    assert len(found) <= 300 * 2 * len(LANES) + 6 * len(line.slots)
-    assert (found["busy_ns"] <= found.attrs["cell_ns"]).all()
+    result = lanes(both, line, pair=1, bins=300)
+    assert len(result) <= 300 * 2 * len(LANES) + 6 * len(line.slots)
+    assert (result["busy_ns"] <= result.attrs["cell_ns"]).all()
     # Ranks start their steps apart: each in its own.
     start, end = (int(time) for time in both.after.windows[1][1])
-    busy = found.query("slot == 1 and side == 1 and lane == 0")["busy_ns"].sum()
+    busy = result.query("slot == 1 and side == 1 and lane == 0")["busy_ns"].sum()
     breakdown = hw.analysis.temporal_breakdown(sides[1], ranks=[1], window=(start, end))
     assert busy == breakdown["compute_ns"].sum()
 
 
 def test_another_step_has_its_own_frames(shown):
-    whole = answers(shown, op="frame", name="waterfall:kind")
-    one = [answers(shown, op="frame", name=f"waterfall:kind:{step}") for step in range(3)]
-    assert sum(step["attrs"]["after_ns"] for step in one) == pytest.approx(
-        whole["attrs"]["after_ns"], abs=3
+    full = answers(shown, op="frame", name="waterfall:kind")
+    single = [answers(shown, op="frame", name=f"waterfall:kind:{step}") for step in range(3)]
+    assert sum(step["attrs"]["after_ns"] for step in single) == pytest.approx(
+        full["attrs"]["after_ns"], abs=3
     )
     names = answers(shown, op="frame", name="names:1")
     assert names["attrs"]["steps"] == 1
@@ -217,13 +219,13 @@ def test_a_page_holds_each_step_by_itself(shown):
         step = int(block.name.removeprefix("step-"))
         frames = json.loads(gzip.decompress(base64.b64decode(block.text)))
         for name, frame in frames.items():
-            whole = answers(shown, op="frame", name=name)
+            full = answers(shown, op="frame", name=name)
             for column in ("before_ns", "after_ns", "diff_ns"):
                 # Small parts are one, names are cut: what is drawn is the same.
                 if name.startswith("waterfall"):
-                    assert sum(frame["columns"][column]) == sum(whole["columns"][column]), name
+                    assert sum(frame["columns"][column]) == sum(full["columns"][column]), name
                 else:
-                    assert frame["columns"][column] == whole["columns"][column][:100]
+                    assert frame["columns"][column] == full["columns"][column][:100]
             assert {len(values) for values in frame["columns"].values()} == {frame["rows"]}
         parts = frames[f"waterfall:kernel:{step}"]["columns"]
         assert max(parts["kind"].count(kind) for kind in parts["kind"]) <= 9
@@ -232,9 +234,9 @@ def test_a_page_holds_each_step_by_itself(shown):
 
 def test_a_page_without_room_holds_the_steps_that_changed_most(shown):
     change = diff.align(shown.comparison).slots["delta_ns"].abs()
-    whole = StepBlocks(shown._answers, 1e6)
-    held = StepBlocks(shown._answers, whole.size_bytes - 1)
-    assert held.size_bytes < whole.size_bytes
+    full = StepBlocks(shown._answers, 1e6)
+    held = StepBlocks(shown._answers, full.size_bytes - 1)
+    assert held.size_bytes < full.size_bytes
     assert sorted(held.numbers) == sorted(change.nlargest(2).index)
     assert held.about["held_words"].startswith("2 of 3 steps can be chosen in this page")
     none = StepBlocks(shown._answers, -1)
@@ -260,9 +262,9 @@ def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
     out = tmp_path / "diff.html"
     code = cli.main(["diff", *map(str, folders), "--ranks", "0", "-o", str(out)])
     assert code == 0
-    said = capsys.readouterr().out
-    assert "aten::contiguous is new" in said
-    assert f"{out.as_uri()} (" in said
+    text = capsys.readouterr().out
+    assert "aten::contiguous is new" in text
+    assert f"{out.as_uri()} (" in text
     assert out.stat().st_size < 25e6
 
 
@@ -359,7 +361,7 @@ def test_both_timelines_are_one_picture(view, tmp_path):
     tops = [float(part.get("y")) for part in parts]
     assert tops[1] > float(parts[0].get("height")) >= 100
     assert float(root.get("height")) == tops[1] + float(parts[1].get("height"))
-    ids = [one.get("id") for one in root.iter() if one.get("id")]
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     words = "".join(root.itertext())
     assert "before: a" in words
@@ -372,13 +374,13 @@ def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
         write_demo(work / place, ranks=2, steps=8, seed=seed)
     view = hw.TraceDiff(work / "a", work / "b")
     view.save_html(tmp_path / "whole.html", max_mb=25)
-    whole = (tmp_path / "whole.html").read_text("utf-8")
+    full = (tmp_path / "whole.html").read_text("utf-8")
     room_mb = (tmp_path / "whole.html").stat().st_size / 2e6
     view.save_html(tmp_path / "part.html", max_mb=room_mb)
     page = (tmp_path / "part.html").read_text("utf-8")
     assert len(page.encode()) <= room_mb * 1e6
-    assert "Before: All events" in whole
-    assert "from 4 files (" in whole  # the files of both runs have the same names
+    assert "Before: All events" in full
+    assert "from 4 files (" in full  # the files of both runs have the same names
     assert "Before: All events" not in page
     assert "overview" in page
 
@@ -386,9 +388,9 @@ def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
 def test_the_page_is_kept_while_the_kernel_lives(view):
     offline = view._offline
     assert offline.join(60)
-    said = view.answer({"rpc": "1", "op": "offline"})[0]
-    assert said["state"] == "ready", said
-    names = set(said["blocks"])
+    reply = view.answer({"rpc": "1", "op": "offline"})[0]
+    assert reply["state"] == "ready", reply
+    names = set(reply["blocks"])
     assert {"document", "frames", "pairs", "before-document", "after-document"} <= names
     assert {"step-0", "step-2", "pair-0", "pair-1", "before-rank-0", "after-rank-1"} <= names
 
@@ -439,11 +441,11 @@ def test_every_event_of_a_tile_has_the_class_of_its_change(shown):
         )
         columns = unpack(reply["columns"], buffer)
         of = dict(zip(columns["slice_id"].tolist(), columns["slice_class"].tolist(), strict=True))
-        mine = pairs[(pairs[f"{word}_rank"] == 1) & pairs[f"{word}_id"].isin(of)]
-        slower = mine[is_gelu[mine.index]]
+        ours = pairs[(pairs[f"{word}_rank"] == 1) & pairs[f"{word}_id"].isin(of)]
+        slower = ours[is_gelu[ours.index]]
         assert len(slower) > 20
         assert {CLASSES[of[event]] for event in slower[f"{word}_id"]} == {"slower_3"}
-        others = mine[~is_gelu[mine.index] & (mine["status"] != "added")]
+        others = ours[~is_gelu[ours.index] & (ours["status"] != "added")]
         assert {CLASSES[of[event]] for event in others[f"{word}_id"]} == {"same"}
     counts = shown._answers.answer({"op": "classes"})[0]["counts"]
     assert [sum(side) for side in counts] == [
@@ -453,8 +455,8 @@ def test_every_event_of_a_tile_has_the_class_of_its_change(shown):
 
 def test_events_of_one_pair_of_ranks_are_counted_by_themselves(shown):
     reply = shown._answers.answer({"op": "classes"})[0]
-    whole, by_pair = np.array(reply["counts"]), np.array(reply["pair_counts"])
-    assert (by_pair.sum(axis=0) == whole).all()
+    full, by_pair = np.array(reply["counts"]), np.array(reply["pair_counts"])
+    assert (by_pair.sum(axis=0) == full).all()
     slower = [CLASSES.index(name) for name in CLASSES if name.startswith("slower")]
     for counts in by_pair:
         # The operator 12 times a step, in 3 steps, and its one kernel each.
@@ -489,13 +491,13 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
     assert {rank for rank, _ in before + after} == {1}
     tree = answers.frame("icicle@1")["columns"]
     node = tree["node"][tree["name"].index("aten::gelu")]
-    found = answers.answer({"op": "path_events", "node": node, "pair": 1})[0]["events"]
+    reply = answers.answer({"op": "path_events", "node": node, "pair": 1})[0]["events"]
     calls = pairs[(pairs["name"] == "aten::gelu") & (pairs["before_rank"] == 1)]
-    assert 0 < len(found[0]) <= len(calls)
-    assert {rank for rank, _ in found[0] + found[1]} == {1}
+    assert 0 < len(reply[0]) <= len(calls)
+    assert {rank for rank, _ in reply[0] + reply[1]} == {1}
     # Such a call is that node's, whichever tree the page shows.
-    asked = {"op": "partner", "of": 0, "rank": 1, "id": found[0][0][1]}
-    of_all, of_pair = (answers.answer({**asked, **more})[0] for more in ({}, {"pair": 1}))
+    request = {"op": "partner", "of": 0, "rank": 1, "id": reply[0][0][1]}
+    of_all, of_pair = (answers.answer({**request, **more})[0] for more in ({}, {"pair": 1}))
     assert of_pair["node"] == node
     assert (of_pair["rank"], of_pair["id"]) == (of_all["rank"], of_all["id"])
     turned = answers.frame("findings:swapped@1")["columns"]["text"]
@@ -509,7 +511,7 @@ def test_one_pair_of_ranks_has_its_own_figures(shown, sides):
         columns, frame = answers.frame(name)["columns"], make(alone)
         assert columns["before_ns"] == frame["before_ns"].tolist()
         assert columns["after_ns"] == frame["after_ns"].tolist()
-    texts = [one.text for one in diff.findings(alone)]
+    texts = [finding.text for finding in diff.findings(alone)]
     assert answers.frame("findings@1")["columns"]["text"] == texts
     assert texts != answers.frame("findings")["columns"]["text"]
     with pytest.raises(ValueError, match="no pair of ranks 2"):
@@ -541,7 +543,7 @@ def ink(root, fill):
 
 def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatch):
     root, text = drawn(shown, tmp_path / "change.svg")
-    words = [one.text for one in root.iter(f"{SVG}text")]
+    words = [element.text for element in root.iter(f"{SVG}text")]
     for name in ("slower", "only here", "same"):
         assert words.count(name) == 2, name
     assert ink(root, SLOWER[-1]) > 0
@@ -558,7 +560,7 @@ def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatc
 def test_of_one_pair_of_ranks_the_picture_has_these(shown, tmp_path, monkeypatch):
     monkeypatch.setattr(shown, "pair", 1)
     root, _ = drawn(shown, tmp_path / "pair.svg")
-    words = [one.text for one in root.iter(f"{SVG}text")]
+    words = [element.text for element in root.iter(f"{SVG}text")]
     assert sum(word.startswith("1 of 2 ranks") for word in words) == 2
 
 
@@ -566,20 +568,20 @@ def test_the_overview_holds_all_device_work_of_each_class(shown):
     overview = shown._answers.overview
     kinds = ("compute", "communication", "memory")
     for side, word in enumerate(("before", "after")):
-        found = {}
+        result = {}
         for rank, trace in shown.sides[side].traces.items():
             codes = shown._answers.classes_of(side, rank)
             events = trace.events
             device = events["kind"].isin(kinds).to_numpy()
             for code in np.unique(codes[device]).tolist():
                 of = device & (codes == code)
-                found[code] = found.get(code, 0) + int(events["dur_ns"].to_numpy()[of].sum())
+                result[code] = result.get(code, 0) + int(events["dur_ns"].to_numpy()[of].sum())
         columns = [name for name in overview if name.startswith(word)]
-        assert {int(name.split("_")[1]): int(overview[name].sum()) for name in columns} == found
+        assert {int(name.split("_")[1]): int(overview[name].sum()) for name in columns} == result
         parts = class_parts(overview, side)
-        whole = sum(parts.shares.values())
-        assert len(whole) == BINS
-        assert set(np.round(whole, 9).tolist()) <= {0.0, 1.0}
+        full = sum(parts.shares.values())
+        assert len(full) == BINS
+        assert set(np.round(full, 9).tolist()) <= {0.0, 1.0}
         # Before and after all device work there is none to be parted.
         outside = np.array([parts.start_ns - 10**6, parts.end_ns + 10**6], np.float64)
         assert all((share == 0).all() for _, share in parts.at(outside))

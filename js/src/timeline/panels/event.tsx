@@ -115,15 +115,18 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
-  const of = `${brief.rank}/${brief.table}/${brief.id}`;
-  const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
+  const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
+  const open =
+    all.value.of === eventKey ? all.value : { of: eventKey, flows: false, parents: false };
   const track = ctx.lanes.locate(brief.lane)?.track;
-  const where = [`rank ${event.rank}`, track?.process, track?.label].filter(Boolean).join(" · ");
+  const placeText = [`rank ${event.rank}`, track?.process, track?.label]
+    .filter(Boolean)
+    .join(" · ");
   const cut = cutText(brief, ctx.scene);
   const rows: FactRow[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
-    { name: "Where", value: where, title: where },
+    { name: "Where", value: placeText, title: placeText },
   ];
   if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
   if (detail === null) return <FactList rows={rows} />;
@@ -139,7 +142,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
         <Link text="…" title="Show all that enclose it" press={more} />,
         " › ",
       ],
-      shown.map((parent, at) => [at > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
+      shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
     ];
     const title = outermost.map(({ short }) => short).join(" › ");
     rows.push({ name, value, title, className: open.parents ? "wrapped" : undefined });
@@ -347,8 +350,8 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
   const { same, dur, kind, words } = props;
   const { counts, edges } = same;
   const maxCount = Math.max(...counts, 1);
-  const at = positionInBins(edges, dur);
-  const ownBin = Math.min(Math.floor(at * counts.length), counts.length - 1);
+  const position = positionInBins(edges, dur);
+  const ownBin = Math.min(Math.floor(position * counts.length), counts.length - 1);
   const edge = (bin: number): string => formatDuration(edges[bin] ?? 0);
   return (
     <div class="hta-chart" role="img" aria-label={`Durations: ${words}`}>
@@ -364,7 +367,7 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
             title={`${edge(bin)} to ${edge(bin + 1)}: ${plural(count, "event")}`}
           />
         ))}
-        <div class="hta-bar-mark" style={{ left: `${at * 100}%` }} />
+        <div class="hta-bar-mark" style={{ left: `${position * 100}%` }} />
       </div>
       <div class="hta-chart-axis">
         <span>{formatDuration(edges[0] ?? same.min)}</span>

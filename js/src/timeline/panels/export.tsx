@@ -155,13 +155,13 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
       <div class="hta-form">
         <span class="hta-label">What</span>
         <div class="hta-radios" role="radiogroup" aria-label="What to export">
-          {exportOptions(of).map(([what, text]) => (
-            <label key={what} class="hta-check">
+          {exportOptions(of).map(([option, text]) => (
+            <label key={option} class="hta-check">
               <input
                 type="radio"
                 name={form.group}
-                checked={what === form.content.value}
-                onChange={() => (form.content.value = what)}
+                checked={option === form.content.value}
+                onChange={() => (form.content.value = option)}
               />
               <span>{text}</span>
             </label>

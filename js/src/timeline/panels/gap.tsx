@@ -32,8 +32,8 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
   const causeTexts = causeText(gap);
   const [cause] = causes;
   const [first] = host;
-  const rest = end - start - recorded;
-  const maxTime = Math.max(first?.time ?? 0, rest, 1);
+  const unrecorded = end - start - recorded;
+  const maxTime = Math.max(first?.time ?? 0, unrecorded, 1);
   return (
     <div class="hta-panel hta-details hta-gap">
       <div class="hta-column hta-what">
@@ -66,8 +66,8 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
               <EventLink event={longest} goTo={goTo} />
             </HostRow>
           ))}
-          {rest > 0 && (
-            <HostRow time={rest} maxTime={maxTime} note="">
+          {unrecorded > 0 && (
+            <HostRow time={unrecorded} maxTime={maxTime} note="">
               <span class="hta-note">nothing recorded</span>
             </HostRow>
           )}

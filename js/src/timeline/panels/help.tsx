@@ -72,8 +72,8 @@ function KeyChords({ line: { keys } }: { line: HelpLine }) {
   const between = chorded ? <span class="hta-note"> / </span> : " ";
   return (
     <span>
-      {keys.map((chord, at) => [
-        at > 0 && between,
+      {keys.map((chord, chordIndex) => [
+        chordIndex > 0 && between,
         <span class="hta-chord">
           {chord.map((key, index) => [index > 0 && "\u202f", <Kbd name={key} />])}
         </span>,

@@ -154,8 +154,8 @@ export class PanelControl {
     const { brief, collective } = picking.stateSignal.value;
     if (brief === null) return null;
     const place = ctx.lanes.locate(brief.lane);
-    const where = place?.track?.label ?? place?.summary?.label ?? null;
-    return eventText(brief, where, nav.view(), collective);
+    const placeText = place?.track?.label ?? place?.summary?.label ?? null;
+    return eventText(brief, placeText, nav.view(), collective);
   }
 
   askTotals(): void {
