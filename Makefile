@@ -35,7 +35,7 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo check test test-all fuzz lint format build wheel vsix watch recorded lab screenshots pictures bench setup interop clean distclean
+.PHONY: help demo check test test-all fuzz lint format build wheel docs release vsix watch recorded lab screenshots pictures bench setup interop clean distclean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,7 @@ $(PYTHON_READY): pyproject.toml scripts/system.sh
 	@python=$$(scripts/system.sh python) && { [ -x $(BIN)/python ] || "$$python" -m venv .venv; }
 	@echo "installing Python packages …"
 	@$(BIN)/pip install -q --upgrade pip
-	@HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/pip install -q -e ".[test]"
+	@HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/pip install -q -e . --group test
 	@mkdir -p .venv/share/jupyter/labextensions
 	@rm -rf .venv/share/jupyter/labextensions/hta-widgets # a copy, where pip found a built one
 	@ln -s $(CURDIR)/share/jupyter/labextensions/hta-widgets .venv/share/jupyter/labextensions/
@@ -121,6 +121,19 @@ recorded: $(PYTHON_READY) ## js/test/recorded.json, the job of the front end's t
 
 wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .
+
+docs: $(PYTHON_READY) $(JS_BUILT) ## the documentation site in build/site
+	@$(BIN)/pip install -q --group docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo build/site/index.html
+
+release: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/, checked and tried in fresh environments
+	@rm -rf dist
+	@$(BIN)/pip install -q --group release
+	@$(BIN)/python -m build --outdir dist .
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@scripts/try_packages.sh dist
 
 vsix: $(PYTHON_READY) $(NODE_READY) ## VS Code's extension in dist/
 	@node js/vscode/build.mjs

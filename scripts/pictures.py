@@ -1,6 +1,6 @@
 """Make the pictures of README and docs from today's product, and note what they say.
 
-    python scripts/pictures.py            # docs/img/*.png and docs/img/texts.json
+    python scripts/pictures.py            # docs/img/*.png, texts.json, and the moving tour.webp
 
 A test makes the same pages and compares what they say with ``texts.json``.
 """
@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,7 @@ WORDS = ".hta-headline, .hta-status"
 def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str]]]:
     """Show each page that README and docs picture: its name, the page and its text."""
     job, slower, byteps, mpi = jobs(work)
-
-    def opened(view: Any, width: int, height: int, theme: str = "light") -> Page:
-        size = {"width": width, "height": height}
-        page = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
-        page.goto(Path(view.save_html(work / "page.html")).as_uri())
-        return page
-
-    page = opened(hw.Dashboard(job), 1440, 1010)
+    page = show(browser, hw.Dashboard(job), work, 1440, 1010)
     yield "dashboard", page, words_on(page)
     dash = Dash(page, job)
     dash.click_bar("breakdown", 5)
@@ -60,13 +54,64 @@ def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str
         ("collective", collective(job), 1240, 800),
         ("diff", hw.TraceDiff(job, slower), 1100, 2000),
     ):
-        page = opened(view, *looks)
+        page = show(browser, view, work, *looks)
         yield name, page, words_on(page)
     for name, figure in drawn_charts(job).items():
         page = browser.new_page(viewport={"width": 800, "height": 60})
         page.goto(Path(charts.to_html(figure, work / "chart.html")).as_uri())
         page.wait_for_function("Bokeh.documents.length && Bokeh.documents[0].is_idle")
         yield name, page, [words_of(figure)]
+
+
+def show(
+    browser: Browser, view: Any, work: Path, width: int, height: int, theme: str = "light"
+) -> Page:
+    """Open a view's saved page."""
+    size = {"width": width, "height": height}
+    page = browser.new_page(viewport=size, color_scheme=theme, reduced_motion="reduce")
+    page.goto(Path(view.save_html(work / "page.html")).as_uri())
+    return page
+
+
+def write_tour(browser: Browser, work: Path, path: Path) -> None:
+    """Write a moving picture of a dashboard: the late rank, undo, zoom, a window, its numbers."""
+    (work / "tour").mkdir()
+    job = jobs(work / "tour")[0]
+    page = show(browser, hw.Dashboard(job), work, 1200, 800)
+    words_on(page)
+    dash = Dash(page, job)
+    frames: list[tuple[Image.Image, int]] = []
+
+    def keep(milliseconds: int) -> None:
+        with Image.open(BytesIO(page.screenshot())) as picture:
+            frames.append((picture.convert("RGB").resize((900, 600)), milliseconds))
+
+    keep(2000)
+    dash.click_bar("breakdown", 5)
+    words_on(page)
+    keep(2500)
+    dash.undo()
+    page.evaluate("window.scrollTo(0, 0)")
+    keep(800)
+    box = dash.timeline.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 200)
+    page.keyboard.down("Control")
+    for _ in range(6):
+        page.mouse.wheel(0, -120)
+        page.wait_for_timeout(400)
+        keep(250)
+    page.keyboard.up("Control")
+    keep(1500)
+    for part in (0.45, 0.5, 0.55, 0.6, 0.65):
+        page.mouse.move(box["x"] + box["width"] * part, box["y"] + 60)
+        page.mouse.down()  # only the first has an effect
+        keep(150)
+    page.mouse.up()
+    words_on(page)
+    keep(3000)
+    pictures, durations = zip(*frames, strict=True)
+    options = {"duration": list(durations), "loop": 0, "quality": 70, "method": 6}
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], **options)
 
 
 def jobs(work: Path) -> list[hw.TraceSet]:
@@ -137,6 +182,7 @@ def main(folder: Path) -> None:
         for name, page, words in pictured(browser, Path(work)):
             shoot(page, folder / f"{name}.png")
             texts[name] = words
+        write_tour(browser, Path(work), folder / "tour.webp")
         browser.close()
     text = json.dumps(texts, indent=1, ensure_ascii=False)
     (folder / "texts.json").write_text(f"{text}\n", "utf-8")

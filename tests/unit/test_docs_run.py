@@ -118,7 +118,7 @@ def test_pages_name_the_pictures_that_are_there(repo):
         for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text("utf-8"))
     }
     present = {path.name for path in (repo / "docs/img").iterdir()} - {"texts.json"}
-    assert named == present == {*(f"{name}.png" for name in texts), "performance.svg"}
+    assert named == present == {*(f"{name}.png" for name in texts), "performance.svg", "tour.webp"}
 
 
 def test_every_analysis_has_its_words(repo):

@@ -121,3 +121,8 @@ def test_odd_phrases_may_only_become_fewer(files):
                 bool(ODD_PHRASES.search(line)) for line in path.read_text("utf-8").splitlines()
             )
     assert lines <= ODD_LINES
+
+
+def test_the_site_lists_every_page_of_the_docs(repo):
+    listed = re.findall(r"[\w-]+\.md", (repo / "mkdocs.yml").read_text("utf-8"))
+    assert [path.name for path in (repo / "docs").glob("*.md") if path.name not in listed] == []

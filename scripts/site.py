@@ -1,0 +1,129 @@
+"""Make the pages of the documentation site that no one writes: a hook of mkdocs, for `make docs`.
+
+- `gallery/*.html`: saved pages. The code blocks of docs/gallery.md run from top to bottom; each
+  page that a block saves is shown in a frame below that block.
+- `tutorials/*.md`: the notebooks, executed, with the pictures of their views.
+- `reference/*.md`: the docstrings of all public names, by module.
+- `changelog.md`: the changelog.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPO / "scripts"))
+from run_notebook import run  # noqa: E402 - of this folder
+
+NOTEBOOKS = ("quickstart", "dashboard", "many_ranks", "diff", "analyses", "byteps", "mpi")
+#: Pages of the reference and the modules of which they list all public names.
+MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
+#: Links to files that the site has elsewhere, and to files that only a checkout has.
+_MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
+_NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
+_CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
+_BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SAVED_PAGE = re.compile(r"(?:save_html\(|to_html\(\w.*?, )\"([\w-]+\.html)\"")
+_LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    work = Path(tempfile.mkdtemp(prefix="site-"))
+    for path in write_gallery(work / "gallery", (REPO / "docs/gallery.md").read_text("utf-8")):
+        files.append(File.generated(config, f"gallery/{path.name}", abs_src_path=str(path)))
+    for name in NOTEBOOKS:
+        for uri, content in tutorial(name, work).items():
+            files.append(File.generated(config, f"tutorials/{uri}", content=content))
+    for name in ("hta_widgets", *MODULES):
+        text = reference(name)
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    changelog = (REPO / "CHANGELOG.md").read_text("utf-8")
+    files.append(File.generated(config, "changelog.md", content=changelog))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Show saved pages in frames, and point links to where the site has their targets."""
+    if page.file.src_uri == "gallery.md":
+        markdown = _BLOCK.sub(with_frames, markdown)
+    markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
+    for old, new in _MOVED.items():
+        markdown = markdown.replace(f"]({old})", f"]({new})")
+    markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
+    return _CHECKOUT_LINK.sub(r"\1", markdown)
+
+
+def with_frames(match: re.Match[str]) -> str:
+    """Return a block of code and, below it, frames with the pages that it saves."""
+    pages = _SAVED_PAGE.findall(match[2])
+    return "\n\n".join((match[0], *(frame(f"gallery/{name}", "") for name in pages)))
+
+
+def frame(address: str, text: str) -> str:
+    """Return a frame with a saved page, and a link to it."""
+    title = text or address
+    view = f'<iframe class="live" loading="lazy" src="{address}" title="{title}"></iframe>'
+    return f"{text}\n\n{view}\n\n[Open this page by itself]({address})"
+
+
+def write_gallery(folder: Path, text: str) -> list[Path]:
+    """Run the code blocks of a page in a folder, and return the pages that they saved."""
+    folder.mkdir(parents=True)
+    before = Path.cwd()
+    names: dict[str, Any] = {}
+    os.chdir(folder)
+    try:
+        for language, code in _BLOCK.findall(text):
+            if language == "python":
+                exec(compile(code, "docs/gallery.md", "exec"), names)  # noqa: S102 - our own page
+                continue
+            for line in code.splitlines():
+                _, *arguments = shlex.split(line)
+                subprocess.run([sys.executable, "-m", "hta_widgets", *arguments], check=True)
+    finally:
+        os.chdir(before)
+    return sorted(folder.glob("*.html"))
+
+
+def tutorial(name: str, work: Path) -> dict[str, str | bytes]:
+    """Execute a notebook, and return its page and pictures by address below `tutorials`."""
+    folder = work / name
+    folder.mkdir(parents=True)
+    notebook = run(REPO / f"notebooks/{name}.ipynb", folder=folder)
+    body, resources = MarkdownExporter().from_notebook_node(notebook)
+    pictures = {f"{name}/{file}": data for file, data in resources["outputs"].items()}
+    for file in resources["outputs"]:
+        body = body.replace(f"({file})", f"({name}/{file})")
+    return {f"{name}.md": body, **pictures}
+
+
+def reference(name: str) -> str:
+    """Return a page with the docstring of each public name of a module."""
+    module = importlib.import_module("hta_widgets")
+    if name != "hta_widgets":
+        module = getattr(module, name)
+    title = "hta_widgets" if name == "hta_widgets" else f"hta_widgets.{name}"
+    summary = (module.__doc__ or "").strip()
+    parts = [f"# {title}", summary]
+    for public in module.__all__:
+        value = getattr(module, public)
+        if hasattr(value, "__qualname__"):
+            parts.append(f"::: {value.__module__}.{value.__qualname__}")
+        elif not isinstance(value, ModuleType):  # modules have pages of their own
+            parts.append(f"### {public}\n\n`{type(value).__name__}`")
+    return "\n\n".join(parts)
