@@ -213,7 +213,7 @@ class Database:
         self._steps = 0
         try:
             yield
-        except sqlite3.Error as cause:
+        except (sqlite3.Error, UnicodeDecodeError) as cause:  # a message may name a damaged table
             if self._interrupted is not None:
                 raise self._interrupted from None
             slow = "interrupted" in str(cause)

@@ -18,7 +18,7 @@ SHARE = 0.1
 #: profiles of servers that are read as Kineto, as their first records are long or damaged; traces
 #: one after another in a file, whose excluded records an export brought back; a database with rows
 #: that are not found by their row id; an exported Horovod timeline beside a damaged one; sizes
-#: of messages of 5 000 digits.
+#: of messages of 5 000 digits; a table's name that is not UTF-8.
 FAILED_ONCE = (
     51222,
     1795460442465,
@@ -34,6 +34,7 @@ FAILED_ONCE = (
     1795960000108,
     1795960000548,
     1795970001209,
+    1795970003034,
 )
 
 

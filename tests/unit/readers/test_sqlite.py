@@ -96,8 +96,8 @@ def damage(path, start, length):
     path.write_bytes(text)
 
 
-@pytest.mark.parametrize("case", ["cut", "pages", "header", "schema", "generated", "without rowid",
-                                  "virtual", "long text"])  # fmt: skip
+@pytest.mark.parametrize("case", ["cut", "pages", "header", "schema", "name", "generated",
+                                  "without rowid", "virtual", "long text"])  # fmt: skip
 def test_hostile_databases_end_soon(export, case):
     runtime = "CUPTI_ACTIVITY_KIND_RUNTIME"
     match case:
@@ -109,6 +109,11 @@ def test_hostile_databases_end_soon(export, case):
             damage(export, 16, 80)
         case "schema":
             damage(export, 100, 3900)
+        case "name":
+            text = export.read_bytes().replace(
+                b"CREATE TABLE NVTX_EVENTS", b"CREATX TABLE NVTX_EVENTS"
+            )
+            export.write_bytes(text.replace(b"NVTX_EVENTS", b"NVTX_\xc5VENTS"))
         case "generated":
             database(
                 export, f"drop table {runtime}",
