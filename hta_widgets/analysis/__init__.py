@@ -75,6 +75,8 @@ __all__ = [
     "byteps_steps",
     "byteps_worker_lag",
     "clock_offsets",
+    "collective_hangs",
+    "collective_states",
     "collectives",
     "comm_comp_overlap",
     "communication_by_group",
@@ -149,6 +151,7 @@ if TYPE_CHECKING:
         byteps_stages,
         byteps_steps,
     )
+    from hta_widgets.formats.flight_recorder.states import collective_hangs, collective_states
     from hta_widgets.formats.mpi.ranks import mpi_hosts, mpi_imbalance, mpi_ranks
     from hta_widgets.formats.mpi.routines import (
         mpi_call_stacks,

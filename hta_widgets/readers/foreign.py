@@ -123,13 +123,6 @@ FOREIGN_FORMATS = (
         r"\x80[\x02-\x05].*(segment_type|device_traces)",
     ),
     ForeignFormat(
-        "a flight recorder's dump of collectives",
-        "Compare the dumps of all ranks with torchfrtrace. For a time line, record the job with"
-        " torch.profiler.",
-        r"(\x80[\x02-\x05]|\{).*(pg_config|profiling_name)",
-        holds=(b"entries",),
-    ),
-    ForeignFormat(
         "an execution trace (Chakra)",
         "It has no durations. Load the profiler's trace of the same run.",
         _OBJECT,

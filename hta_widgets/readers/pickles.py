@@ -11,13 +11,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.readers import plain_pickle
 from hta_widgets.readers.formats import FileStart
-from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.problems import Problems
 
 _MAGIC = re.compile(rb"\x80[\x02-\x05]")
@@ -33,10 +31,8 @@ def is_pickle(start: FileStart, *words: bytes) -> bool:
     return _MAGIC.match(start.text) is not None and all(word in start.text for word in words)
 
 
-def read_pickle(
-    path: str, problems: Problems, advance: Callable[[int], object] | None = None
-) -> Any:
-    """Return the value of a pickle of plain values; report a file that ends early.
+def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
+    """Return the value of a pickle of plain values, the contents of a file; report an early end.
 
     Raises
     ------
@@ -44,7 +40,6 @@ def read_pickle(
         If the pickle refers to any class or function, holds anything but plain values, is damaged,
         or takes more time or memory than a file of its size should.
     """
-    data = read_whole_file(path, problems, advance)
     if len(data) > _MAX_BYTES:
         raise TraceError(
             f"has {len(data):,} bytes; pickles are read up to {_MAX_BYTES:,}",

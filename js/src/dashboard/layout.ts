@@ -30,6 +30,8 @@ const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
 const ONE_COLUMN = [
+  ["flight_hang"],
+  ["flight_collectives"],
   ["mpi_ranks"],
   ["byteps_stragglers"],
   ["breakdown"],
@@ -58,6 +60,8 @@ const ONE_COLUMN = [
   ["problems"],
 ];
 const PAIRED_COLUMNS = [
+  ["flight_hang"],
+  ["flight_collectives"],
   ["breakdown", "overlap"],
   ["mpi_ranks", "mpi_sizes"],
   ["byteps_stragglers", "byteps_blame"],
@@ -94,6 +98,8 @@ const THREE_COLUMNS = [
     "queue",
   ],
   [
+    "flight_hang",
+    "flight_collectives",
     "timeline",
     "heatmap",
     "byteps_stragglers",

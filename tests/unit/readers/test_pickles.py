@@ -56,7 +56,7 @@ def test_code_and_bombs_are_refused(name, tmp_path):
     data = make(ran)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     with pytest.raises(hw.TraceError, match=why) as caught:
-        read_pickle(str(path), Problems())
+        read_pickle(str(path), path.read_bytes(), Problems())
     assert str(path) in str(caught.value)
     assert caught.value.remedy
     assert not ran.exists()
@@ -69,7 +69,7 @@ def test_plain_values_come_back_with_shared_parts_shared(protocol, tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(pickle.dumps(value, protocol))
     problems = Problems()
-    read = read_pickle(str(path), problems)
+    read = read_pickle(str(path), path.read_bytes(), problems)
     assert read == value
     assert read["entries"][0] is read["entries"][2]
     assert not list(problems)
@@ -82,7 +82,7 @@ def test_a_pickle_that_ends_early_is_read_up_to_there(protocol, tmp_path):
     data = pickle.dumps(value, protocol)
     path.write_bytes(data[: len(data) // 2])
     problems = Problems()
-    entries = read_pickle(str(path), problems)["entries"]
+    entries = read_pickle(str(path), path.read_bytes(), problems)["entries"]
     assert 100 < len(entries) < 1000
     assert entries[:-1] == value["entries"][: len(entries) - 1]
     assert [problem.kind for problem in problems] == ["truncated"]
@@ -91,4 +91,4 @@ def test_a_pickle_that_ends_early_is_read_up_to_there(protocol, tmp_path):
 def test_a_frame_that_claims_too_much_is_no_danger(tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(b"\x80\x04\x95" + struct.pack("<Q", 1 << 60) + b"]\x94.")
-    assert read_pickle(str(path), Problems()) == []
+    assert read_pickle(str(path), path.read_bytes(), Problems()) == []
