@@ -123,6 +123,9 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "snapshot_peak",
+    "snapshot_segments",
+    "snapshot_timeline",
     "step_efficiency",
     "step_times",
     "stragglers",
@@ -152,6 +155,11 @@ if TYPE_CHECKING:
         byteps_steps,
     )
     from hta_widgets.formats.flight_recorder.states import collective_hangs, collective_states
+    from hta_widgets.formats.memory_snapshot.usage import (
+        snapshot_peak,
+        snapshot_segments,
+        snapshot_timeline,
+    )
     from hta_widgets.formats.mpi.ranks import mpi_hosts, mpi_imbalance, mpi_ranks
     from hta_widgets.formats.mpi.routines import (
         mpi_call_stacks,

@@ -35,6 +35,7 @@ _RECORDS = (
     "hta_widgets.formats.byteps:SERVERS",
     "hta_widgets.formats.nsight:NSIGHT",
     "hta_widgets.formats.flight_recorder:DUMPS",
+    "hta_widgets.formats.memory_snapshot:SNAPSHOTS",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",

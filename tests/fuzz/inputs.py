@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 from support.nsight_export import write_export
 from support.recorded import SHARED
 from support.small import call, copy, event, kernel, nccl
@@ -74,7 +75,7 @@ LONG_NAMES_FROM = 1_795_950_000_000
 #: A third of the inputs of seeds from here on are dumps of PyTorch.
 DUMPS_FROM = 1_795_960_000_000
 DATABASE = "nsight"
-DUMPS = ("flight-recorder", "flight-json")
+DUMPS = ("flight-recorder", "flight-json", "memory-snapshot")
 
 
 @cache
@@ -119,6 +120,7 @@ def samples() -> dict[str, Sample]:
             "mixed": {**job, **line},
             "flight-recorder": _tree(write_hang(folder / "flight")),
             "flight-json": _tree(write_hang(folder / "flight-json", as_json=True)),
+            "memory-snapshot": {"a.pickle": write_snapshot(folder / "a.pickle").read_bytes()},
             DATABASE: {"a.sqlite": write_export(folder / "a.sqlite").read_bytes()},
         }
 

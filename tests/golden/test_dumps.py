@@ -43,3 +43,29 @@ def test_collectives_of_the_flight_recorder(job):
             ranks = dict(zip(present["rank"].astype(str), calls, strict=True))
             found[str(sequence)] = {"ranks": ranks, "absent": absent}
         assert found == group["unfinished_or_differing"]
+
+
+@pytest.mark.parametrize("name", golden("memory_snapshot.json") if FOLDER.exists() else [])
+def test_memory_of_snapshots(name):
+    path = FOLDER / "memory_snapshot" / name
+    if not path.exists():
+        pytest.skip(f"{name} is not shared")
+    wanted = golden("memory_snapshot.json")[name]
+    traces = hw.load(path, progress=False, cache=False)
+    segments = analysis.snapshot_segments(traces)
+    assert len(segments) == wanted["segments"]
+    assert segments["total_bytes"].sum() == wanted["segment_bytes"]
+    assert segments["used_bytes"].sum() == wanted["active_bytes_at_end"]
+    assert segments["free_blocks"].sum() == wanted["blocks_by_state"]["inactive"]
+    timeline, peak = analysis.snapshot_timeline(traces), analysis.snapshot_peak(traces)
+    for memory in traces[0].profile.devices:
+        of = wanted["devices"][str(memory.device)]
+        rows = timeline[timeline["device"] == f"cuda:{memory.device}"]
+        changes = of["actions"]["alloc"] + of["actions"]["free_completed"]
+        assert len(rows) == changes
+        assert rows["change_bytes"].sum() == of["net_bytes"]
+        assert memory.start_bytes == of["allocated_at_start_bytes"]
+        assert rows["used_bytes"].max() == of["peak_bytes"]
+        assert sum(stack < 0 for stack in memory.stack) == of["frees_of_older_blocks"]
+        assert set(peak["peak_event"]) == {of["peak_event"]}
+        assert peak["bytes"].sum() == of["peak_bytes"]

@@ -32,6 +32,8 @@ const RIGHT_PX = [348, 460] as const;
 const ONE_COLUMN = [
   ["flight_hang"],
   ["flight_collectives"],
+  ["snapshot_peak"],
+  ["snapshot_segments"],
   ["mpi_ranks"],
   ["byteps_stragglers"],
   ["breakdown"],
@@ -62,6 +64,7 @@ const ONE_COLUMN = [
 const PAIRED_COLUMNS = [
   ["flight_hang"],
   ["flight_collectives"],
+  ["snapshot_peak", "snapshot_segments"],
   ["breakdown", "overlap"],
   ["mpi_ranks", "mpi_sizes"],
   ["byteps_stragglers", "byteps_blame"],
@@ -84,6 +87,8 @@ const THREE_COLUMNS = [
     "breakdown",
     "overlap",
     "steps",
+    "snapshot_peak",
+    "snapshot_segments",
     "mpi_ranks",
     "mpi_hosts",
     "byteps_blame",

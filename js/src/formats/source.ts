@@ -68,6 +68,8 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
     Object.entries({
       flight_hang: noteFor("no_flight_dumps"),
       flight_collectives: noteFor("no_flight_dumps"),
+      snapshot_peak: noteFor("no_snapshots"),
+      snapshot_segments: noteFor("no_snapshots"),
     }).map(([id, note]) => [
       id,
       {

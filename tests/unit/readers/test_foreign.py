@@ -1,7 +1,6 @@
 """Files of other programs are named as what they are, with what to do next."""
 
 import io
-import pickle
 import sqlite3
 import tarfile
 import zipfile
@@ -10,8 +9,6 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import TraceError
-
-SNAPSHOT = {"segments": [], "device_traces": [[]], "allocator_settings": {}}
 
 
 def varint(number):
@@ -43,7 +40,6 @@ def zip_of(name, text):
 FILES = {
     "host.xplane.pb": (plane(b"/device:GPU:3", 400), "XPlane", "trace.json.gz"),
     "tpu": (plane(b"/host:CPU", 70_000), "XPlane", "trace.json.gz"),
-    "mem.pickle": (pickle.dumps(SNAPSHOT), "memory", "memory_viz"),
     "rank0_et.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra", "same run"),
     "profile.speedscope.json": (
         b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',
