@@ -10,6 +10,7 @@ of any other trace. For example, an enqueued collective becomes ::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ class MadeRecords(NumberedRecords):
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""
-        columns = {"text": np.frombuffer(self._text, np.uint8), "ends": self._ends}
+        columns: dict[str, Any] = {"text": np.frombuffer(self._text, np.uint8), "ends": self._ends}
         return StoredSource({"kind": "made", "path": self.path}, columns)
 
     @classmethod
@@ -74,9 +75,7 @@ def trace_of_records(
         some = texts[first : first + _RECORDS_PER_LIST]
         joined = b"[" + b",".join(some) + b"]"
         numbers = np.arange(first, first + len(some))
-        columns.append(
-            decode_records(joined), numbers, lambda joined=joined: decode_bodies(joined), int
-        )
+        columns.append(decode_records(joined), numbers, partial(decode_bodies, joined), int)
     columns.add_base(0)
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     trace = build_trace(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _PACKAGES = re.compile(r".*(?:site|dist)-packages/")
@@ -39,18 +40,22 @@ class DumpFrame(NamedTuple):
 
 def stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
     """Return a frame of a dump, whose path loses what is outside of its package."""
-    path = str(frame.get("filename") or "").replace("\\", "/")
     line = frame.get("line")
-    short, is_library = path, False
+    number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
+    return _frame_at(str(frame.get("name") or "unknown"), str(frame.get("filename") or ""), number)
+
+
+@lru_cache(maxsize=1 << 14)
+def _frame_at(name: str, path: str, line: int) -> DumpFrame:
+    short, is_library = path.replace("\\", "/"), False
     for pattern in (_PACKAGES, _STANDARD_LIBRARY, _LIBRARIES):
-        if match := pattern.match(path):
-            short, is_library = path[match.end() :], True
+        if match := pattern.match(short):
+            short, is_library = short[match.end() :], True
             break
     if not is_library:
-        short = path.rpartition("/")[2]
+        short = short.rpartition("/")[2]
     is_library |= short in {"", "??"} or _RUNNERS.fullmatch(short) is not None
-    number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
-    return DumpFrame(str(frame.get("name") or "unknown"), short, number, is_library)
+    return DumpFrame(name, short, line, is_library)
 
 
 def stack_of(frames: Any) -> tuple[DumpFrame, ...]:

@@ -57,7 +57,7 @@ class PlainUnpickler(pickle.Unpickler):
         return _refuse_persistent_id()
 
 
-class _SlowUnpickler(pickle._Unpickler):  # type: ignore[name-defined,misc] # noqa: SLF001
+class _SlowUnpickler(pickle._Unpickler):  # noqa: SLF001
     """The same in Python, whose stack can be read when a file ends early."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -68,8 +68,8 @@ class _SlowUnpickler(pickle._Unpickler):  # type: ignore[name-defined,misc] # no
 
     def partial_value(self) -> Any:
         """Return the outermost value, with what was read of the containers in it."""
-        stack: list[Any] = self.stack
-        for outer in reversed(self.metastack):
+        stack: list[Any] = vars(self)["stack"]
+        for outer in reversed(vars(self)["metastack"]):
             target = outer[-1] if outer else None
             if type(target) is list:
                 target.extend(stack)

@@ -18,6 +18,7 @@ DUMPS = Format(
         read=f"{__name__}.dumps:read_dump",
         sources=SOURCES,
         profile=f"{__name__}.dumps:FlightDump",
+        yields_ranks=True,
         memory_factor=4.0,
     ),
     analyses=FormatAnalyses(
@@ -28,5 +29,6 @@ DUMPS = Format(
         shared_panels=("timeline",),
         base_tables=f"{__name__}.frames:base_tables",
         headline=f"{__name__}.frames:headline",
+        is_urgent=True,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Limits of the panel of the hang: collectives around it, and ranks, the missing ones first.
 _BEFORE, _AFTER, _MAX_RANKS = 6, 3, 64
-_MAX_COLLECTIVES = 2000
+_MAX_COLLECTIVES = 1000
 
 
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
@@ -75,40 +76,43 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
 def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
     """Return a row per collective: the unfinished ones first, then the latest."""
     states = collective_states(traces)
+    keys = ["job", "group", "sequence", "is_p2p"]
+    states = states.assign(is_unfinished=states["state"] != "finished")
+    totals = states.groupby(keys)[["is_unfinished", "created_ns"]].max().reset_index()
+    totals = totals.sort_values(["is_unfinished", "created_ns"], ascending=False, kind="stable")
+    shown = totals[keys].iloc[:_MAX_COLLECTIVES]
+    of_collective: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for each in shown.merge(states, "left", keys).itertuples(index=False):
+        of_collective[each.job, each.group, each.sequence, each.is_p2p].append(each)
     rows = []
-    for (job, group, sequence, is_p2p), of in states.groupby(
-        ["job", "group", "sequence", "is_p2p"], sort=False
-    ):
-        by_state = {state: each["rank"].tolist() for state, each in of.groupby("state")}
-        calls = of[of["operation"] != ""]
-        waiting = [*by_state.get("started", ()), *by_state.get("scheduled", ())]
-        missing = [*by_state.get("absent", ()), *by_state.get("no dump", ())]
-        sizes = sorted(set(calls["input_sizes"]))
-        operation = " or ".join(dict.fromkeys(map(short_operation, calls["operation"])))
-        chosen = of[of["rank"].isin(missing or waiting) & (of["key"] >= 0)]["key"]
+    for (job, group, sequence, is_p2p), states_of in of_collective.items():
+        ranks_of: dict[str, list[int]] = defaultdict(list)
+        for each in states_of:
+            ranks_of[each.state].append(each.rank)
+        calls = [each for each in states_of if each.operation]
+        waiting = [*ranks_of["started"], *ranks_of["scheduled"]]
+        missing = [*ranks_of["absent"], *ranks_of["no dump"]]
+        sizes = sorted({each.input_sizes for each in calls})
+        operation = " or ".join(dict.fromkeys(short_operation(each.operation) for each in calls))
+        chosen = set(missing or waiting)
+        selects = [str(each.key) for each in states_of if each.rank in chosen and each.key >= 0]
         number = f"{operation} #{sequence}"
         rows.append(
             (
                 *(f"{number} · {group}", number, group, job, sequence, is_p2p),
-                *(len(by_state.get("finished", ())), of["rank"].nunique()),
-                *(ranks_text(waiting), ranks_text(missing)),
-                *(" or ".join(sizes[:2]), calls["dtype"].iloc[0], calls["where"].iloc[0]),
-                *(int(calls["created_ns"].max()), ",".join(map(str, chosen.tolist()))),
-                bool(waiting or missing),
+                *(len(ranks_of["finished"]), len({each.rank for each in states_of})),
+                *(ranks_text(waiting), ranks_text(missing), " or ".join(sizes[:2])),
+                *(calls[0].dtype, calls[0].where, ",".join(selects)),
             )
         )
-    rows.sort(key=lambda row: (not row[-1], -row[-3]))
     texts = dict.fromkeys(("name", "label", "group", "job"), "object")
-    more = dict.fromkeys(("waiting", "missing", "sizes", "dtype", "where"), "object")
-    schema = {
-        **texts, **int64("sequence"), "is_p2p": "bool", **int64("finished ranks"), **more,
-        **int64("created_ns"), "keys": "object", "is_unfinished": "bool",
-    }  # fmt: skip
+    more = dict.fromkeys(("waiting", "missing", "sizes", "dtype", "where", "keys"), "object")
+    schema = {**texts, **int64("sequence"), "is_p2p": "bool", **int64("finished ranks"), **more}
     return result_frame(
-        columns_of_rows(rows[:_MAX_COLLECTIVES], schema),
-        matched={"collectives": len(rows)},
+        columns_of_rows(rows, schema),
+        matched={"collectives": len(totals)},
         note="" if rows else NO_DUMPS,
-        total=len(rows),
+        total=len(totals),
     )
 
 

@@ -31,11 +31,16 @@ from hta_widgets.formats.flight_recorder.dumps import (
     group_name,
 )
 from hta_widgets.formats.stack_frames import frame_text
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.traceset import TraceSet
 
+_COMMUNICATION = KINDS.index("communication")
 NO_DUMPS = note_text("no_flight_dumps")
+#: Events by rank, process group and number: the rank in the set, and the id.
+_Events = dict[tuple[int, str, int], tuple[int, int]]
 #: Collectives whose shapes are the same on all ranks.
 _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "allgather", "reduce")
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
@@ -58,6 +63,8 @@ class _Group:
     )
     #: negative numbers of sends and receives, by operation (which names both ranks) and order
     p2p: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: by rank with a dump: the number of its last collective, -1 if it has none
+    last: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -142,11 +149,17 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
             name for name, ranks in dump.members.items() if rank in ranks
         }
         for name in sorted(names):
-            ranks = next((of for of in sorted(listed[name]) if rank in of), ())
+            of_name = sorted(listed[name])
+            members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
             label = group_name(name, dump.descriptions.get(name, ""))
             group = groups.setdefault(
-                (name, ranks), _Group(job, label, bool(ranks), ranks or tuple(dumps))
+                (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
+            group.last[rank] = dump.enqueued.get(name, -1)
+            own = [
+                entry.sequence for entry in dump.entries if entry.group == name and not entry.is_p2p
+            ]
+            group.last[rank] = max(own, default=group.last[rank])
             for entry in dump.entries:
                 if entry.group == name:
                     sequence = entry.sequence
@@ -221,10 +234,7 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
         return ""
     if rank not in job.dumps:
         return "no dump"
-    name = next(iter(next(iter(group.calls[sequence].values())))).group
-    recorded = [number for number, of in group.calls.items() if number >= 0 and rank in of]
-    last = max(recorded, default=job.dumps[rank].enqueued.get(name, -1))
-    return "absent" if sequence > last else ""
+    return "absent" if sequence > group.last.get(rank, -1) else ""
 
 
 def _missing_peer(
@@ -288,11 +298,34 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
 # --- analyses -------------------------------------------------------------------------------------
 
 
-def _states(group: _Group, job: _Job) -> Iterator[tuple[Any, ...]]:
+@memoize
+def _recorded_events(traces: TraceSet) -> _Events:
+    """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
+
+    A collective's kernel is the last of its events; without a device it is that of the host.
+    """
+    events: _Events = {}
+    for key, trace in traces.items():
+        if isinstance(trace.profile, FlightDump):
+            continue
+        table = trace.table
+        rows = np.flatnonzero(table.kind == _COMMUNICATION)
+        args = event_args(trace, rows, ("Process Group Name", "Seq"))
+        rank = trace.rank if trace.stated_rank is None else trace.stated_rank
+        numbers = to_int64(args["Seq"]).tolist()
+        for row, group, number in zip(
+            rows.tolist(), args["Process Group Name"], numbers, strict=True
+        ):
+            if group is not None and number >= 0:
+                events[rank, str(group), number] = key, row
+    return events
+
+
+def _states(group: _Group, job: _Job, events: _Events) -> Iterator[tuple[Any, ...]]:
     for sequence, calls in sorted(group.calls.items()):
+        unfinished = any(not call.is_finished for of in calls.values() for call in of)
         for rank in group.ranks:
             state = _state(group, job, sequence, rank)
-            unfinished = any(not call.is_finished for of in calls.values() for call in of)
             dump = job.dumps.get(rank)
             if rank not in calls and (not state or (state == "no dump" and not unfinished)):
                 continue
@@ -304,7 +337,15 @@ def _states(group: _Group, job: _Job) -> Iterator[tuple[Any, ...]]:
                     *(call.output_sizes, call.dtype, call.created_ns, call.started_ns),
                     *(call.completed_ns, call.duration_ms if call.duration_ms >= 0 else np.nan),
                     *(frame_text(stack), "; ".join(frame.text for frame in stack)),
+                    *events.get((rank, call.group, sequence), (-1, -1)),
                 )
+
+
+@memoize
+def _state_rows(traces: TraceSet) -> list[tuple[Any, ...]]:
+    events = _recorded_events(traces)
+    pairs = [(group, job) for job in flight_jobs(traces) for group in job.groups]
+    return [row for group, job in pairs for row in _states(group, job, events)]
 
 
 def _texts(names: str) -> dict[str, str]:
@@ -342,22 +383,25 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
           not the times at which it ran
         - ``duration_ms`` (float64): NaN unless TORCH_NCCL_ENABLE_TIMING was set
         - ``where, stack`` (object): the innermost frame of the user's code, and all frames
+        - ``event_rank, event_id`` (int64): rank in the set and id of the event, if traces of a
+          profiler are loaded too and their events have the args "Process Group Name" and "Seq";
+          else -1
     """
-    jobs = flight_jobs(traces)
-    wanted = None if ranks is None else set(normalize_ranks(ranks))
-    rows = [row for job in jobs for group in job.groups for row in _states(group, job)]
-    rows = [row for row in rows if wanted is None or row[5] in wanted]
+    rows = _state_rows(traces)
+    if ranks is not None:
+        wanted = set(normalize_ranks(ranks))
+        rows = [row for row in rows if row[5] in wanted]
     schema = {
         "job": "object", "group": "object", **int64("sequence"), "is_p2p": "bool",
         **int64("rank key"), **_texts("operation state input_sizes output_sizes dtype"),
         **int64("created_ns started_ns completed_ns"), "duration_ms": "float64",
-        **_texts("where stack"),
+        **_texts("where stack"), **int64("event_rank event_id"),
     }  # fmt: skip
     finished = sum(row[7] == "finished" for row in rows)
     return result_frame(
         columns_of_rows(rows, schema),
         matched={"finished": finished, "unfinished": len(rows) - finished},
-        note="" if jobs else NO_DUMPS,
+        note="" if flight_jobs(traces) else NO_DUMPS,
     )
 
 
@@ -417,7 +461,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
     """Return ranks as text, with ranges: ``0, 1, 3–7``."""
     numbers = np.array(sorted(ranks), np.int64)
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
-    texts = []
+    texts: list[str] = []
     for run in runs:
         is_range = len(run) > 2
         texts += [f"{run[0]}–{run[-1]}"] if is_range else map(str, run.tolist())

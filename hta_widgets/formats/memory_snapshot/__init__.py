@@ -19,6 +19,7 @@ SNAPSHOTS = Format(
         read=f"{__name__}.snapshots:read_snapshot",
         sources=SOURCES,
         profile=f"{__name__}.snapshots:MemorySnapshot",
+        yields_ranks=True,
         memory_factor=12.0,
     ),
     analyses=FormatAnalyses(
@@ -31,6 +32,7 @@ SNAPSHOTS = Format(
         shared_panels=("timeline",),
         base_tables=f"{__name__}.frames:base_tables",
         headline=f"{__name__}.frames:headline",
+        is_urgent=True,
     ),
     comparison=FormatComparison(
         tables=f"{__name__}.frames:TABLES",

@@ -36,7 +36,7 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
     if not len(peak):
         return peak
     places = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
-    rank, device = places.idxmax()
+    rank, device = places.index.tolist()[int(places.to_numpy().argmax())]
     own = peak[(peak["rank"] == rank) & (peak["device"] == device)]
     rest = own.iloc[_TOP:]
     if len(rest):

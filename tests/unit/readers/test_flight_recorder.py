@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.flight_dumps import dump, entry, write_dumps, write_hang
+from support.small import nccl, write
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -175,3 +176,21 @@ def test_other_pickles_and_json_are_no_dumps(tmp_path):
     for name in "ab":
         with pytest.raises(hw.TraceError, match="no list of entries"):
             load(tmp_path / name)
+
+
+def test_collectives_next_to_the_profilers_traces(tmp_path):
+    folder = write_hang(tmp_path / "job")
+
+    def events(*numbers):
+        group = {"Process Group Name": "0"}
+        return [nccl(n * 10_000, n * 10_000 + 5_000, Seq=n, **group) for n in numbers]
+
+    write(folder, events(2, 3), events(2), events(2, 3))
+    traces = load(folder)
+    states = analysis.collective_states(traces)
+    of = states[states["sequence"] >= 2]
+    assert of["event_rank"].tolist() == [0, 1, 2, 0, -1, 2]
+    assert of["event_id"].tolist() == [0, 0, 0, 1, -1, 1]
+    job = headline(traces)
+    assert job.text.startswith("Rank 1 did not enqueue all_reduce #3")
+    assert "of 6" not in str(job)
