@@ -35,7 +35,7 @@ _RECORDS_PER_LIST = 1 << 14
 class MadeRecords(NumberedRecords):
     """Records in memory, as JSON."""
 
-    metadata_text: dict[str, bytes] = {}  # noqa: RUF012 - there are no top-level keys
+    metadata_text: dict[str, bytes] = {}  # noqa: RUF012 - without top-level keys
 
     def __init__(self, path: str, text: bytes, ends: Ints) -> None:
         self.path, self._text, self._ends = path, text, ends

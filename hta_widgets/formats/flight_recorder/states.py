@@ -225,7 +225,7 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
 
 
 def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
-    """Return what a rank's dump says of a collective; "" if the dump does not go back so far."""
+    """Return the state of a collective on a rank; "" if the dump does not go back so far."""
     calls = group.calls[sequence].get(rank)
     if calls:
         unfinished = [call.state for call in calls if not call.is_finished]
@@ -407,7 +407,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 @check_arguments
 def collective_hangs(traces: TraceSet) -> pd.DataFrame:
-    """Return the first collective of each process group that ranks did not finish, or call alike.
+    """Return the first collective of each process group that ranks did not finish, or called differently.
 
     Parameters
     ----------
@@ -482,9 +482,9 @@ def hang_text(hang: Hang) -> str:
     waits = f", for which {wait}{called}" if hang.waiting else ""
     if hang.kind == "mismatch":
         text = next(iter(hang.differing.values()))
-        alike = [rank for rank, words in hang.differing.items() if words == text]
+        first_ranks = [rank for rank, words in hang.differing.items() if words == text]
         usual = sorted({*hang.ranks} - {*hang.differing, *hang.absent, *hang.without_dump})
-        calls = f"{_subject(alike)} call{'s' * (len(alike) == 1)} {text}"
+        calls = f"{_subject(first_ranks)} call{'s' * (len(first_ranks) == 1)} {text}"
         others = f"{_subject(usual)} call{'s' * (len(usual) == 1)} {hang.usual}"
         waits = f"; {wait}{called}" if hang.waiting else ""
         sentence = f"{calls} as collective #{hang.sequence} of {hang.group}, but {others}{waits}."

@@ -72,7 +72,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
         - ``time_ns, change_bytes, used_bytes, reserved_bytes`` (int64)
         - ``before the recording``, ``forward and other``, ``backward``, ``optimizer`` and
           ``no stack`` (int64): bytes in use by what allocated them, which add up to
-          ``used_bytes``. Backward and optimizer are told by the files on the stack; blocks of
+          ``used_bytes``. Backward and optimizer follow from the files on the stack; blocks of
           autograd's own threads have no stack
     """
     blocks = []
