@@ -407,7 +407,7 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
 
 @check_arguments
 def collective_hangs(traces: TraceSet) -> pd.DataFrame:
-    """Return the first collective of each process group that ranks did not finish, or called differently.
+    """Return each process group's first collective that is unfinished or called differently.
 
     Parameters
     ----------

@@ -214,7 +214,14 @@ class _SnapshotReader:
     ) -> None:
         """Compute what was in use at the start, and the older blocks that still are."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        memory.start_bytes = end_bytes - sum(memory.change_bytes)
+        start_bytes = end_bytes - sum(memory.change_bytes)
+        memory.start_bytes = max(start_bytes, 0)
+        if start_bytes < 0:
+            detail = (
+                f"cuda:{memory.device}: the history allocates {-start_bytes:,} bytes more than the"
+                " segments hold; it is taken to begin with nothing in use"
+            )
+            self.problems.add("repaired", 1, detail, file=self.path)
         total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
@@ -242,6 +249,7 @@ class _SnapshotReader:
     def records(self, snapshot: MemorySnapshot) -> Iterator[dict[str, Any]]:
         """Yield an instant and samples of counters for each event, as in PyTorch's traces."""
         uses = [use_of(stack) for stack in snapshot.stacks]
+        places = [frame_text(stack) for stack in snapshot.stacks]
         for memory in snapshot.devices:
             device = memory.device
             at = {"pid": device, "tid": 0}
@@ -267,7 +275,7 @@ class _SnapshotReader:
                 args = {
                     "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": device,
                     "Total Allocated": total, "Total Reserved": reserved,
-                    "allocated in": frame_text(snapshot.stacks[stack]) if stack >= 0 else BEFORE,
+                    "allocated in": places[stack] if stack >= 0 else BEFORE,
                 }  # fmt: skip
                 yield {
                     "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **at,

@@ -88,7 +88,14 @@ def test_no_times_no_history_and_missing_keys(tmp_path):
         write_snapshot(tmp_path / "c.pickle", device_traces=[odd], segments=[{}, segment(0, [])])
     )
     assert "skipped" in set(held.problems["kind"])
-    assert analysis.snapshot_timeline(held)["used_bytes"].tolist() == [0]
+    assert analysis.snapshot_timeline(held)["used_bytes"].tolist() == [10]
+
+
+def test_a_history_of_more_than_the_segments_hold(tmp_path):
+    ring = events(("alloc", 0, 6000, "model"), ("alloc", 6000, 500, "adam"))
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring]))
+    assert "allocates 2,000 bytes more" in " ".join(traces.problems["detail"])
+    assert analysis.snapshot_timeline(traces)["used_bytes"].tolist() == [6000, 6500]
 
 
 def test_expandable_segments_change_what_is_reserved(tmp_path):
