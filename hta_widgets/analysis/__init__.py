@@ -75,6 +75,8 @@ __all__ = [
     "byteps_steps",
     "byteps_worker_lag",
     "clock_offsets",
+    "collective_hangs",
+    "collective_states",
     "collectives",
     "comm_comp_overlap",
     "communication_by_group",
@@ -121,6 +123,9 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "snapshot_peak",
+    "snapshot_segments",
+    "snapshot_timeline",
     "step_efficiency",
     "step_times",
     "stragglers",
@@ -148,6 +153,12 @@ if TYPE_CHECKING:
         byteps_pulls,
         byteps_stages,
         byteps_steps,
+    )
+    from hta_widgets.formats.flight_recorder.states import collective_hangs, collective_states
+    from hta_widgets.formats.memory_snapshot.usage import (
+        snapshot_peak,
+        snapshot_segments,
+        snapshot_timeline,
     )
     from hta_widgets.formats.mpi.ranks import mpi_hosts, mpi_imbalance, mpi_ranks
     from hta_widgets.formats.mpi.routines import (

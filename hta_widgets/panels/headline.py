@@ -40,7 +40,7 @@ from hta_widgets.panels.run_times import (
     run_times,
 )
 from hta_widgets.panels.savings import largest_saving
-from hta_widgets.readers.formats import all_formats, formats_named, load_references
+from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import disambiguate, short_name
 from hta_widgets.trace.query import QueryClauses
@@ -194,6 +194,9 @@ def headline(traces: TraceSet) -> Headline:
         return of_format
     if not len(traces):
         return Headline()
+    urgent = [format_ for format_ in formats_named(traces.formats) if format_.views.is_urgent]
+    if urgent:
+        return _headline_of_urgent(traces, urgent)
     times = run_times(traces)
     # Timelines of Horovod have phases only, without compute.
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
@@ -281,6 +284,17 @@ def _headline_of_formats(traces: TraceSet) -> Headline | None:
     sentences = [parts for parts in (*(finding.parts for finding in findings), *details) if parts]
     first, *others = sentences or [[]]
     return Headline(first, others[:MAX_SENTENCES], findings)
+
+
+def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
+    """Return the findings of urgent formats, followed by the headline of the other traces."""
+    names = {format_.name for format_ in urgent}
+    others = [trace for trace in traces.values() if trace.format not in names]
+    rest = headline(TraceSet(others, like=traces))
+    makers = load_references(format_.views.headline for format_ in urgent)
+    findings = [finding for headline_of in makers for finding in headline_of(traces)[0]]
+    texts = [*(finding.parts for finding in findings), rest.text_parts]
+    return Headline(texts[0], [*texts[1:], *rest.sentences], [*findings, *rest.findings])
 
 
 # --- ranks ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hta_widgets.readers.sqlite import SQLITE_MAGIC, table_names
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
     "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, exports of Nsight Systems,"
-    " or files of BytePS or mpitrace."
+    " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
 _DECOMPRESS = "Decompress it first; of compressed files, gzip and zstd are read."
 _UNPACK = "Unpack it first."
@@ -115,19 +115,6 @@ FOREIGN_FORMATS = (
         "an XPlane profile of JAX or TensorFlow",
         "Load the .trace.json.gz file that the profiler writes beside it.",
         _NAMED_FIELD,
-    ),
-    ForeignFormat(
-        "a snapshot of CUDA's memory",
-        "Open it at pytorch.org/memory_viz. For memory over time, record the run with"
-        " torch.profiler and profile_memory=True.",
-        r"\x80[\x02-\x05].*(segment_type|device_traces)",
-    ),
-    ForeignFormat(
-        "a flight recorder's dump of collectives",
-        "Compare the dumps of all ranks with torchfrtrace. For a time line, record the job with"
-        " torch.profiler.",
-        r"(\x80[\x02-\x05]|\{).*(pg_config|profiling_name)",
-        holds=(b"entries",),
     ),
     ForeignFormat(
         "an execution trace (Chakra)",

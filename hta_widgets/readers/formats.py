@@ -34,6 +34,8 @@ _RECORDS = (
     "hta_widgets.formats.byteps:WORKERS",
     "hta_widgets.formats.byteps:SERVERS",
     "hta_widgets.formats.nsight:NSIGHT",
+    "hta_widgets.formats.flight_recorder:DUMPS",
+    "hta_widgets.formats.memory_snapshot:SNAPSHOTS",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",
@@ -91,6 +93,8 @@ class FileReading:
         not reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
+    yields_ranks : bool
+        Whether a file of another format gets the rank that both state.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     """
@@ -104,6 +108,7 @@ class FileReading:
     profile: str = ""
     exported_from: tuple[str, ...] = ()
     memory_factor: float = 1.0
+    yields_ranks: bool = False
     takes_steps: bool = False
 
 
@@ -142,6 +147,9 @@ class FormatViews:
     base_tables : (TraceSet) -> dict of name to rows
         Rows for pages without a kernel.
     headline : (TraceSet) -> (findings, sentences, sentence without findings)
+    is_urgent : bool
+        Whether its findings come first in sets with traces of other formats, whose headline is
+        computed without its traces.
     """
 
     charts: tuple[str, ...] = ()
@@ -149,6 +157,7 @@ class FormatViews:
     shared_panels: tuple[str, ...] | None = None
     base_tables: str = ""
     headline: str = ""
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

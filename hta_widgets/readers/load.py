@@ -125,7 +125,8 @@ def load(
         ``"auto"`` detects the format of each file by its contents. A name restricts to files of
         that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), or ``"store"`` (what
+        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), ``"flight-recorder"`` and
+        ``"memory-snapshot"`` (dumps of PyTorch), or ``"store"`` (what
         `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its

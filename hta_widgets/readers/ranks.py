@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.readers.formats import formats_named
 from hta_widgets.text import duration
 from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, ProblemKind, Problems
 from hta_widgets.trace.shared_clock import clock_groups
@@ -213,7 +214,8 @@ def _rank_claims(
         agree = tuple(len(ranks[key] - {None}) for key in own_key)
         fewer = tuple(-number for number in agree)
         is_cut = fact[0].path in cut
-        order = (fact[0].is_totals, *fewer, first[own_key[0]], fact[4], is_cut, place)
+        yields = any(of.reading.yields_ranks for of in formats_named([fact[0].format]))
+        order = (yields, fact[0].is_totals, *fewer, first[own_key[0]], fact[4], is_cut, place)
         claims.append(_RankClaim(*fact, agree, is_cut, order))
     return claims
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 from support.nsight_export import write_export
 from support.recorded import SHARED
 from support.small import call, copy, event, kernel, nccl
@@ -70,9 +72,12 @@ CASES_FROM = 1_795_897_000_000
 DATABASES_FROM = 1_795_930_000_000
 #: Inputs of seeds from here on also have long names and documents of different base times.
 LONG_NAMES_FROM = 1_795_950_000_000
+#: A third of the inputs of seeds from here on are dumps of PyTorch.
+DUMPS_FROM = 1_795_980_000_000
 DATABASE = "nsight"
 #: Longer texts are not changed further: each change may repeat them.
 MAX_CHANGED_BYTES = 4 << 20
+DUMPS = ("flight-recorder", "flight-json", "memory-snapshot")
 
 
 @cache
@@ -115,6 +120,9 @@ def samples() -> dict[str, Sample]:
             "mpi-profile": profiles,
             "mpi-trace": line,
             "mixed": {**job, **line},
+            "flight-recorder": _tree(write_hang(folder / "flight")),
+            "flight-json": _tree(write_hang(folder / "flight-json", as_json=True)),
+            "memory-snapshot": {"a.pickle": write_snapshot(folder / "a.pickle").read_bytes()},
             DATABASE: {"a.sqlite": write_export(folder / "a.sqlite").read_bytes()},
         }
 
@@ -181,9 +189,11 @@ def damaged(seed: int) -> tuple[str, Sample]:
     """Return a sample's name and its files, some of them changed; a seed gives one input."""
     draw = random.Random(seed)
     choices = samples() | (cases() if seed >= CASES_FROM else {})
-    name = draw.choice([name for name in choices if name != DATABASE])
+    name = draw.choice([name for name in choices if name not in (DATABASE, *DUMPS)])
     if seed >= DATABASES_FROM and draw.random() < 0.2:
         name = DATABASE
+    if seed >= DUMPS_FROM and draw.random() < 0.33:
+        name = draw.choice(DUMPS)
     files = dict(choices[name])
     path = draw.choice(list(files))
     text = files[path]

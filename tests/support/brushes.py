@@ -1,13 +1,13 @@
 """Random selections of a job, as users of a dashboard make them."""
 
 from hta_widgets.panels.added import WHOLE_JOB_FRAMES
-from hta_widgets.panels.frames import panels
+from hta_widgets.panels.frames import format_panels, panels
 
 #: Panels that the page's engine adds up; others are in tables of the page.
 IDS = [
     name
     for name in panels()
-    if name not in {"heatmap", *WHOLE_JOB_FRAMES} and not name.startswith(("byteps_", "mpi_"))
+    if name not in {"heatmap", *WHOLE_JOB_FRAMES, *(panel.id for panel in format_panels())}
 ]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
 #: Of a heatmap.

@@ -30,6 +30,10 @@ const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
 const ONE_COLUMN = [
+  ["flight_hang"],
+  ["flight_collectives"],
+  ["snapshot_peak"],
+  ["snapshot_segments"],
   ["mpi_ranks"],
   ["byteps_stragglers"],
   ["breakdown"],
@@ -58,6 +62,9 @@ const ONE_COLUMN = [
   ["problems"],
 ];
 const PAIRED_COLUMNS = [
+  ["flight_hang"],
+  ["flight_collectives"],
+  ["snapshot_peak", "snapshot_segments"],
   ["breakdown", "overlap"],
   ["mpi_ranks", "mpi_sizes"],
   ["byteps_stragglers", "byteps_blame"],
@@ -80,6 +87,8 @@ const THREE_COLUMNS = [
     "breakdown",
     "overlap",
     "steps",
+    "snapshot_peak",
+    "snapshot_segments",
     "mpi_ranks",
     "mpi_hosts",
     "byteps_blame",
@@ -94,6 +103,8 @@ const THREE_COLUMNS = [
     "queue",
   ],
   [
+    "flight_hang",
+    "flight_collectives",
     "timeline",
     "heatmap",
     "byteps_stragglers",

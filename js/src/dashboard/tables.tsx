@@ -210,6 +210,28 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
+/** A column of texts; empty ones are a dash, and `late` ones have the colour of late ranks. */
+const textColumn = (
+  column: string,
+  title: string,
+  hint: string,
+  { from = 0, late = false }: { from?: number; late?: boolean } = {},
+): DashColumn => ({
+  by: column,
+  title,
+  hint,
+  from,
+  cell: (row) => {
+    const text = String(row(column) ?? "");
+    if (text === "") return nothing;
+    return (
+      <span class={late ? "hta-late-text" : "hta-note"} title={text}>
+        {text}
+      </span>
+    );
+  },
+});
+
 const durationColumn = (column: string, title: string, hint: string, from?: number): DashColumn =>
   numberColumn(column, title, hint, durationText, from);
 
@@ -537,6 +559,36 @@ const HOSTS: TableSpec = {
   ],
 };
 
+const COLLECTIVES: TableSpec = {
+  rows: "collective",
+  selectsRanks: true,
+  title: "Collectives by group and number",
+  about: (frame) =>
+    `what each rank's dump says of it; unfinished ones first, then the latest${noteSuffix(frame)}`,
+  columns: () => [
+    nameColumn({
+      title: "collective",
+      width: "minmax(0, 1.4fr)",
+      words: (row) => String(row("label")),
+      hover: (row) => `${String(row("name"))}, job ${String(row("job"))}`,
+    }),
+    textColumn("group", "group", "Process group"),
+    {
+      by: "finished",
+      title: "finished",
+      hint: "Ranks that finished it, of those whose dumps have it",
+      isNumber: true,
+      cell: (row) => `${countText(row("finished"))} of ${countText(row("ranks"))}`,
+    },
+    textColumn("waiting", "waiting", "Ranks that enqueued it and did not finish it"),
+    textColumn("missing", "missing", "Ranks that did not enqueue it, or whose dump is not loaded", {
+      late: true,
+    }),
+    textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
+    textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),
+  ],
+};
+
 /** Definitions of the tables, by panel. */
 export const TABLES: Readonly<Record<string, TableSpec>> = {
   kernels: KERNELS,
@@ -545,6 +597,7 @@ export const TABLES: Readonly<Record<string, TableSpec>> = {
   mpi_routine_table: ROUTINES,
   mpi_messages: MESSAGES,
   mpi_hosts: HOSTS,
+  flight_collectives: COLLECTIVES,
 };
 
 function ranksOfNames(frame: PanelFrame, names: readonly string[] | null): number[] | null {

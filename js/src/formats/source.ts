@@ -1,5 +1,7 @@
 /** Answer panels of a format from the tables in the page; pass other requests on. */
 
+import { makeFrame } from "../engine/frames";
+import { noteFor } from "../facts/notes";
 import { WHOLE_JOB_PANELS, withoutOwnDimensions } from "../facts/panels";
 import { FULL_SELECTION } from "../protocol/selection";
 import type {
@@ -60,6 +62,20 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
     ["byteps_clock", "mpi_ranks", "mpi_hosts"].map((id) => [
       id,
       { from: [id], make: (tables: ColumnTables) => wholeTable(tables, id) },
+    ]),
+  ),
+  ...Object.fromEntries(
+    Object.entries({
+      flight_hang: noteFor("no_flight_dumps"),
+      flight_collectives: noteFor("no_flight_dumps"),
+      snapshot_peak: noteFor("no_snapshots"),
+      snapshot_segments: noteFor("no_snapshots"),
+    }).map(([id, note]) => [
+      id,
+      {
+        from: [id],
+        make: (tables: ColumnTables) => tables[id] ?? makeFrame({}, {}, note),
+      },
     ]),
   ),
   ...Object.fromEntries(

@@ -4,6 +4,8 @@ from inspect import signature
 
 import pytest
 from support import recorded
+from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 from support.small import event, load
 
 import hta_widgets as hw
@@ -22,6 +24,8 @@ ALONE = "one rank keeps no other waiting: load several"
 COUNTERS = "no events of category cuda_profiler_range: counters are recorded where profiler_metrics"
 WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
+DUMPS = "no dumps of the flight recorder are loaded"
+SNAPSHOTS = "no snapshots of CUDA's memory are loaded or selected"
 NOTES = {
     "temporal_breakdown": WORK,
     "kernel_type_breakdown": "no kernels matched compute, communication, memory",
@@ -57,6 +61,8 @@ NOTES = {
     **dict.fromkeys(
         ("byteps_arrivals", "byteps_requests", "byteps_servers", "byteps_worker_lag"), SERVERS
     ),
+    **{name: DUMPS for name in analysis.__all__ if name.startswith("collective_")},
+    **{name: SNAPSHOTS for name in analysis.__all__ if name.startswith("snapshot_")},
     **{name: MPI for name in analysis.__all__ if name.startswith("mpi_")},
 }
 
@@ -72,7 +78,15 @@ def jobs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
     write_byteps_job(folder / "byteps")
     write_mpi_job(folder / "mpi", traces=False)
-    paths = {"byteps": folder / "byteps", "mpi": folder / "mpi", "": recorded.DATA / "gpu"}
+    write_hang(folder / "hang")
+    write_snapshot(folder / "memory" / "a.pickle")
+    paths = {
+        "byteps": folder / "byteps",
+        "mpi": folder / "mpi",
+        "collective_": folder / "hang",
+        "snapshot": folder / "memory",
+        "": recorded.DATA / "gpu",
+    }
     return {name: hw.load(path, cache=False, progress=False) for name, path in paths.items()}
 
 

@@ -4,6 +4,8 @@ import json
 import subprocess
 
 import pytest
+from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
@@ -106,6 +108,16 @@ def test_mpi(tmp_path, node, repo, packages):
         Selection(query="name in ['MPI_Bcast']"),
     ]
     assert len(check(node, repo, traces, brushes)) == 6
+
+
+def test_dumps(tmp_path, node, repo, packages):
+    write_hang(tmp_path / "job")
+    write_snapshot(tmp_path / "job" / "memory.pickle")
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    brushes = [Selection(), Selection(ranks=(0,)), Selection(start_ns=0, end_ns=1)]
+    assert check(node, repo, traces, brushes) == {
+        *("flight_hang", "flight_collectives", "snapshot_peak", "snapshot_segments")
+    }
 
 
 def test_keys_go_to_the_page_as_text(tmp_path):

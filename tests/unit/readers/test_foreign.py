@@ -1,8 +1,6 @@
 """Files of other programs are named as what they are, with what to do next."""
 
 import io
-import json
-import pickle
 import sqlite3
 import tarfile
 import zipfile
@@ -11,10 +9,6 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import TraceError
-
-RECORDER = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": []}
-ENTRIES = {"comm_lib_version": "", "entries": [{"is_p2p": False, "profiling_name": "nccl:send"}]}
-SNAPSHOT = {"segments": [], "device_traces": [[]], "allocator_settings": {}}
 
 
 def varint(number):
@@ -46,10 +40,6 @@ def zip_of(name, text):
 FILES = {
     "host.xplane.pb": (plane(b"/device:GPU:3", 400), "XPlane", "trace.json.gz"),
     "tpu": (plane(b"/host:CPU", 70_000), "XPlane", "trace.json.gz"),
-    "nccl_trace_rank_3": (pickle.dumps(RECORDER), "flight recorder", "torchfrtrace"),
-    "fr.json": (json.dumps(RECORDER).encode(), "flight recorder", "torchfrtrace"),
-    "fr2.json": (json.dumps(ENTRIES).encode(), "flight recorder", "torchfrtrace"),
-    "mem.pickle": (pickle.dumps(SNAPSHOT), "memory", "memory_viz"),
     "rank0_et.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra", "same run"),
     "profile.speedscope.json": (
         b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',

@@ -1,0 +1,294 @@
+"""Read dumps of PyTorch's flight recorder: one file per rank, a pickle or JSON.
+
+A dump holds the last collectives that a rank enqueued (2,000 by default), each with its process
+group, its number in the group, its state and the stack that called it. Dumps differ by version:
+
+    1.x  ``seq_id``; pickles only           2.x  ``collective_seq_id`` and ``p2p_seq_id``
+    JSON has 0 where pickles have None, numbers as texts, and no stacks
+    gloo  ``state`` stays "scheduled"; a finished collective is ``retired``
+
+No dump states its rank, which is the number at the end of the file's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.made_records import time_value, trace_of_records
+from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.ranks import is_rank
+from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.trace.problems import Problems
+
+FORMAT = "flight-recorder"
+#: Category of events that are enqueued collectives; they have no duration.
+CATEGORY = "flight_recorder"
+_REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
+_RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(\d{1,9})", re.IGNORECASE)
+_ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
+_MAX_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedCollective:
+    """An entry of a dump. Times are -1 if unknown; durations NaN, which JSON lacks, are -1 too."""
+
+    group: str
+    sequence: int
+    is_p2p: bool
+    operation: str
+    state: str
+    is_finished: bool
+    created_ns: int
+    started_ns: int
+    completed_ns: int
+    duration_ms: float
+    input_sizes: str
+    output_sizes: str
+    dtype: str
+    stack: int  # position in `FlightDump.stacks`
+
+
+@dataclass(frozen=True, slots=True)
+class FlightDump:
+    """The dump of one rank."""
+
+    rank: int
+    version: str
+    #: by name of the process group: its description, and its ranks if the dump lists them
+    descriptions: dict[str, str] = field(default_factory=dict)
+    members: dict[str, list[int]] = field(default_factory=dict)
+    #: by group: the number of the last collective that was enqueued; -1 if unknown
+    enqueued: dict[str, int] = field(default_factory=dict)
+    entries: list[EnqueuedCollective] = field(default_factory=list)
+    stacks: list[list[DumpFrame]] = field(default_factory=list)
+
+
+def is_dump(start: FileStart) -> bool:
+    """Whether a file is a dump, by the keys that it begins with."""
+    text = start.without_bom
+    if not text.startswith(b"{") and not is_pickle(start):
+        return False
+    keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
+    return b"entries" in text and b"traceEvents" not in text and any(key in text for key in keys)
+
+
+def read_dump(
+    path: str,
+    *,
+    advance: Callable[[int], object] | None = None,
+    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+) -> Outcome:
+    """Read the dump of a rank as instants at which collectives were enqueued."""
+    problems = Problems()
+    value = _value_of(path, problems, advance)
+    if not isinstance(value, dict) or not isinstance(value.get("entries"), (list, tuple)):
+        raise TraceError(
+            "is not a dump of the flight recorder: it has no list of entries",
+            path=path,
+            remedy=_REMEDY,
+        )
+    rank, job = _rank_and_job(path)
+    dump = _dump_of(value, -1 if rank is None else rank, path, problems)
+    trace = trace_of_records(
+        _records(dump),
+        path,
+        problems,
+        rank=rank or 0,
+        stated_rank=rank,
+        job=job,
+        format=FORMAT,
+        profile=dump,
+    )
+    return Outcome((trace,), problems)
+
+
+def _value_of(path: str, problems: Problems, advance: Callable[[int], object] | None) -> Any:
+    data = read_whole_file(path, problems, advance)
+    start = FileStart(path, data, len(data))
+    if is_pickle(start):
+        return read_pickle(path, data, problems)
+    try:
+        return msgspec.json.decode(start.without_bom)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        whole = _whole_entries(start.without_bom) if "truncated" in str(cause) else None
+        if whole is None:
+            raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=_REMEDY) from None
+        problems.add("truncated", 1, "the JSON ends early: its whole entries are read", file=path)
+        return whole
+
+
+def _whole_entries(text: bytes) -> Any:
+    """Return JSON that is cut off, without its last entries; None if nothing is whole."""
+    for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(text[: end.start() + 1] + b"]}")
+    return None
+
+
+def _rank_and_job(path: str) -> tuple[int | None, str]:
+    """Return the rank at the end of a file's name, and what precedes it."""
+    name = _ENDINGS.sub("", PurePath(path).name)
+    match = _RANK_AT_END.fullmatch(name)
+    if match is None or not is_rank(int(match[2])):
+        return None, name
+    return int(match[2]), match[1] or name
+
+
+def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems) -> FlightDump:
+    config = _mapping(value.get("pg_config"))
+    members = {name: ranks for name, entry in config.items() if (ranks := _ranks(_mapping(entry)))}
+    described = {name: str(_mapping(entry).get("desc") or "") for name, entry in config.items()}
+    status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
+    dump = FlightDump(rank, str(value.get("version") or ""), described, members)
+    number_of: dict[tuple[DumpFrame, ...], int] = {}
+    skipped = 0
+    for entry in value["entries"]:
+        collective = (
+            _collective(entry, dump, status, number_of) if isinstance(entry, dict) else None
+        )
+        if collective is None:
+            skipped += 1
+        else:
+            dump.entries.append(collective)
+    dump.stacks.extend(map(list, number_of))
+    problems.add("skipped", skipped, "entries without a process group and a number", file=path)
+    return dump
+
+
+def _collective(
+    entry: Mapping[str, Any],
+    dump: FlightDump,
+    status: Mapping[str, Mapping[str, Any]],
+    number_of: dict[tuple[DumpFrame, ...], int],
+) -> EnqueuedCollective | None:
+    named = entry.get("process_group")
+    names = [str(part) for part in named] if isinstance(named, (list, tuple)) else [named]
+    group = str(names[0]) if names and names[0] not in {None, ""} else str(entry.get("pg_id", ""))
+    is_p2p = entry.get("is_p2p") is True
+    sequence = _integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    sequence = _integer(entry.get("seq_id")) if sequence < 0 else sequence
+    if not group or sequence < 0:
+        return None
+    if len(names) > 1 and names[1]:
+        dump.descriptions[group] = names[1]
+    # The keys are numbers of groups within the process, or their names.
+    reached = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
+    if "last_enqueued_collective" in reached:
+        dump.enqueued[group] = _integer(reached["last_enqueued_collective"])
+    state = str(entry.get("state") or "scheduled")
+    completed = _integer(entry.get("time_discovered_completed_ns")) or -1
+    is_finished = (
+        state == "completed"
+        or entry.get("retired") is True
+        or completed > 0
+        or (not is_p2p and sequence <= _integer(reached.get("last_completed_collective")))
+    )
+    stack = stack_of(entry.get("frames"))
+    duration = entry.get("duration_ms")
+    return EnqueuedCollective(
+        group,
+        sequence,
+        is_p2p,
+        str(entry.get("profiling_name") or "unknown"),
+        state,
+        is_finished,
+        _integer(entry.get("time_created_ns")) or -1,
+        _integer(entry.get("time_discovered_started_ns")) or -1,
+        completed,
+        float(duration) if isinstance(duration, (int, float)) and duration >= 0 else -1.0,
+        _sizes(entry.get("input_sizes")),
+        _sizes(entry.get("output_sizes")),
+        ", ".join(sorted({str(dtype) for dtype in _list(entry.get("input_dtypes"))})),
+        number_of.setdefault(stack, len(number_of)),
+    )
+
+
+def _records(dump: FlightDump) -> list[dict[str, Any]]:
+    """Return the records of a dump: names of its tracks, one per group, and its collectives."""
+    tracks: dict[str, int] = {}
+    records: list[dict[str, Any]] = []
+    for entry in dump.entries:
+        if entry.created_ns < 0:
+            continue
+        args = {
+            "Process Group Name": entry.group,
+            "Process Group Description": dump.descriptions.get(entry.group, ""),
+            "Seq": entry.sequence,
+            "state": "finished" if entry.is_finished else entry.state,
+            "In shapes": entry.input_sizes,
+            "Out shapes": entry.output_sizes,
+            "dtype": entry.dtype,
+            "called in": frame_text(dump.stacks[entry.stack]),
+            "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
+            "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
+        }
+        unfinished = "" if entry.is_finished else " (unfinished)"
+        records.append(
+            {
+                "ph": "X",
+                "cat": CATEGORY,
+                "name": entry.operation + unfinished,
+                "pid": 0,
+                "tid": tracks.setdefault(entry.group, len(tracks)),
+                "ts": time_value(entry.created_ns),
+                "dur": 0,
+                "args": {key: arg for key, arg in args.items() if arg != ""},
+            }
+        )
+    names = {group: group_name(group, dump.descriptions.get(group, "")) for group in tracks}
+    named = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0}
+    records.append({**named, "args": {"name": "enqueued collectives"}})
+    for group, tid in tracks.items():
+        args = {"name": f"group {names[group]}"}
+        records.append({**named, "name": "thread_name", "tid": tid, "args": args})
+    return records
+
+
+def group_name(group: str, description: str) -> str:
+    """Return the name of a process group, with its description: ``dp (2)``."""
+    return f"{description} ({group})" if description and description != group else group
+
+
+# --- values of any type ---------------------------------------------------------------------------
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _integer(value: Any) -> int:
+    """Return an integer, also from text; -1 for anything else."""
+    if isinstance(value, str) and value.lstrip("-").isdecimal():
+        value = int(value[:20])
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number and -1 <= value < _MAX_NS else -1
+
+
+def _ranks(config: Mapping[str, Any]) -> list[int]:
+    """Return the ranks of a group, which dumps have as the text ``[0, 1]``."""
+    ranks = config.get("ranks")
+    if isinstance(ranks, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            ranks = json.loads(ranks)
+    return sorted({rank for rank in _list(ranks) if is_rank(rank)})
+
+
+def _sizes(sizes: Any) -> str:
+    """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
+    return ", ".join(f"[{', '.join(str(each) for each in _list(shape))}]" for shape in _list(sizes))

@@ -1,0 +1,508 @@
+"""Collectives of all ranks' dumps, matched by process group and number, and why a job hangs.
+
+Four ranks, and collective 6 of the group of all, which rank 2 never called::
+
+    rank 0  1 2 3 4 5 6 ← started
+    rank 1  1 2 3 4 5 6 ← started
+    rank 2  1 2 3 4 5   ← absent: the others wait for it
+    rank 3  1 2 3 4 5 6 ← started
+
+A rank that is absent in one group may itself wait in another: then the hang of the other group is
+the cause, and comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.formats.flight_recorder.dumps import (
+    EnqueuedCollective,
+    FlightDump,
+    group_name,
+)
+from hta_widgets.formats.stack_frames import frame_text
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.selection import normalize_ranks
+from hta_widgets.trace.traceset import TraceSet
+
+_COMMUNICATION = KINDS.index("communication")
+NO_DUMPS = note_text("no_flight_dumps")
+#: Events by rank, process group and number: the rank in the set, and the id.
+_Events = dict[tuple[int, str, int], tuple[int, int]]
+#: Collectives whose shapes are the same on all ranks.
+_EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "allgather", "reduce")
+_UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
+#: Operations between two ranks, by their places in the group: ``send 0->1``, ``recv 1<-0``.
+_P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
+_EMPTY = EnqueuedCollective("", -1, False, "", "", False, -1, -1, -1, -1.0, "", "", "", -1)
+
+
+@dataclass(slots=True)
+class _Group:
+    """A process group of a job: its ranks and, by number, what each rank enqueued."""
+
+    job: str
+    label: str
+    #: whether the dumps list the ranks, so that those without a dump are known
+    is_listed: bool
+    ranks: tuple[int, ...]
+    calls: dict[int, dict[int, list[EnqueuedCollective]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    #: negative numbers of sends and receives, by operation (which names both ranks) and order
+    p2p: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: by rank with a dump: the number of its last collective, -1 if it has none
+    last: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Job:
+    """The dumps of a job by rank, their ranks in the set, and the job's groups."""
+
+    name: str
+    dumps: dict[int, FlightDump]
+    key_of: dict[int, int]
+    groups: list[_Group]
+
+    @property
+    def last_calls(self) -> dict[int, tuple[str, str]]:
+        """What each rank enqueued last, and where, in words."""
+        return {rank: _last_call(dump) for rank, dump in self.dumps.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A collective that not all ranks finished, or that ranks called differently.
+
+    Attributes
+    ----------
+    kind : str
+        ``mismatch``, ``absent``, ``no dump`` or ``stuck``.
+    waiting, absent, without_dump : tuple of int
+        Ranks that enqueued it and did not finish it; ranks whose dumps lack it; ranks of the group
+        whose dumps are not loaded.
+    differing, usual : dict of rank to str, str
+        For a mismatch, what ranks called otherwise than most, and what most called.
+    last : dict of rank to str
+        What absent ranks enqueued last, and where.
+    is_cause : bool
+        Whether the ranks that it waits for wait nowhere else.
+    """
+
+    job: str
+    group: str
+    ranks: tuple[int, ...]
+    sequence: int
+    operation: str
+    kind: str
+    waiting: tuple[int, ...]
+    absent: tuple[int, ...]
+    without_dump: tuple[int, ...]
+    differing: dict[int, str]
+    last: dict[int, str]
+    where: str
+    usual: str = ""
+    is_p2p: bool = False
+    is_cause: bool = True
+
+
+@memoize
+def flight_jobs(traces: TraceSet) -> list[_Job]:
+    """Return the jobs of a set, by the names of the files before the rank."""
+    dumps: dict[str, dict[int, tuple[int, FlightDump]]] = defaultdict(dict)
+    for key, trace in traces.items():
+        if isinstance(trace.profile, FlightDump):
+            dump = trace.profile
+            rank = dump.rank if dump.rank >= 0 else trace.rank
+            dumps[trace.job or ""].setdefault(rank, (key, dump))
+    jobs = []
+    for name, of_rank in dumps.items():
+        by_rank = {rank: dump for rank, (_, dump) in sorted(of_rank.items())}
+        keys = {rank: key for rank, (key, _) in of_rank.items()}
+        jobs.append(_Job(name, by_rank, keys, _groups_of(name, by_rank)))
+    return jobs
+
+
+def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
+    """Return the groups of a job. Groups of one name are apart if dumps list other ranks."""
+    listed: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for rank, dump in dumps.items():
+        for name, ranks in dump.members.items():
+            if rank in ranks:
+                listed[name].add(tuple(ranks))
+    groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
+    for rank, dump in dumps.items():
+        count_of: dict[tuple[str, str], int] = defaultdict(int)
+        names = {entry.group for entry in dump.entries} | {
+            name for name, ranks in dump.members.items() if rank in ranks
+        }
+        for name in sorted(names):
+            of_name = sorted(listed[name])
+            members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
+            label = group_name(name, dump.descriptions.get(name, ""))
+            group = groups.setdefault(
+                (name, members), _Group(job, label, bool(members), members or tuple(dumps))
+            )
+            group.last[rank] = dump.enqueued.get(name, -1)
+            own = [
+                entry.sequence for entry in dump.entries if entry.group == name and not entry.is_p2p
+            ]
+            group.last[rank] = max(own, default=group.last[rank])
+            for entry in dump.entries:
+                if entry.group == name:
+                    sequence = entry.sequence
+                    if entry.is_p2p:  # numbers of sends differ from those of their receives
+                        count_of[name, entry.operation] += 1
+                        place = entry.operation, count_of[name, entry.operation]
+                        sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
+                    group.calls[sequence].setdefault(rank, []).append(entry)
+    for group in groups.values():
+        if not group.is_listed and "default_pg" not in group.label:
+            group.ranks = tuple(sorted({rank for of in group.calls.values() for rank in of}))
+    return list(groups.values())
+
+
+# --- hangs ----------------------------------------------------------------------------------------
+
+
+@memoize
+def find_hangs(traces: TraceSet) -> list[Hang]:
+    """Return the first unfinished or differing collective of each group, causes first."""
+    hangs = []
+    for job in flight_jobs(traces):
+        of_job = [hang for group in job.groups for hang in _hangs_of(group, job)]
+        waiting = {rank for hang in of_job for rank in hang.waiting}
+        is_blocked = [not waiting.isdisjoint(hang.absent) for hang in of_job]
+        if all(is_blocked):  # the ranks wait for each other
+            is_blocked = [False] * len(of_job)
+        pairs = zip(of_job, is_blocked, strict=True)
+        hangs += [replace(hang, is_cause=not blocked) for hang, blocked in pairs]
+    order = ("mismatch", "absent", "no dump", "stuck")
+    return sorted(hangs, key=lambda h: (not h.is_cause, order.index(h.kind), -len(h.ranks)))
+
+
+def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
+    has_hang = False
+    for sequence in sorted(group.calls, key=lambda number: (number < 0, abs(number))):
+        if has_hang and sequence >= 0:
+            continue
+        calls = group.calls[sequence]
+        states = {rank: _state(group, job, sequence, rank) for rank in group.ranks}
+        waiting = tuple(rank for rank, state in states.items() if state in {"started", "scheduled"})
+        absent = tuple(rank for rank, state in states.items() if state == "absent")
+        without = tuple(rank for rank, state in states.items() if state == "no dump")
+        differing, usual = _differing(calls) if sequence >= 0 else ({}, "")
+        if not waiting and not differing and not absent:
+            continue
+        first = calls[waiting[0]][0] if waiting else next(iter(calls.values()))[0]
+        if sequence < 0:
+            absent, without = _missing_peer(group, job, first.operation)
+        kind = (
+            "mismatch" if differing else "absent" if absent else "no dump" if without else "stuck"
+        )
+        of_first = job.dumps[waiting[0] if waiting else next(iter(calls))]
+        yield Hang(
+            *(group.job, group.label, group.ranks, first.sequence, first.operation, kind),
+            *(waiting, absent, without if waiting else (), differing),
+            {rank: ", in ".join(filter(None, _last_call(job.dumps[rank]))) for rank in absent},
+            frame_text(of_first.stacks[first.stack]),
+            usual,
+            first.is_p2p,
+        )
+        has_hang = True
+
+
+def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
+    """Return the state of a collective on a rank; "" if the dump does not go back so far."""
+    calls = group.calls[sequence].get(rank)
+    if calls:
+        unfinished = [call.state for call in calls if not call.is_finished]
+        return unfinished[0] if unfinished else "finished"
+    if sequence < 0:
+        return ""
+    if rank not in job.dumps:
+        return "no dump"
+    return "absent" if sequence > group.last.get(rank, -1) else ""
+
+
+def _missing_peer(
+    group: _Group, job: _Job, operation: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the peer of a send or receive as absent, or as without a dump; none if it is there."""
+    match = _P2P.search(operation)
+    if match is None or max(places := (int(match[2]), int(match[4]))) >= len(group.ranks):
+        return (), ()
+    other = f"recv {match[4]}<-{match[2]}" if match[1] == "send" else f"send {match[4]}->{match[2]}"
+    peer = group.ranks[places[1]]
+    if peer not in job.dumps:
+        return (), (peer,)
+    unfinished = any(
+        not call.is_finished and call.operation.endswith(other)
+        for of_rank in group.calls.values()
+        for call in of_rank.get(peer, ())
+    )
+    return (() if unfinished else (peer,)), ()
+
+
+def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
+    """Return the ranks that called otherwise than most, and what most called."""
+    words = {rank: " and ".join(map(_call_words, of_rank)) for rank, of_rank in calls.items()}
+    counts: dict[str, int] = defaultdict(int)
+    for text in words.values():
+        counts[text] += 1
+    if len(counts) < 2:
+        return {}, ""
+    most = max(counts, key=lambda text: (counts[text], -list(counts).index(text)))
+    return {rank: text for rank, text in words.items() if text != most}, most
+
+
+def _call_words(call: EnqueuedCollective) -> str:
+    name = short_operation(call.operation)
+    lower = name.lower()
+    if not lower.lstrip("_").startswith(_EQUAL_SHAPES) or any(part in lower for part in _UNEVEN):
+        return name
+    return f"{name} of {call.input_sizes or '?'} {call.dtype}".rstrip()
+
+
+def short_operation(name: str) -> str:
+    """Return an operation without its backend: ``all_reduce`` of ``nccl:all_reduce``."""
+    return name.partition(":")[2] or name
+
+
+def call_text(call: EnqueuedCollective, dump: FlightDump) -> str:
+    """Return a call in words: ``all_gather #5 of dp (2), finished``."""
+    group = group_name(call.group, dump.descriptions.get(call.group, ""))
+    state = "finished" if call.is_finished else call.state
+    return f"{short_operation(call.operation)} #{call.sequence} of {group}, {state}"
+
+
+def _last_call(dump: FlightDump) -> tuple[str, str]:
+    if not dump.entries:
+        return "nothing", ""
+    last = dump.entries[-1]
+    return call_text(last, dump), frame_text(dump.stacks[last.stack])
+
+
+# --- analyses -------------------------------------------------------------------------------------
+
+
+@memoize
+def _recorded_events(traces: TraceSet) -> _Events:
+    """Return the events of profilers' traces by rank, group and number, as rank in the set and id.
+
+    A collective's kernel is the last of its events; without a device it is that of the host.
+    """
+    events: _Events = {}
+    for key, trace in traces.items():
+        if isinstance(trace.profile, FlightDump):
+            continue
+        table = trace.table
+        rows = np.flatnonzero(table.kind == _COMMUNICATION)
+        args = event_args(trace, rows, ("Process Group Name", "Seq"))
+        rank = trace.rank if trace.stated_rank is None else trace.stated_rank
+        numbers = to_int64(args["Seq"]).tolist()
+        for row, group, number in zip(
+            rows.tolist(), args["Process Group Name"], numbers, strict=True
+        ):
+            if group is not None and number >= 0:
+                events[rank, str(group), number] = key, row
+    return events
+
+
+def _states(group: _Group, job: _Job, events: _Events) -> Iterator[tuple[Any, ...]]:
+    for sequence, calls in sorted(group.calls.items()):
+        unfinished = any(not call.is_finished for of in calls.values() for call in of)
+        for rank in group.ranks:
+            state = _state(group, job, sequence, rank)
+            dump = job.dumps.get(rank)
+            if rank not in calls and (not state or (state == "no dump" and not unfinished)):
+                continue
+            for call in calls.get(rank, [_EMPTY]):
+                stack = dump.stacks[call.stack] if dump and call.stack >= 0 else ()
+                yield (
+                    *(job.name, group.label, max(call.sequence, sequence), sequence < 0, rank),
+                    *(job.key_of.get(rank, -1), call.operation, state, call.input_sizes),
+                    *(call.output_sizes, call.dtype, call.created_ns, call.started_ns),
+                    *(call.completed_ns, call.duration_ms if call.duration_ms >= 0 else np.nan),
+                    *(frame_text(stack), "; ".join(frame.text for frame in stack)),
+                    *events.get((rank, call.group, sequence), (-1, -1)),
+                )
+
+
+@memoize
+def _state_rows(traces: TraceSet) -> list[tuple[Any, ...]]:
+    events = _recorded_events(traces)
+    pairs = [(group, job) for job in flight_jobs(traces) for group in job.groups]
+    return [row for group, job in pairs for row in _states(group, job, events)]
+
+
+def _texts(names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), "object")
+
+
+@check_arguments
+def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """Return the state of each collective on each rank, by process group and number.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Dumps of the flight recorder.
+    ranks : iterable of int, optional
+        Only these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per collective and rank of its process group:
+
+        - ``job`` (object): the name of the files before the rank
+        - ``group`` (object), ``sequence`` (int64), ``is_p2p`` (bool): the process group, and the
+          number of the collective in it; of sends and receives, their order on the rank
+        - ``rank`` (int64): by the dump's file; ``key`` (int64): the rank in the set, -1 for a rank
+          without a dump
+        - ``operation`` (object): empty for a rank that did not enqueue it
+        - ``state`` (object): ``finished``, ``started`` or ``scheduled``; ``absent`` for a rank
+          whose dump ends before it; ``no dump`` for a rank whose dump is not loaded, if others
+          have not finished. A rank whose dump begins after it has no row
+        - ``input_sizes, output_sizes, dtype`` (object)
+        - ``created_ns, started_ns, completed_ns`` (int64): epoch times at which the collective was
+          enqueued, and at which the watchdog saw it started and completed; -1 if unknown. They are
+          not the times at which it ran
+        - ``duration_ms`` (float64): NaN unless TORCH_NCCL_ENABLE_TIMING was set
+        - ``where, stack`` (object): the innermost frame of the user's code, and all frames
+        - ``event_rank, event_id`` (int64): rank in the set and id of the event, if traces of a
+          profiler are loaded too and their events have the args "Process Group Name" and "Seq";
+          else -1
+    """
+    rows = _state_rows(traces)
+    if ranks is not None:
+        wanted = set(normalize_ranks(ranks))
+        rows = [row for row in rows if row[5] in wanted]
+    schema = {
+        "job": "object", "group": "object", **int64("sequence"), "is_p2p": "bool",
+        **int64("rank key"), **_texts("operation state input_sizes output_sizes dtype"),
+        **int64("created_ns started_ns completed_ns"), "duration_ms": "float64",
+        **_texts("where stack"), **int64("event_rank event_id"),
+    }  # fmt: skip
+    finished = sum(row[7] == "finished" for row in rows)
+    return result_frame(
+        columns_of_rows(rows, schema),
+        matched={"finished": finished, "unfinished": len(rows) - finished},
+        note="" if flight_jobs(traces) else NO_DUMPS,
+    )
+
+
+@check_arguments
+def collective_hangs(traces: TraceSet) -> pd.DataFrame:
+    """Return each process group's first collective that is unfinished or called differently.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Dumps of the flight recorder.
+
+    Returns
+    -------
+    DataFrame
+        One row per hang, causes first; all of object type but ``sequence`` (int64) and
+        ``is_cause`` (bool):
+
+        - ``job, group, sequence, operation``: the collective
+        - ``kind``: ``mismatch`` (ranks called different operations, shapes or types), ``absent``
+          (ranks never enqueued it), ``no dump`` (only ranks without a dump may be missing) or
+          ``stuck`` (all ranks enqueued it)
+        - ``is_cause``: False if the ranks that it waits for wait in another group themselves
+        - ``waiting, absent, without_dump``: ranks, as text
+        - ``differing``: what ranks called otherwise than most
+        - ``last``: what absent ranks enqueued last, and where
+        - ``where``: the innermost frame of the user's code that called it
+        - ``sentence``: all of this in words
+    """
+    hangs = find_hangs(traces)
+    rows = [
+        (
+            *(hang.job, hang.group, hang.sequence, hang.operation, hang.kind, hang.is_cause),
+            *(ranks_text(ranks) for ranks in (hang.waiting, hang.absent, hang.without_dump)),
+            *("; ".join(f"rank {r}: {text}" for r, text in each.items())
+              for each in (hang.differing, hang.last)),
+            *(hang.where, hang_text(hang)),
+        )
+        for hang in hangs
+    ]  # fmt: skip
+    schema = {
+        **_texts("job group"), **int64("sequence"), **_texts("operation kind"), "is_cause": "bool",
+        **_texts("waiting absent without_dump differing last where sentence"),
+    }  # fmt: skip
+    note = "all collectives of the dumps are finished" if flight_jobs(traces) else NO_DUMPS
+    return result_frame(
+        columns_of_rows(rows, schema),
+        matched={"hangs": len(rows)},
+        note="" if rows else note,
+    )
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ranks as text, with ranges: ``0, 1, 3–7``."""
+    numbers = np.array(sorted(ranks), np.int64)
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
+    texts: list[str] = []
+    for run in runs:
+        is_range = len(run) > 2
+        texts += [f"{run[0]}–{run[-1]}"] if is_range else map(str, run.tolist())
+    return ", ".join(texts)
+
+
+def _subject(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
+
+
+def hang_text(hang: Hang) -> str:
+    """Return a hang as a sentence or two."""
+    number = "" if hang.is_p2p else f" #{hang.sequence}"
+    what = f"{short_operation(hang.operation)}{number} of {hang.group}"
+    called = f" in {hang.where}" if hang.where else ""
+    verb = f"wait{'s' * (len(hang.waiting) == 1)}"
+    wait = f"{_subject(hang.waiting)} {verb}"
+    waits = f", for which {wait}{called}" if hang.waiting else ""
+    if hang.kind == "mismatch":
+        text = next(iter(hang.differing.values()))
+        first_ranks = [rank for rank, words in hang.differing.items() if words == text]
+        usual = sorted({*hang.ranks} - {*hang.differing, *hang.absent, *hang.without_dump})
+        calls = f"{_subject(first_ranks)} call{'s' * (len(first_ranks) == 1)} {text}"
+        others = f"{_subject(usual)} call{'s' * (len(usual) == 1)} {hang.usual}"
+        waits = f"; {wait}{called}" if hang.waiting else ""
+        sentence = f"{calls} as collective #{hang.sequence} of {hang.group}, but {others}{waits}."
+        return _capitalize(sentence)
+    if hang.kind == "absent":
+        rank = hang.absent[0]
+        last = f"its last was {hang.last[rank]}"
+        if len(hang.absent) > 1:
+            last = f"the last of rank {rank} was {hang.last[rank]}"
+        did_not = "call the other side of" if hang.is_p2p else "enqueue"
+        return _capitalize(f"{_subject(hang.absent)} did not {did_not} {what}{waits}; {last}.")
+    if hang.kind == "no dump":
+        missing = _subject(hang.without_dump)
+        return f"{what} is unfinished: {wait}{called}, and no dump of {missing} is loaded."
+    reason = "its peer called it too" if hang.is_p2p else "all of its ranks enqueued it"
+    cause = "the network or a device may have failed"
+    return f"{what} is unfinished: {wait}{called}. As {reason}, {cause}."
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]

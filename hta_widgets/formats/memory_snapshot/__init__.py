@@ -1,0 +1,43 @@
+"""Snapshots of CUDA's memory."""
+
+from hta_widgets.formats.made_records import SOURCES
+from hta_widgets.readers.formats import (
+    FileReading,
+    Format,
+    FormatAnalyses,
+    FormatComparison,
+    FormatViews,
+    references,
+)
+
+SNAPSHOTS = Format(
+    name="memory-snapshot",
+    label="memory snapshot",
+    plural="snapshots of CUDA's memory",
+    reading=FileReading(
+        sniff=f"{__name__}.snapshots:is_snapshot",
+        read=f"{__name__}.snapshots:read_snapshot",
+        sources=SOURCES,
+        profile=f"{__name__}.snapshots:MemorySnapshot",
+        yields_ranks=True,
+        memory_factor=12.0,
+    ),
+    analyses=FormatAnalyses(
+        functions=references(
+            f"{__name__}.usage", "snapshot_peak snapshot_segments snapshot_timeline"
+        )
+    ),
+    views=FormatViews(
+        panels=f"{__name__}.frames:PANELS",
+        shared_panels=("timeline",),
+        base_tables=f"{__name__}.frames:base_tables",
+        headline=f"{__name__}.frames:headline",
+        is_urgent=True,
+    ),
+    comparison=FormatComparison(
+        tables=f"{__name__}.frames:TABLES",
+        findings=f"{__name__}.frames:findings",
+        finding_words=f"{__name__}.frames:FINDING_WORDS",
+        host_only=True,
+    ),
+)

@@ -1,0 +1,171 @@
+"""Frames of the panels of memory snapshots, the tables of pages, headline and comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.records import Finding
+from hta_widgets.diff.tables import join_sides
+from hta_widgets.formats.memory_snapshot.snapshots import BEFORE, NO_STACK
+from hta_widgets.formats.memory_snapshot.usage import (
+    snapshot_memories,
+    snapshot_peak,
+    snapshot_segments,
+)
+from hta_widgets.panels.frames import catalogue_panel, frame_to_json
+from hta_widgets.panels.headline import HeadlineFinding
+from hta_widgets.panels.headline_words import Piece
+from hta_widgets.text import size
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+_TOP = 20
+#: Minimum share of reserved memory that is free for a sentence on fragmentation.
+_MIN_FREE_SHARE = 0.1
+
+
+def _peak_frame(traces: TraceSet) -> pd.DataFrame:
+    """Return what holds the highest peak of all devices; small rows are added up."""
+    peak = snapshot_peak(traces)
+    if not len(peak):
+        return peak
+    places = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
+    rank, device = places.index.tolist()[int(places.to_numpy().argmax())]
+    own = peak[(peak["rank"] == rank) & (peak["device"] == device)]
+    rest = own.iloc[_TOP:]
+    if len(rest):
+        first = rest.iloc[:1].assign(
+            use="", where=f"{len(rest)} more", bytes=rest["bytes"].sum(),
+            blocks=rest["blocks"].sum(), largest_bytes=rest["largest_bytes"].max(),
+        )  # fmt: skip
+        own = pd.concat([own.iloc[:_TOP], first], ignore_index=True)
+    columns: dict[Any, Any] = own.reset_index(drop=True).to_dict("series")
+    return result_frame(columns, matched=peak.attrs["matched"], others=len(places) - 1)
+
+
+def _pools_frame(traces: TraceSet) -> pd.DataFrame:
+    """Return the segments, added up by device, kind and stream."""
+    segments = snapshot_segments(traces)
+    groups = segments.groupby(["rank", "device", "kind", "stream"], sort=True)
+    sums = groups[["total_bytes", "used_bytes", "free_bytes", "free_blocks"]].sum()
+    sums["largest_free_bytes"] = groups["largest_free_bytes"].max()
+    sums["segments"] = groups.size()
+    columns: dict[Any, Any] = sums.reset_index().to_dict("series")
+    note = segments.attrs.get("note", "")
+    return result_frame(columns, matched=segments.attrs["matched"], note=note)
+
+
+_MAKERS = {"snapshot_peak": _peak_frame, "snapshot_segments": _pools_frame}
+
+
+def _frame(
+    traces: TraceSet, _selection: Selection, _top: int | None, *, panel: str
+) -> pd.DataFrame:
+    return _MAKERS[panel](traces)
+
+
+def _whole(traces: TraceSet, _selection: Selection, *, panel: str) -> pd.DataFrame:
+    return (snapshot_peak if panel == "snapshot_peak" else snapshot_segments)(traces)
+
+
+#: A snapshot is of one instant and what led to it, so that neither windows nor ranks narrow these.
+PANELS = tuple(
+    catalogue_panel(name, frame=partial(_frame, panel=name), whole=partial(_whole, panel=name))
+    for name in _MAKERS
+)
+
+
+def base_tables(traces: TraceSet) -> dict[str, Any]:
+    """Return the panels' frames, which pages without a kernel show as they are."""
+    return {name: frame_to_json(maker(traces)) for name, maker in _MAKERS.items()}
+
+
+# --- the headline ---------------------------------------------------------------------------------
+
+
+def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
+    """Return failed allocations as findings, and sentences on the peak and on fragmentation."""
+    findings = []
+    for rank_memory in snapshot_memories(traces):
+        failed = rank_memory.memory.failed
+        if failed:
+            wanted, free = failed[-1]
+            place = f"{rank_memory.label} of rank {rank_memory.trace.rank}"
+            left = f", with {size(free)} free" if free >= 0 else ""
+            text = f"{place} is out of memory: an allocation of {size(wanted)} failed{left}."
+            chosen = Selection(ranks=(rank_memory.trace.rank,))
+            finding = HeadlineFinding("memory", 1.0, [text], "Select this rank", chosen)
+            findings.append(finding)
+    peak = _peak_frame(traces)
+    if not len(peak):
+        return findings, [], []
+    sentences: list[list[Piece]] = [[_peak_text(peak)]]
+    pools = _pools_frame(traces)
+    free, total = int(pools["free_bytes"].sum()), int(pools["total_bytes"].sum())
+    if total and free / total >= _MIN_FREE_SHARE:
+        text = (
+            f"At the end, {size(free)} of {size(total)} reserved are free, in blocks of up to"
+            f" {size(int(pools['largest_free_bytes'].max()))}."
+        )
+        sentences.append([text])
+    return findings, sentences, []
+
+
+def _peak_text(peak: pd.DataFrame) -> str:
+    first = peak.iloc[0]
+    before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum())
+    named = peak[~peak["use"].isin([BEFORE, NO_STACK, ""])]
+    holds = []
+    if before:
+        holds.append(f"{size(before)} from before the recording")
+    if len(named):
+        largest = named.iloc[0]
+        holds.append(f"{size(largest['bytes'])} of {largest['where']}")
+    held = f": {' and '.join(holds)}" if holds else ""
+    return (
+        f"Memory of {first['device']} on rank {first['rank']} peaks at {size(first['peak_bytes'])}"
+        f" in use, of {size(first['reserved_bytes'])} reserved{held}."
+    )
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def _compare_peaks(diff: Comparison) -> pd.DataFrame:
+    """Return the bytes at the peak of each run, by device, use and frame."""
+    sides = [snapshot_peak(side.traces) for side in diff.sides]
+    keys = ["rank", "device", "use", "where"]
+    return join_sides(sides, keys, ["bytes", "blocks"], by="bytes")
+
+
+TABLES = {"snapshot_peak": _compare_peaks}
+
+
+def findings(diff: Comparison) -> Iterator[Finding]:
+    """Yield the change of the peak, with the frame that changed most."""
+    peaks = [
+        max((each.memory.peak[0] for each in snapshot_memories(side.traces)), default=0)
+        for side in diff.sides
+    ]
+    rows = _compare_peaks(diff)
+    name = str(rows["where"].iloc[0]) if len(rows) else ""
+    before, after = map(float, peaks)
+    yield Finding(
+        "peak", name=name, measure="memory", before=before, after=after, weight=abs(after - before),
+        details={"diff_bytes": float(rows["diff_bytes"].iloc[0]) if len(rows) else 0.0},
+    )  # fmt: skip
+
+
+def _peak_words(finding: Finding, _diff: Comparison) -> str:
+    change = finding.details["diff_bytes"]
+    most = f"; {finding.name} changed most, by {'+' * (change > 0)}{size(change)}" if change else ""
+    return f"Peak memory in use: {size(finding.before)} before, {size(finding.after)} after{most}."
+
+
+FINDING_WORDS = {"peak": _peak_words}

@@ -1,0 +1,344 @@
+"""Read snapshots of CUDA's memory: pickles of ``torch.cuda.memory._dump_snapshot``.
+
+A snapshot has the segments that the allocator holds at the end, and a ring of its last events. The
+ring begins while memory is in use already. How much follows from its end::
+
+    in use at the end, by the segments           19.4 GB
+    allocated less released by the ring's events  0.0 GB
+    in use at the start                          19.4 GB
+    peak: start and the largest sum of events    25.0 GB   (by the events alone it were 5.6 GB)
+
+A block is in use until ``free_completed``: after ``free_requested``, streams may still need it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.made_records import time_value, trace_of_records
+from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.problems import Problems
+
+FORMAT = "memory-snapshot"
+_REMEDY = "Dump it again: torch.cuda.memory._dump_snapshot(path), after _record_memory_history()."
+#: Uses of memory, by the stack that allocated it.
+BEFORE, NO_STACK = "before the recording", "no stack"
+USES = (BEFORE, "forward and other", "backward", "optimizer", NO_STACK)
+_OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
+_BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
+#: The change of reserved memory by an event of a segment.
+_RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_MAX_BYTES = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySegment:
+    """Memory that the allocator got from the device, and what it holds at the end."""
+
+    device: int
+    address: int
+    stream: int
+    kind: str
+    is_expandable: bool
+    total_bytes: int
+    used_bytes: int
+    free_blocks: int
+    largest_free_bytes: int
+
+
+@dataclass(slots=True)
+class DeviceMemory:
+    """The history of a device: allocations (positive) and releases (negative) in order."""
+
+    device: int
+    start_bytes: int = 0
+    start_reserved_bytes: int = 0
+    #: of each event: its place in the ring, its time and so on
+    place: list[int] = field(default_factory=list)
+    time_ns: list[int] = field(default_factory=list)
+    change_bytes: list[int] = field(default_factory=list)
+    reserved_bytes: list[int] = field(default_factory=list)  # after it
+    address: list[int] = field(default_factory=list)
+    #: position in `MemorySnapshot.stacks` of the allocation; -1 if it is before the ring
+    stack: list[int] = field(default_factory=list)
+    #: blocks from before the ring that are in use at the end, by stack, if it is known
+    older: list[tuple[int, int]] = field(default_factory=list)
+    #: allocations that failed: bytes wanted, and free on the device (-1 if unknown)
+    failed: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def levels(self) -> Ints:
+        """Bytes in use after each event."""
+        return self.start_bytes + np.cumsum(np.array(self.change_bytes, np.int64))
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """The largest number of bytes in use, and the index of its event; -1 for the start."""
+        levels = self.levels
+        at = int(levels.argmax()) if len(levels) else -1
+        is_later = at >= 0 and levels[at] > self.start_bytes
+        return (int(levels[at]), at) if is_later else (self.start_bytes, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """The snapshot of a process."""
+
+    devices: list[DeviceMemory] = field(default_factory=list)
+    segments: list[MemorySegment] = field(default_factory=list)
+    stacks: list[list[DumpFrame]] = field(default_factory=list)
+
+
+def is_snapshot(start: FileStart) -> bool:
+    """Whether a file is a snapshot, by the keys that it begins with."""
+    keys = (b"segments", b"segment_type", b"device_traces", b"total_size")
+    return is_pickle(start) and any(key in start.text for key in keys[1:]) and keys[0] in start.text
+
+
+def read_snapshot(
+    path: str,
+    *,
+    advance: Callable[[int], object] | None = None,
+    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+) -> Outcome:
+    """Read a snapshot as events of allocations, and counters of memory in use."""
+    problems = Problems()
+    value = read_pickle(path, read_whole_file(path, problems, advance), problems)
+    if not isinstance(value, dict) or not isinstance(value.get("segments"), (list, tuple)):
+        raise TraceError(
+            "is not a snapshot of memory: it has no list of segments", path=path, remedy=_REMEDY
+        )
+    reader = _SnapshotReader(path, problems)
+    snapshot = reader.read(value)
+    records = [*reader.records(snapshot), *_annotations(value.get("external_annotations"))]
+    trace = trace_of_records(
+        [*records, *reader.instants],
+        path,
+        problems,
+        rank=0,
+        job=PurePath(path).name.partition(".")[0],
+        format=FORMAT,
+        profile=snapshot,
+    )
+    return Outcome((trace,), problems)
+
+
+class _SnapshotReader:
+    """Reads the history and the segments of a snapshot."""
+
+    def __init__(self, path: str, problems: Problems) -> None:
+        self.path, self.problems = path, problems
+        self.instants: list[dict[str, Any]] = []
+        self._number_of: dict[tuple[DumpFrame, ...], int] = {}
+        self._number_of_list: dict[int, int] = {}
+        self._skipped = 0
+
+    def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
+        """Return the devices with events or segments."""
+        segments = [entry for entry in value["segments"] if isinstance(entry, dict)]
+        traces = value.get("device_traces")
+        traces = list(traces) if isinstance(traces, (list, tuple)) else []
+        if not any(traces):
+            detail = "no history: _record_memory_history() was off, so only the end is known"
+            self.problems.add("part", 1, detail, file=self.path)
+        count = max([len(traces), *(1 + _integer(entry.get("device")) for entry in segments)])
+        devices = []
+        for number in range(min(count, 1024)):
+            own = [entry for entry in segments if max(_integer(entry.get("device")), 0) == number]
+            events = traces[number] if number < len(traces) else ()
+            if own or events:
+                devices.append(self._device(number, events, own))
+        if self._skipped:
+            detail = "events or blocks without a size or an address"
+            self.problems.add("skipped", self._skipped, detail, file=self.path)
+        found = [_segment(entry) for entry in segments]
+        return MemorySnapshot(devices, found, list(map(list, self._number_of)))
+
+    def _stack(self, frames: Any) -> int:
+        # Events share the lists of their frames.
+        number = self._number_of_list.get(id(frames))
+        if number is None:
+            stack = stack_of(frames)
+            number = self._number_of.setdefault(stack, len(self._number_of))
+            self._number_of_list[id(frames)] = number
+        return number
+
+    def _device(self, number: int, events: Any, segments: list[dict[str, Any]]) -> DeviceMemory:
+        memory = DeviceMemory(number)
+        live: dict[int, tuple[int, int]] = {}
+        reserved, has_times = 0, False
+        for place, event in enumerate(events if isinstance(events, (list, tuple)) else ()):
+            entry = event if isinstance(event, dict) else {}
+            action, size = entry.get("action"), _integer(entry.get("size"))
+            address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"))
+            has_times |= time_us >= 0
+            time_ns = (time_us if time_us >= 0 else place) * 1000
+            if action == "oom":
+                args = {"size": size, "device free": _integer(entry.get("device_free"))}
+                memory.failed.append((size, args["device free"]))
+                self._add_instant("out of memory", number, time_ns, args)
+            elif action in _RESERVES and size >= 0:
+                reserved += _RESERVES[action] * size
+            elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
+                self._skipped += 1
+            elif action == "alloc":
+                live[address] = size, self._stack(entry.get("frames"))
+                stack = live[address][1]
+                self._add_change(memory, (place, time_ns, size, reserved, address, stack))
+            elif action == "free_completed":
+                was, stack = live.pop(address, (size, -1))
+                self._add_change(memory, (place, time_ns, -was, reserved, address, stack))
+        if memory.time_ns and not has_times:
+            detail = "events have no times: they are 1 µs apart, in their order"
+            self.problems.add("repaired", len(memory.time_ns), detail, file=self.path)
+        self._complete(memory, segments, live, reserved)
+        return memory
+
+    def _complete(
+        self,
+        memory: DeviceMemory,
+        segments: list[dict[str, Any]],
+        live: Mapping[int, tuple[int, int]],
+        reserved: int,
+    ) -> None:
+        """Compute what was in use at the start, and the older blocks that still are."""
+        end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
+        start_bytes = end_bytes - sum(memory.change_bytes)
+        memory.start_bytes = max(start_bytes, 0)
+        if start_bytes < 0:
+            detail = (
+                f"cuda:{memory.device}: the history allocates {-start_bytes:,} bytes more than the"
+                " segments hold; it is taken to begin with nothing in use"
+            )
+            self.problems.add("repaired", 1, detail, file=self.path)
+        total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
+        memory.start_reserved_bytes = total - reserved
+        memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
+        for entry in segments:
+            for block in entry.get("blocks") or ():
+                if not isinstance(block, dict) or not str(block.get("state")).startswith("active"):
+                    continue
+                size = _integer(block.get("size"))
+                if size >= 0 and block.get("address") not in live and block.get("frames"):
+                    memory.older.append((size, self._stack(block["frames"])))
+
+    @staticmethod
+    def _add_change(memory: DeviceMemory, values: tuple[int, int, int, int, int, int]) -> None:
+        columns = (
+            memory.place, memory.time_ns, memory.change_bytes, memory.reserved_bytes,
+            memory.address, memory.stack,
+        )  # fmt: skip
+        for column, each in zip(columns, values, strict=True):
+            column.append(each)
+
+    def _add_instant(self, name: str, device: int, time_ns: int, args: dict[str, int]) -> None:
+        record = {"ph": "i", "s": "p", "cat": "memory_snapshot", "name": name, "pid": device}
+        self.instants.append({**record, "tid": 0, "ts": time_value(time_ns), "args": args})
+
+    def records(self, snapshot: MemorySnapshot) -> Iterator[dict[str, Any]]:
+        """Yield an instant and samples of counters for each event, as in PyTorch's traces."""
+        uses = [use_of(stack) for stack in snapshot.stacks]
+        places = [frame_text(stack) for stack in snapshot.stacks]
+        for memory in snapshot.devices:
+            device = memory.device
+            at = {"pid": device, "tid": 0}
+            name = {"name": f"cuda:{device}"}
+            yield {"ph": "M", "name": "process_name", **at, "args": name}
+            if memory.time_ns:
+                low, high = min(memory.time_ns), max(memory.time_ns)
+                yield {
+                    "ph": "X", "cat": "memory_snapshot", "name": "recorded history", **at,
+                    "ts": time_value(low), "dur": time_value(high - low),
+                }  # fmt: skip
+            used = {BEFORE, *(uses[stack] for stack in memory.stack if stack >= 0)}
+            amounts = {use: 0 for use in USES if use in used} | {BEFORE: memory.start_bytes}
+            total = memory.start_bytes
+            columns = zip(
+                memory.time_ns, memory.change_bytes, memory.reserved_bytes, memory.address,
+                memory.stack, strict=True,
+            )  # fmt: skip
+            for time_ns, change, reserved, address, stack in columns:
+                total += change
+                amounts[BEFORE if stack < 0 else uses[stack]] += change
+                ts = time_value(time_ns)
+                args = {
+                    "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": device,
+                    "Total Allocated": total, "Total Reserved": reserved,
+                    "allocated in": places[stack] if stack >= 0 else BEFORE,
+                }  # fmt: skip
+                yield {
+                    "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **at,
+                    "ts": ts, "args": args,
+                }  # fmt: skip
+                in_use = {"in use": total, "reserved": reserved}
+                counters = (("memory", in_use), ("memory by use", dict(amounts)))
+                for counter, values in counters:
+                    yield {"ph": "C", "name": counter, **at, "ts": ts, "args": values}
+
+
+def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
+    """Return what memory is used for, by the stack that allocated it."""
+    if not stack:
+        return NO_STACK
+    if any(_OPTIMIZER.search(frame.file) for frame in stack):
+        return "optimizer"
+    if any(
+        _BACKWARD.search(frame.file) or frame.name.startswith("torch::autograd::")
+        for frame in stack
+    ):
+        return "backward"
+    return "forward and other"
+
+
+def _segment(entry: Mapping[str, Any]) -> MemorySegment:
+    blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
+    free = [
+        max(_integer(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
+    ]
+    return MemorySegment(
+        max(_integer(entry.get("device")), 0),
+        _integer(entry.get("address")),
+        _integer(entry.get("stream")),
+        str(entry.get("segment_type") or "unknown"),
+        entry.get("is_expandable") is True,
+        max(_integer(entry.get("total_size")), 0),
+        max(_used_bytes(entry), 0),
+        len(free),
+        max(free, default=0),
+    )
+
+
+def _used_bytes(entry: Mapping[str, Any]) -> int:
+    """Return the bytes of blocks in use, those that wait for streams included."""
+    active = _integer(entry.get("active_size"))
+    return active if active >= 0 else _integer(entry.get("allocated_size"))
+
+
+def _annotations(entries: Any) -> Iterator[dict[str, Any]]:
+    """Yield the ranges that the program named."""
+    for entry in entries if isinstance(entries, (list, tuple)) else ():
+        stage = entry.get("stage") if isinstance(entry, dict) else None
+        time_us = _integer(entry.get("time_us")) if stage else -1
+        if stage in {"START", "END"} and time_us >= 0:
+            yield {
+                "ph": "B" if stage == "START" else "E", "cat": "user_annotation", "tid": 1,
+                "name": str(entry.get("name")), "pid": max(_integer(entry.get("device")), 0),
+                "ts": time_value(time_us * 1000),
+            }  # fmt: skip
+
+
+def _integer(value: Any) -> int:
+    """Return an integer; -1 for anything else."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number and -1 <= value < _MAX_BYTES else -1

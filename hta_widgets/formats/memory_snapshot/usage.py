@@ -1,0 +1,234 @@
+"""Memory in use by snapshots: over time by use, at the peak by frame, and fragmentation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame, stack_blocks
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.formats.memory_snapshot.snapshots import (
+    BEFORE,
+    NO_STACK,
+    USES,
+    DeviceMemory,
+    MemorySnapshot,
+    use_of,
+)
+from hta_widgets.formats.stack_frames import frame_text
+from hta_widgets.trace.selection import normalize_ranks
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+NO_SNAPSHOTS = note_text("no_snapshots")
+
+
+class RankMemory(NamedTuple):
+    """A device's memory in the snapshot of a rank."""
+
+    trace: Trace
+    snapshot: MemorySnapshot
+    memory: DeviceMemory
+
+    @property
+    def label(self) -> str:
+        """The device's name, as PyTorch has it."""
+        return f"cuda:{self.memory.device}"
+
+
+def snapshot_memories(traces: TraceSet, ranks: Iterable[int] | None = None) -> list[RankMemory]:
+    """Return the devices of all snapshots."""
+    wanted = None if ranks is None else set(normalize_ranks(ranks))
+    return [
+        RankMemory(trace, trace.profile, memory)
+        for rank, trace in traces.items()
+        if isinstance(trace.profile, MemorySnapshot) and (wanted is None or rank in wanted)
+        for memory in trace.profile.devices
+    ]
+
+
+@check_arguments
+def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """Return the memory in use after each allocation and release, by use.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Snapshots of CUDA's memory.
+    ranks : iterable of int, optional
+        Only these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, by rank, device and order:
+
+        - ``rank`` (int64), ``device`` (category), ``event`` (int64): its place in the ring
+        - ``time_ns, change_bytes, used_bytes, reserved_bytes`` (int64)
+        - ``before the recording``, ``forward and other``, ``backward``, ``optimizer`` and
+          ``no stack`` (int64): bytes in use by what allocated them, which add up to
+          ``used_bytes``. Backward and optimizer follow from the files on the stack; blocks of
+          autograd's own threads have no stack
+    """
+    blocks = []
+    for trace, snapshot, memory in snapshot_memories(traces, ranks):
+        stack, change = (np.array(each, np.int64) for each in (memory.stack, memory.change_bytes))
+        codes = [USES.index(use_of(each)) for each in snapshot.stacks]
+        use = np.where(stack < 0, USES.index(BEFORE), np.array([*codes, 0], np.int64)[stack])
+        is_use = use[:, None] == np.arange(len(USES))
+        amounts = np.cumsum(np.where(is_use, change[:, None], 0), axis=0)
+        amounts[:, USES.index(BEFORE)] += memory.start_bytes
+        blocks.append(
+            {
+                "rank": trace.rank,
+                "device": (np.zeros(len(change), np.int64), [f"cuda:{memory.device}"]),
+                "event": np.array(memory.place, np.int64),
+                "time_ns": np.array(memory.time_ns, np.int64) - trace.zero_ns + trace.shift_ns,
+                "change_bytes": change,
+                "used_bytes": memory.levels,
+                "reserved_bytes": np.array(memory.reserved_bytes, np.int64),
+                **dict(zip(USES, amounts.T, strict=True)),
+            }
+        )
+    schema = {
+        **int64("rank"), "device": "category",
+        **int64("event time_ns change_bytes used_bytes reserved_bytes"),
+        **dict.fromkeys(USES, "int64"),
+    }  # fmt: skip
+    columns = stack_blocks(blocks, schema)
+    count = len(columns["rank"])
+    why = "the snapshots hold no history: _record_memory_history() was off"
+    note = "" if count else why if snapshot_memories(traces, ranks) else NO_SNAPSHOTS
+    return result_frame(columns, matched={"events": count}, note=note)
+
+
+def _blocks_at_peak(memory: DeviceMemory) -> Iterator[tuple[int, int]]:
+    """Yield size and stack of the blocks in use at the peak; -1 for those without a known stack."""
+    live: dict[int, tuple[int, int]] = {}
+    older = memory.start_bytes
+    events = zip(memory.address, memory.change_bytes, memory.stack, strict=True)
+    for place, (address, change, stack) in enumerate(events):
+        if place > memory.peak[1]:
+            break
+        if change > 0:
+            live[address] = change, stack
+        elif live.pop(address, None) is None:
+            older += change
+    yield from live.values()
+    yield from memory.older
+    rest = older - sum(size for size, _ in memory.older)
+    if rest > 0:
+        yield rest, -1
+
+
+@check_arguments
+def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """Return what holds the memory at the peak, by the user's frame that allocated it.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Snapshots of CUDA's memory.
+    ranks : iterable of int, optional
+        Only these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per device, use and frame, the largest first:
+
+        - ``rank`` (int64), ``device`` (object)
+        - ``use`` (object): as the columns of `snapshot_timeline`
+        - ``where`` (object): the innermost frame of the user's code
+        - ``bytes, blocks, largest_bytes`` (int64): blocks in use at the peak; memory from before
+          the recording whose blocks are not known is one block
+        - ``peak_bytes, peak_event, peak_ns, reserved_bytes`` (int64): the largest number of bytes
+          in use, its event (its place in the ring, -1 for the start), its time (-1 for the start),
+          and what was reserved then
+    """
+    rows = []
+    for trace, snapshot, memory in snapshot_memories(traces, ranks):
+        sums: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for size, stack in _blocks_at_peak(memory):
+            frames = snapshot.stacks[stack] if stack >= 0 else []
+            place = (use_of(frames), frame_text(frames, NO_STACK)) if stack >= 0 else (BEFORE, "")
+            sums[place].append(size)
+        peak_bytes, at = memory.peak
+        when = memory.time_ns[at] - trace.zero_ns + trace.shift_ns if at >= 0 else -1
+        reserved = memory.reserved_bytes[at] if at >= 0 else memory.start_reserved_bytes
+        event = memory.place[at] if at >= 0 else -1
+        own = [
+            (
+                *(trace.rank, f"cuda:{memory.device}", use, where or BEFORE, sum(sizes)),
+                *(len(sizes), max(sizes), peak_bytes, event, when, reserved),
+            )
+            for (use, where), sizes in sums.items()
+        ]
+        rows += sorted(own, key=lambda row: (-row[4], row[3]))
+    schema = {
+        **int64("rank"), "device": "object", "use": "object", "where": "object",
+        **int64("bytes blocks largest_bytes peak_bytes peak_event peak_ns reserved_bytes"),
+    }  # fmt: skip
+    return result_frame(
+        columns_of_rows(rows, schema),
+        matched={"blocks": sum(row[5] for row in rows)},
+        note="" if rows else NO_SNAPSHOTS,
+    )
+
+
+@check_arguments
+def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """Return the segments that the allocator holds at the end, and how they are fragmented.
+
+    Parameters
+    ----------
+    traces : TraceSet
+        Snapshots of CUDA's memory.
+    ranks : iterable of int, optional
+        Only these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per segment, by rank, device and address:
+
+        - ``rank`` (int64), ``device`` (object)
+        - ``kind`` (object): ``small`` or ``large``; ``stream, address`` (int64)
+        - ``is_expandable`` (bool)
+        - ``total_bytes, used_bytes, free_bytes, free_blocks, largest_free_bytes`` (int64): blocks
+          that wait for streams count as used
+        - ``fragmentation`` (float64): the share of free memory outside of the largest free block,
+          NaN if nothing is free
+    """
+    rows = []
+    for rank, trace in traces.items():
+        if not isinstance(trace.profile, MemorySnapshot):
+            continue
+        if ranks is not None and rank not in set(normalize_ranks(ranks)):
+            continue
+        for each in sorted(trace.profile.segments, key=lambda s: (s.device, s.address)):
+            free = each.total_bytes - each.used_bytes
+            fragmentation = 1 - each.largest_free_bytes / free if free > 0 else np.nan
+            rows.append(
+                (
+                    *(rank, f"cuda:{each.device}", each.kind, each.stream, each.address),
+                    *(each.is_expandable, each.total_bytes, each.used_bytes, free),
+                    *(each.free_blocks, each.largest_free_bytes, max(fragmentation, 0.0)),
+                )
+            )
+    schema: dict[str, Any] = {
+        **int64("rank"), "device": "object", "kind": "object", **int64("stream address"),
+        "is_expandable": "bool",
+        **int64("total_bytes used_bytes free_bytes free_blocks largest_free_bytes"),
+        "fragmentation": "float64",
+    }  # fmt: skip
+    return result_frame(
+        columns_of_rows(rows, schema),
+        matched={"segments": len(rows)},
+        note="" if rows else NO_SNAPSHOTS,
+    )

@@ -1,0 +1,77 @@
+r"""Frames of stacks in dumps of PyTorch: the user's own line, and names of files without folders.
+
+Paths name users and machines, so that only the part within a package is kept::
+
+    C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
+    /home/ann/project/train.py                                    →  train.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+_PACKAGES = re.compile(r".*(?:site|dist)-packages/")
+_STANDARD_LIBRARY = re.compile(r".*/lib/python\d[\d.]*/|.*/python\d[\d.]*\.zip/", re.IGNORECASE)
+#: Libraries without a folder of packages in their paths, as in builds from source.
+_LIBRARIES = re.compile(r".*/(?=(?:torch|torch_npu|torchvision|megatron|deepspeed|transformers)/)")
+_RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
+
+
+class DumpFrame(NamedTuple):
+    """A function on a stack; `is_library` if its file is not the user's own."""
+
+    name: str
+    file: str
+    line: int
+    is_library: bool
+
+    @property
+    def text(self) -> str:
+        """The frame in words: ``forward (model.py:57)``."""
+        if not self.file or self.file == "??":
+            return self.name
+        return (
+            f"{self.name} ({self.file}:{self.line})" if self.line else f"{self.name} ({self.file})"
+        )
+
+
+def stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
+    """Return a frame of a dump, whose path loses what is outside of its package."""
+    line = frame.get("line")
+    number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
+    return _frame_at(str(frame.get("name") or "unknown"), str(frame.get("filename") or ""), number)
+
+
+@lru_cache(maxsize=1 << 14)
+def _frame_at(name: str, path: str, line: int) -> DumpFrame:
+    short, is_library = path.replace("\\", "/"), False
+    for pattern in (_PACKAGES, _STANDARD_LIBRARY, _LIBRARIES):
+        if match := pattern.match(short):
+            short, is_library = short[match.end() :], True
+            break
+    if not is_library:
+        short = short.rpartition("/")[2]
+    is_library |= short in {"", "??"} or _RUNNERS.fullmatch(short) is not None
+    return DumpFrame(name, short, line, is_library)
+
+
+def stack_of(frames: Any) -> tuple[DumpFrame, ...]:
+    """Return the frames of a dump, innermost first."""
+    entries: Iterable[Any] = frames if isinstance(frames, (list, tuple)) else ()
+    return tuple(stack_frame(entry) for entry in entries if isinstance(entry, dict))
+
+
+def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:
+    """Return the innermost frame of the user's own code, or else the innermost with a file."""
+    own = (frame for frame in stack if not frame.is_library)
+    named = (frame for frame in stack if frame.file not in {"", "??"})
+    return next(own, None) or next(named, None) or next(iter(stack), None)
+
+
+def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:
+    """Return the user's frame of a stack in words; `without` if the stack is empty."""
+    frame = user_frame(stack)
+    return without if frame is None else frame.text

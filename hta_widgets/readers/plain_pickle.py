@@ -1,0 +1,171 @@
+r"""Reduce a pickle to plain containers, texts and numbers, as a program in a process of its own.
+
+`hta_widgets.readers.pickles` starts it with the file on standard input, and with limits of memory
+and processor time as arguments. It imports nothing of the package. Its answer is a line of JSON
+and, unless the file is refused, a new pickle of the value::
+
+    {"is_cut": false}\n<bytes>        {"error": "refers to os.system …"}\n
+
+A pickle is a program for a machine with a stack. All of its instructions that reach code need a
+function or class, which `find_class` returns; here it always refuses. Others can take any memory
+(an index of the memo), or make values that are too deep to walk; the limits are for these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_CONTAINERS = {dict, list, tuple}
+_PLAIN = {*_CONTAINERS, str, int, float, bool, type(None)}
+_MAX_DEPTH = 32
+_MAX_VALUES = 300_000_000
+_MAX_TEXT = 1 << 20
+_MAX_INTEGER_BITS = 64
+#: What unpickling in Python raises at the end of a file.
+_ENDS_EARLY = (EOFError, pickle.UnpicklingError, LookupError, ValueError, struct.error)
+_CODE = "such a pickle can run code, and is not read"
+
+
+class RefusedError(Exception):
+    """Raised for a pickle that holds more than plain values; states why."""
+
+
+def _refuse_class(module: str, name: str) -> Any:
+    raise RefusedError(f"refers to {module[:80]}.{name[:80]}: {_CODE}")
+
+
+def _refuse_persistent_id() -> Any:
+    raise RefusedError(f"refers to an object outside of the file: {_CODE}")
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """An unpickler that knows no classes and no functions."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Refuse any class or function."""
+        return _refuse_class(module, name)
+
+    def persistent_load(self, _pid: Any) -> Any:
+        """Refuse any reference to an object outside of the file."""
+        return _refuse_persistent_id()
+
+
+class _SlowUnpickler(pickle._Unpickler):  # noqa: SLF001
+    """The same in Python, whose stack can be read when a file ends early."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _refuse_class(module, name)
+
+    def persistent_load(self, _pid: Any) -> Any:
+        return _refuse_persistent_id()
+
+    def partial_value(self) -> Any:
+        """Return the outermost value, with what was read of the containers in it."""
+        stack: list[Any] = vars(self)["stack"]
+        for outer in reversed(vars(self)["metastack"]):
+            target = outer[-1] if outer else None
+            if type(target) is list:
+                target.extend(stack)
+            elif type(target) is dict and all(type(key) is str for key in stack[::2]):
+                target.update(zip(stack[::2], stack[1::2], strict=False))
+            stack = outer
+        return stack[0] if stack else None
+
+
+def read_plain(data: bytes) -> tuple[Any, bool]:
+    """Return the value of a pickle, and whether the pickle ends early."""
+    try:
+        return PlainUnpickler(io.BytesIO(data)).load(), False
+    except (EOFError, pickle.UnpicklingError) as error:
+        if not isinstance(error, EOFError) and not any(
+            word in str(error) for word in ("truncated", "exhausted", "EOF")
+        ):
+            raise
+    reader = _SlowUnpickler(io.BytesIO(data))
+    with contextlib.suppress(
+        EOFError, pickle.UnpicklingError, LookupError, ValueError, struct.error
+    ):
+        return reader.load(), False
+    return reader.partial_value(), True
+
+
+def require_plain(value: Any) -> None:
+    """Raise `RefusedError` unless a value is of plain types, not deep, and not too large.
+
+    Each container is visited once, level by level, as containers can be shared or hold themselves.
+    """
+    level: list[Any] = [[value]]
+    seen: set[int] = set()
+    count = 0
+    for _ in range(_MAX_DEPTH):
+        values: list[Any] = []
+        for container in level:
+            if id(container) in seen:
+                continue
+            seen.add(id(container))
+            if type(container) is dict:
+                values += container
+            values += container.values() if type(container) is dict else container
+        kinds = set(map(type, values))
+        for kind in kinds - _PLAIN:
+            raise RefusedError(f"holds {kind.__name__}, which no profiler writes")
+        count += len(values)
+        if count > _MAX_VALUES:
+            raise RefusedError(f"holds more than {_MAX_VALUES:,} values")
+        if any(len(text) > _MAX_TEXT for text in values if type(text) is str):
+            raise RefusedError(f"holds a text of more than {_MAX_TEXT:,} characters")
+        if any(number.bit_length() > _MAX_INTEGER_BITS for number in values if type(number) is int):
+            raise RefusedError(f"holds an integer of more than {_MAX_INTEGER_BITS} bits")
+        level = [each for each in values if type(each) in _CONTAINERS]
+        if not level:
+            return
+    raise RefusedError(f"nests containers more than {_MAX_DEPTH} deep")
+
+
+def _limit_resources(memory_bytes: int, cpu_s: int) -> None:
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    for kind, limit in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # a lower limit holds already
+            resource.setrlimit(kind, (limit, limit))
+
+
+def _answer(read: Callable[[], bytes]) -> tuple[dict[str, Any], bytes]:
+    try:
+        value, is_cut = read_plain(read())
+        require_plain(value)
+        return {"is_cut": is_cut}, pickle.dumps(value, protocol=4)
+    except RefusedError as error:
+        return {"error": str(error)}, b""
+    except MemoryError:
+        return {"error": "takes far more memory than a file of its size should"}, b""
+    except RecursionError:
+        return {"error": f"nests containers more than {_MAX_DEPTH} deep"}, b""
+    except Exception as error:  # noqa: BLE001 - unpickling damaged data raises anything
+        return {"error": f"is a damaged pickle ({type(error).__name__}: {error})"[:300]}, b""
+
+
+def main() -> None:
+    """Read a pickle from standard input, and write the answer to standard output."""
+    _limit_resources(int(sys.argv[1]), int(sys.argv[2]))
+    header, body = _answer(sys.stdin.buffer.read)
+    sys.stdout.buffer.write(json.dumps(header).encode() + b"\n")
+    sys.stdout.buffer.write(body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Dumps of the flight recorder: states of collectives by rank, and the cause of a hang."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from support.flight_dumps import dump, entry, write_dumps, write_hang
+from support.small import nccl, write
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.panels.headline import headline
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+def sentences(path):
+    return analysis.collective_hangs(load(path))["sentence"].tolist()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_rank_that_did_not_arrive(tmp_path, as_json):
+    traces = load(write_hang(tmp_path / "job", as_json=as_json))
+    assert (traces.ranks, traces.formats, len(traces.problems)) == (
+        [0, 1, 2],
+        ["flight-recorder"],
+        0,
+    )
+    assert traces[0].frame()["name"].tolist()[-1] == "nccl:all_reduce (unfinished)"
+    states = analysis.collective_states(traces)
+    last = states[states["sequence"] == 3]
+    assert last["state"].tolist() == ["started", "absent", "started"]
+    row = analysis.collective_hangs(traces).iloc[0]
+    assert (row["kind"], row["waiting"], row["absent"]) == ("absent", "0, 2", "1")
+    assert row["where"] == "train (train.py:42)"
+    text = str(headline(traces))
+    assert text == row["sentence"]
+    assert text.startswith(
+        "Rank 1 did not enqueue all_reduce #3 of default_pg (0), for which ranks 0, 2"
+    )
+    assert headline(traces).late_ranks == [1]
+
+
+def test_older_versions_and_missing_keys(tmp_path):
+    def old(sequence, state):
+        return {"seq_id": sequence, "pg_id": 0, "profiling_name": "nccl:all_reduce", "state": state}
+
+    dumps = {
+        rank: {"version": "1.1", "nccl_comm_state": {}, "entries": entries}
+        for rank, entries in enumerate(
+            ([old(1, "completed"), old(2, "scheduled")], [old(1, "completed"), {"x": 1}, 7])
+        )
+    }
+    traces = load(write_dumps(tmp_path / "job", dumps))
+    assert traces.problems[["kind", "count"]].to_numpy().tolist() == [["skipped", 2]]
+    assert analysis.collective_hangs(traces)["sentence"].str.startswith("Rank 1").all()
+
+
+def test_gloo_leaves_states_of_finished_collectives(tmp_path):
+    retired = entry("0", 1, "scheduled", retired=True)
+    status = {"0": {"last_completed_collective": "2", "last_enqueued_collective": "2"}}
+    value = {**dump([retired, entry("0", 2, "scheduled")], {}), "pg_status": status}
+    assert sentences(write_dumps(tmp_path / "job", {0: value, 1: value}, as_json=True)) == []
+
+
+def test_shapes_and_operations_that_differ(tmp_path):
+    of = {"0": [0, 1, 2]}
+    small = entry("0", 1, "started", input_sizes=[[8, 2]])
+    usual = dump([entry("0", 1, "started")], of)
+    (text,) = sentences(write_dumps(tmp_path / "a", {0: usual, 1: usual, 2: dump([small], of)}))
+    assert text.startswith(
+        "Rank 2 calls all_reduce of [8, 2] Float as collective #1 of default_pg (0), but ranks 0, 1"
+        " call all_reduce of [8, 4] Float"
+    )
+    uneven = [entry("0", 1, profiling_name="nccl:all_to_all", input_sizes=[[n]]) for n in (1, 2)]
+    dumps = {rank: dump([call], {"0": [0, 1]}) for rank, call in enumerate(uneven)}
+    assert sentences(write_dumps(tmp_path / "b", dumps)) == []
+
+
+def test_a_missing_dump_and_all_arrived(tmp_path):
+    folder = write_hang(tmp_path / "job")
+    (folder / "nccl_trace_rank_1").unlink()
+    (text,) = sentences(folder)
+    assert "ranks 0, 2 wait" in text
+    assert "no dump of rank 1 is loaded" in text
+    stuck = dump([entry("0", 1, "started")], {"0": [0, 1]})
+    (text,) = sentences(write_dumps(tmp_path / "stuck", {0: stuck, 1: stuck}))
+    assert "all of its ranks enqueued it" in text
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dump_that_was_cut_off(tmp_path, as_json):
+    of = {"0": [0, 1]}
+    entries = [entry("0", number) for number in range(1, 40)]
+    folder = write_dumps(
+        tmp_path / "job", {0: dump(entries, of), 1: dump(entries, of)}, as_json=as_json
+    )
+    path = next(folder.glob("*_1*"))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    traces = load(folder)
+    assert 5 < len(traces[1]) < 39
+    assert traces.problems["kind"].tolist() == ["truncated"]
+
+
+def test_a_ring_that_has_lost_its_beginning_is_no_absence(tmp_path):
+    of = {"0": [0, 1]}
+    entries = [entry("0", number) for number in range(1, 9)]
+    folder = write_dumps(tmp_path / "job", {0: dump(entries, of), 1: dump(entries[5:], of)})
+    assert sentences(folder) == []
+    assert len(analysis.collective_states(load(folder))) == 8 + 3
+
+
+def test_the_cause_comes_first_where_a_rank_waits_in_another_group(tmp_path):
+    of = {"0": [0, 1, 2, 3], "1": [2, 3]}
+    top = {"0": of["0"]}
+    dumps = {
+        0: dump([entry("0", 1, "started")], top),
+        1: dump([entry("0", 1, "started")], top),
+        2: dump([entry("1", 1, "started")], of),
+        3: dump([], of),
+    }
+    hangs = analysis.collective_hangs(load(write_dumps(tmp_path / "job", dumps)))
+    assert hangs["group"].tolist()[0] == "dp (1)"
+    assert hangs["absent"].tolist() == ["3", "2, 3"]
+
+
+def test_a_receive_without_its_send(tmp_path):
+    of = {"0": [4, 5]}
+    receive = entry("0", 0, "started", is_p2p=True, p2p_seq_id=1, profiling_name="nccl:recv 1<-0")
+    folder = write_dumps(
+        tmp_path / "job", {4: dump([entry("0", 1)], of), 5: dump([entry("0", 1), receive], of)}
+    )
+    assert any(
+        text.startswith("Rank 4 did not call the other side of recv 1<-0")
+        for text in sentences(folder)
+    )
+
+
+def test_groups_of_one_name_are_apart_by_their_ranks(tmp_path):
+    done, waits = entry("1", 1), entry("1", 1, "started", input_sizes=[[2]])
+    dumps = {
+        rank: dump([done if rank < 2 else waits], {"1": [0, 1] if rank < 2 else [2, 3]})
+        for rank in range(4)
+    }
+    hangs = analysis.collective_hangs(load(write_dumps(tmp_path / "job", dumps)))
+    assert hangs["waiting"].tolist() == ["2, 3"]
+
+
+def test_no_folder_of_a_path_reaches_any_output(tmp_path):
+    traces = load(write_hang(tmp_path / "job"))
+    page = Path(hw.Dashboard(traces).save_html(tmp_path / "page.html")).read_bytes()
+    traces.save(tmp_path / "job.store")
+    hw.export_trace(traces, tmp_path / "out.json")
+    stored = b"".join(p.read_bytes() for p in (tmp_path / "job.store").rglob("*") if p.is_file())
+    for text in (page, stored, (tmp_path / "out.json").read_bytes()):
+        assert b"home/ann" not in text
+        assert b"site-packages" not in text
+    reopened = hw.load(tmp_path / "job.store", progress=False)
+    assert reopened[0].profile == traces[0].profile
+
+
+def test_dumps_through_the_cache_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("hta_widgets.readers.load._MIN_CACHED_BYTES", 0)
+    folder = write_hang(tmp_path / "job")
+    first, again = (hw.load(folder, progress=False) for _ in range(2))
+    assert again[0].profile == first[0].profile == load(folder)[0].profile
+    assert again[0].args(0) == load(folder)[0].args(0)
+
+
+def test_other_pickles_and_json_are_no_dumps(tmp_path):
+    (tmp_path / "a").write_bytes(pickle.dumps({"entries": 7, "pg_config": {}}))
+    (tmp_path / "b").write_text(json.dumps({"entries": {}, "pg_config": {}}))
+    for name in "ab":
+        with pytest.raises(hw.TraceError, match="no list of entries"):
+            load(tmp_path / name)
+
+
+def test_collectives_next_to_the_profilers_traces(tmp_path):
+    folder = write_hang(tmp_path / "job")
+
+    def events(*numbers):
+        group = {"Process Group Name": "0"}
+        return [nccl(n * 10_000, n * 10_000 + 5_000, Seq=n, **group) for n in numbers]
+
+    write(folder, events(2, 3), events(2), events(2, 3))
+    traces = load(folder)
+    states = analysis.collective_states(traces)
+    of = states[states["sequence"] >= 2]
+    assert of["event_rank"].tolist() == [0, 1, 2, 0, -1, 2]
+    assert of["event_id"].tolist() == [0, 0, 0, 1, -1, 1]
+    job = headline(traces)
+    assert job.text.startswith("Rank 1 did not enqueue all_reduce #3")
+    assert "of 6" not in str(job)

@@ -1,0 +1,132 @@
+"""Snapshots of CUDA's memory: levels from the end, uses, the peak by frame, fragmentation."""
+
+from pathlib import Path
+
+import pytest
+from support.memory_snapshots import T0, events, segment, write_snapshot
+
+import hta_widgets as hw
+from hta_widgets import analysis, diff
+from hta_widgets.panels.headline import headline
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+@pytest.fixture
+def traces(tmp_path):
+    return load(write_snapshot(tmp_path / "rank_0.pickle"))
+
+
+def test_memory_before_the_ring_counts(traces):
+    # At the end 4,500 bytes are in use; the events add up to −500, so 5,000 were at the start.
+    memory = analysis.memory_events(traces)
+    assert memory["total_allocated_bytes"].tolist() == [7000, 9500, 7500, 6500, 7000, 4500]
+    assert set(memory["total_reserved_bytes"]) == {7000}
+    assert traces.origin_ns == T0 * 1000
+    assert traces.formats == ["memory-snapshot"]
+    assert not len(traces.problems[traces.problems["kind"] != "guessed_rank"])
+
+
+def test_memory_over_time_by_use(traces):
+    frame = analysis.snapshot_timeline(traces)
+    uses = frame.iloc[:, -5:]
+    assert (uses.sum(axis=1) == frame["used_bytes"]).all()
+    assert frame["before the recording"].tolist() == [5000, 5000, 5000, 4000, 4000, 4000]
+    assert frame["forward and other"].tolist() == [2000, 2000, 0, 0, 0, 0]
+    assert frame["optimizer"].tolist() == [0, 2500, 2500, 2500, 2500, 0]
+    assert frame["backward"].tolist() == [0, 0, 0, 0, 500, 500]
+    assert frame["time_ns"].tolist() == [0, 10_000, 30_000, 40_000, 50_000, 70_000]
+
+
+def test_what_holds_the_peak(traces):
+    frame = analysis.snapshot_peak(traces)
+    assert frame[["use", "where", "bytes", "blocks"]].to_numpy().tolist() == [
+        ["forward and other", "forward (model.py:7)", 5000, 2],
+        ["optimizer", "train (train.py:9)", 2500, 1],
+        ["before the recording", "before the recording", 2000, 1],
+    ]
+    assert set(frame["peak_bytes"]) == {9500}
+    assert set(frame["peak_event"]) == {1}
+
+
+def test_fragmentation_of_segments(traces):
+    frame = analysis.snapshot_segments(traces)
+    assert frame["free_bytes"].tolist() == [1500, 0, 1000]
+    assert frame["largest_free_bytes"].tolist() == [1500, 0, 700]
+    assert frame["fragmentation"].tolist()[::2] == [0, pytest.approx(0.3)]
+    pools = hw.Dashboard(traces).panel_frame("snapshot_segments")
+    assert pools[["stream", "total_bytes", "segments"]].to_numpy().tolist() == [
+        [0, 6000, 2],
+        [7, 1000, 1],
+    ]
+
+
+def test_the_headline_names_the_peak_or_the_failed_allocation(traces, tmp_path):
+    text = str(headline(traces))
+    assert text.startswith(
+        "Memory of cuda:0 on rank 0 peaks at 9.50\u202fkB in use, of 7.00\u202fkB reserved"
+    )
+    assert "2.50\u202fkB of 7.00\u202fkB reserved are free, in blocks of up to 1.50\u202fkB" in text
+    failed = load(write_snapshot(tmp_path / "oom" / "rank_3.pickle", oom=True))
+    assert str(headline(failed)).startswith(
+        "cuda:0 of rank 3 is out of memory: an allocation of 8.00\u202fkB"
+    )
+
+
+def test_no_times_no_history_and_missing_keys(tmp_path):
+    untimed = load(write_snapshot(tmp_path / "a.pickle", timed=False))
+    assert "1 µs apart" in " ".join(untimed.problems["detail"])
+    assert analysis.snapshot_peak(untimed)["peak_bytes"].max() == 9500
+    bare = load(write_snapshot(tmp_path / "b.pickle", device_traces=[]))
+    assert "no history" in " ".join(bare.problems["detail"])
+    assert analysis.snapshot_peak(bare)["bytes"].sum() == 4500
+    assert "no history" in analysis.snapshot_timeline(bare).attrs["note"]
+    odd = [{"action": "alloc"}, 7, *events(("alloc", 1, 10, "model"))]
+    held = load(
+        write_snapshot(tmp_path / "c.pickle", device_traces=[odd], segments=[{}, segment(0, [])])
+    )
+    assert "skipped" in set(held.problems["kind"])
+    assert analysis.snapshot_timeline(held)["used_bytes"].tolist() == [10]
+
+
+def test_a_history_of_more_than_the_segments_hold(tmp_path):
+    ring = events(("alloc", 0, 6000, "model"), ("alloc", 6000, 500, "adam"))
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring]))
+    assert "allocates 2,000 bytes more" in " ".join(traces.problems["detail"])
+    assert analysis.snapshot_timeline(traces)["used_bytes"].tolist() == [6000, 6500]
+
+
+def test_expandable_segments_change_what_is_reserved(tmp_path):
+    ring = events(
+        ("segment_map", 0, 4000, ""),
+        ("alloc", 0, 10, ""),
+        ("segment_unmap", 0, 1000, ""),
+        ("alloc", 10, 10, ""),
+    )
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring]))
+    assert analysis.snapshot_timeline(traces)["reserved_bytes"].tolist() == [8000, 7000]
+
+
+def test_two_snapshots_are_compared_by_frame(traces, tmp_path):
+    more = events(("alloc", 1, 6000, "model"), ("free_completed", 1, 6000, ""))
+    after = load(write_snapshot(tmp_path / "after" / "rank_0.pickle", device_traces=[more]))
+    both = diff.compare(traces, after)
+    table = diff.tables(both)["snapshot_peak"]
+    row = table[table["where"] == "forward (model.py:7)"].iloc[0]
+    assert (row["before_bytes"], row["after_bytes"]) == (5000, 9000)
+    texts = [finding.text for finding in diff.findings(both)]
+    assert any(
+        text.startswith("Peak memory in use: 9.50\u202fkB before, 10.5\u202fkB after")
+        for text in texts
+    )
+
+
+def test_no_folder_of_a_path_reaches_any_output(traces, tmp_path):
+    page = Path(hw.Dashboard(traces).save_html(tmp_path / "page.html")).read_bytes()
+    traces.save(tmp_path / "job.store")
+    stored = b"".join(p.read_bytes() for p in (tmp_path / "job.store").rglob("*") if p.is_file())
+    assert b"project" not in page + stored
+    assert b"Users" not in stored
+    assert hw.load(tmp_path / "job.store", progress=False)[0].profile == traces[0].profile
