@@ -1,4 +1,4 @@
-"""The command line: ``hta-widgets view | summary | export | report | diff | demo``."""
+"""The command line: ``hta-widgets view | summary | tables | table | event | …``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
@@ -25,27 +25,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The encoding of the output may lack characters of names and units.
         sys.stdout.reconfigure(errors="replace")
-    options = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _Command.words = words
+    options = parser().parse_args(words)
     try:
         # Imported here, since `--help` needs no pandas.
         module = "view" if options.command == "view" else "commands"
         getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _print_error(str(error))
+        return _print_error(str(error), error, as_json="--json" in words)
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _print_error(text, TraceError(text), as_json="--json" in words)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def _print_error(message: str) -> int:
-    say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
+def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
+    if as_json:
+        reply = import_module("hta_widgets.answers.reply")
+        print(reply.json_text(reply.error_envelope(error)))
+    else:
+        say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
     return 2
 
 
@@ -62,6 +69,14 @@ def parse_time(text: str) -> int:
         return as_ns(text)
     except TraceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """Return the ns of two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``."""
+    parts = re.split(r"(?<=s)\s*[-,:]\s*", text.strip(), maxsplit=1)
+    if len(parts) != 2:
+        raise argparse.ArgumentTypeError(f"{text!r} does not name two times, such as 12ms-18.5ms")
+    return parse_time(parts[0]), parse_time(parts[1])
 
 
 def parse_words(text: str) -> list[str]:
@@ -85,6 +100,16 @@ def parse_ranks(text: str) -> list[int]:
 class _Command(argparse.ArgumentParser):
     """A command, which states its own usage, not the general one, at an unknown argument."""
 
+    words: Sequence[str] = ()  # of the command line
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
+        if "--json" in self.words:
+            usage = " ".join(self.format_usage().split())
+            _print_error("", TraceError(message, remedy=usage), as_json=True)
+            self.exit(2)
+        super().error(message)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -101,7 +126,10 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-    for add_command in (_add_view, _add_summary, _add_export, _add_report, _add_diff, _add_demo):
+    for add_command in (
+        *(_add_view, _add_summary, _add_tables, _add_table, _add_event),
+        *(_add_export, _add_report, _add_diff, _add_demo),
+    ):
         add_command(commands)
     return main_parser
 
@@ -140,6 +168,63 @@ def _add_summary(commands: Any) -> None:
     command.add_argument(
         "--efficiency", action="store_true", help="also the MFU and operators far from the roofline"
     )
+
+
+def _add_tables(commands: Any) -> None:
+    command = commands.add_parser("tables", help="the tables that a job has data for")
+    command.description = "List the analyses that have rows for a job, one line each."
+    command.add_argument("paths", nargs="+", metavar="JOB", help="as for summary")
+    _add_form(command)
+
+
+def _add_table(commands: Any) -> None:
+    command = commands.add_parser("table", help="rows of one table of a job")
+    command.description = (
+        "Print rows of an analysis, or of events, ranks or problems. Times are ns since the "
+        "earliest event."
+    )
+    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    command.add_argument("name", metavar="NAME", help="of `hta-widgets tables JOB`")
+    command.add_argument(
+        "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
+    )
+    _add_ranks(command)
+    command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
+    command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
+    command.add_argument("--descending", action="store_true", help="sort them from the largest")
+    command.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
+    )
+    command.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the analysis, for example by_name=true; may be repeated",
+    )
+    _add_form(command)
+
+
+def _add_event(commands: Any) -> None:
+    command = commands.add_parser("event", help="all about one event")
+    command.description = "Print an event with its args, callers, launches, and others of its name."
+    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    command.add_argument("rank", type=int, metavar="RANK")
+    command.add_argument("id", type=int, metavar="ID", help="as in the tables")
+    _add_form(command)
+
+
+def _add_form(command: Any) -> None:
+    command.set_defaults(form="text")
+    forms = command.add_mutually_exclusive_group()
+    for form, words in (
+        ("json", "as JSON, with units and meanings of the columns"),
+        ("csv", "as CSV"),
+        ("markdown", "as a table of Markdown"),
+    ):
+        forms.add_argument(
+            f"--{form}", action="store_const", const=form, dest="form", help=f"print it {words}"
+        )
 
 
 def _add_export(commands: Any) -> None:

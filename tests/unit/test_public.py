@@ -62,6 +62,7 @@ SHOWN = [
     "formats",
     "live",
     "export",
+    "answers",
     "widgets",
     "host",
     "demo",
