@@ -176,7 +176,8 @@ def _meaning_of(texts: Iterable[str], name: str) -> str:
     text = "; ".join(filter(None, texts))
     if same := _SAME_AS.search(text):
         other = getattr(analysis, same[1], None)
-        meaning = other and _meanings_in(returns_section(other), [name]).get(name)
+        section = "" if other is None else returns_section(other)
+        meaning = _meanings_in(section, re.findall(r"[\w%]+", section)).get(name)
         return meaning or facts("columns")["default"].get(name, "")
     text = text.replace("``", "").replace("`", "")
     return text if len(text) <= _MAX_MEANING else f"{text[: _MAX_MEANING - 1].rstrip()}…"
