@@ -56,19 +56,23 @@ class Job:
             traces = traces.with_clock("fitted")
         return cls(traces, tuple(paths))
 
+    @property
+    def code(self) -> str:
+        """The Python expression that loads it."""
+        source = repr(self.paths[0] if len(self.paths) == 1 else list(self.paths))
+        return f"hw.load({source})" + '.with_clock("fitted")' * (self.traces.clock == "fitted")
+
     def reply(
         self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
     ) -> TableReply:
         """Return the reply with rows of this job; `code` makes them from ``traces``."""
-        source = repr(self.paths[0] if len(self.paths) == 1 else list(self.paths))
-        clock = '.with_clock("fitted")' if self.traces.clock == "fitted" else ""
         return TableReply(
             frame,
             table,
             job_facts(self.traces, self.paths),
             total_rows,
             problems=grouped_problems(self.traces),
-            code=f"traces = hw.load({source}){clock}; frame = {code}",
+            code=f"traces = {self.code}; frame = {code}",
             **fields,
         )
 

@@ -21,7 +21,7 @@ _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, or 2 after a line on standard error."""
+    """Run a command and return its exit code: 0, 2 for errors, others of `diff --fail-above`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The encoding of the output may lack characters of names and units.
         sys.stdout.reconfigure(errors="replace")
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Imported here, since `--help` needs no pandas.
         module = "view" if options.command == "view" else "commands"
-        getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
+        code = getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
         return _print_error(str(error), error, as_json="--json" in words)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error(text, TraceError(text), as_json="--json" in words)
     except KeyboardInterrupt:
         return 130
-    return 0
+    return int(code or 0)
 
 
 def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
@@ -128,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
     )
     for add_command in (
         *(_add_view, _add_summary, _add_tables, _add_table, _add_event),
-        *(_add_export, _add_report, _add_diff, _add_demo),
+        *(_add_export, _add_report, _add_diff, _add_baseline, _add_demo),
+        *(_add_mcp, _add_skill),
     ):
         add_command(commands)
     return main_parser
@@ -276,18 +277,57 @@ def _add_report(commands: Any) -> None:
 
 
 def _add_diff(commands: Any) -> None:
-    command = commands.add_parser("diff", help="write two runs side by side as one page")
+    command = commands.add_parser("diff", help="what changed between two runs, and a verdict")
     command.description = (
-        "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
-        "network, and say what changed."
+        "Print what changed between two runs, and write the comparison as one HTML file that needs "
+        "neither a kernel nor a network. With --fail-above, --json or --markdown the file is only "
+        "written if -o names it. Exit codes of --fail-above: 0 within the limit, 1 regressed, 3 "
+        "cannot tell, 2 errors."
     )
-    command.add_argument("before", metavar="BEFORE", help="a file, a directory or a glob pattern")
+    command.add_argument(
+        "before", metavar="BEFORE", help="a file, a directory, a glob pattern, or baseline:NAME"
+    )
     command.add_argument("after", metavar="AFTER", help="the other one, or the same again")
+    command.add_argument(
+        "--fail-above", metavar="LIMIT", help="judge whether a metric became worse, for example 5%%"
+    )
+    command.add_argument(
+        "--metric",
+        default="step",
+        metavar="METRIC",
+        help="step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)",
+    )
+    _add_form(command)
     _add_ranks(command)
     command.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
     )
-    _add_page(command, "diff.html")
+    _add_page(command, None, "the file to write (diff.html)")
+
+
+def _add_baseline(commands: Any) -> None:
+    command = commands.add_parser("baseline", help="runs under a name, for `diff`")
+    command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
+    command.add_argument("action", choices=("save", "remove", "list"))
+    command.add_argument("name", nargs="?", metavar="NAME")
+    command.add_argument("paths", nargs="*", metavar="JOB", help="as for summary")
+
+
+def _add_mcp(commands: Any) -> None:
+    command = commands.add_parser("mcp", help="tools for language models, on stdio")
+    command.description = (
+        "Serve read-only tools of the Model Context Protocol on standard input and output: open a "
+        "job, run analyses, look at events, compare runs, see the timeline."
+    )
+    command.add_argument(
+        "roots", nargs="+", metavar="FOLDER", help="only paths below these folders are read"
+    )
+
+
+def _add_skill(commands: Any) -> None:
+    command = commands.add_parser("skill", help="instructions for language models")
+    command.description = "Print SKILL.md, or write it below a folder of skills."
+    command.add_argument("folder", nargs="?", metavar="FOLDER", help="for example ~/.claude/skills")
 
 
 def _add_demo(commands: Any) -> None:
@@ -354,10 +394,10 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     _add_ranks(parser)
 
 
-def _add_page(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument(
-        "-o", "--out", default=out, metavar="OUT", help="the file to write (%(default)s)"
-    )
+def _add_page(
+    parser: argparse.ArgumentParser, out: str | None, words: str = "the file to write (%(default)s)"
+) -> None:
+    parser.add_argument("-o", "--out", default=out, metavar="OUT", help=words)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
         "--max-mb",

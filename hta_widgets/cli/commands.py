@@ -10,6 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+from hta_widgets.answers import server
+from hta_widgets.answers.comparison import (
+    BASELINE,
+    baseline_names,
+    comment_lines,
+    compare_jobs,
+    open_run,
+    remove_baseline,
+    save_baseline,
+)
 from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary_lines
 from hta_widgets.answers.tables import (
@@ -20,13 +30,14 @@ from hta_widgets.answers.tables import (
     parse_option,
     run_table,
 )
+from hta_widgets.answers.verdict import parse_limit
 from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.diff.findings import cautions
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace, require_fitted_clock
+from hta_widgets.files import expand_home
 from hta_widgets.panels.headline import headline
 
 
@@ -122,19 +133,78 @@ def report(options: argparse.Namespace) -> None:
     _print_page(path, options)
 
 
-def diff(options: argparse.Namespace) -> None:
-    """Write two runs side by side as one page, and print what changed."""
+def diff(options: argparse.Namespace) -> int:
+    """Compare two runs: write a page, print what changed, and judge it if a limit is given."""
+    limit = None if options.fail_above is None else parse_limit(options.fail_above)
+    has_page = options.out is not None or (options.form == "text" and limit is None)
+    before, after = open_run(options.before), open_run(options.after)
+    reply = compare_jobs(
+        before,
+        after,
+        ranks=options.ranks,
+        after_ranks=options.after_ranks,
+        limit_share=limit,
+        metric=options.metric,
+    )
+    verdict = reply.more.get("verdict")
+    if options.form == "text":
+        say(*([verdict["text"]] if verdict else []), *reply.frame["text"])
+        if reply.note:
+            say(f"{reply.note[0].upper()}{reply.note[1:].rstrip('.')}.")
+    else:
+        print(
+            "\n".join(comment_lines(reply))
+            if options.form == "markdown"
+            else reply.format(options.form)
+        )
+    if has_page:
+        _write_comparison(before, after, options)
+    return verdict["exit_code"] if verdict else 0
+
+
+def _write_comparison(before: Job, after: Job, options: argparse.Namespace) -> None:
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
 
-    before, after = load_events([options.before]), load_events([options.after])
     ranks = options.ranks, options.after_ranks or options.ranks
-    view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
-    path = view.save_html(options.out, max_mb=options.max_mb)
-    findings = view.findings
-    if not findings:
-        say("Nothing changed beyond the noise.")
-    say(*(finding.text for finding in findings or cautions(view.comparison)))
-    _print_page(path, options)
+    sides = [
+        job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)
+    ]
+    path = TraceDiff(*sides).save_html(options.out or "diff.html", max_mb=options.max_mb)
+    if options.form == "text":
+        _print_page(path, options)
+
+
+def baseline(options: argparse.Namespace) -> None:
+    """Save, remove or list baselines."""
+    if options.action == "list":
+        say(*baseline_names())
+        return
+    if options.name is None or (options.action == "save") != bool(options.paths):
+        raise TraceError(
+            f"`baseline {options.action}` got the wrong arguments",
+            remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",
+        )
+    if options.action == "remove":
+        remove_baseline(options.name)
+    else:
+        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
+
+
+def mcp(options: argparse.Namespace) -> None:
+    """Serve tools for language models."""
+    roots = [expand_home(root) for root in options.roots]
+    for root in roots:
+        if not root.is_dir():
+            raise TraceError("is not a folder", path=root, remedy="Give a folder of traces.")
+    server.serve(roots)
+
+
+def skill(options: argparse.Namespace) -> None:
+    """Print or install the instructions for language models."""
+    if options.folder is None:
+        print(server.skill_text(), end="")
+    else:
+        say(server.install_skill(str(expand_home(options.folder))))
 
 
 def _print_page(path: str, options: argparse.Namespace) -> None:
