@@ -182,8 +182,8 @@ def run_table(
     TraceError
         For unknown names of tables, columns and options, and for a scope that does not fit.
     """
-    scope = {"window": None if window is None else as_window(window), "ranks": ranks}
-    scope["query"] = query
+    scope: dict[str, Any] = {"ranks": ranks, "query": query}
+    scope["window"] = None if window is None else as_window(window)
     scope = {key: value for key, value in scope.items() if value is not None}
     frame, call = (
         _plain_table(job, name, scope, options or {})

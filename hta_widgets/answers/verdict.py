@@ -49,17 +49,17 @@ class Verdict:
     outcome : str
         ``regressed``, ``within`` or ``cannot tell``.
     metric, unit : str
+    limit_share : float
+    steps : int
+        Number of steps on each side.
     before, after : float or None
         Means over steps and ranks.
     change_share : float or None
         How much worse it became, as a share of the value before; negative if it became better.
-    limit_share : float
     noise_share : float or None
         The smallest change that is significant with steps that scatter like these.
     p_value : float or None
         How likely the change is by chance.
-    steps : int
-        Number of steps on each side.
     reason : str
         Why it cannot tell.
     """
@@ -67,13 +67,13 @@ class Verdict:
     outcome: Outcome
     metric: str
     unit: str
-    before: float | None
-    after: float | None
-    change_share: float | None
     limit_share: float
-    noise_share: float | None
-    p_value: float | None
     steps: int
+    before: float | None = None
+    after: float | None = None
+    change_share: float | None = None
+    noise_share: float | None = None
+    p_value: float | None = None
     reason: str = ""
 
     @property
@@ -134,9 +134,8 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     fields["steps"] = min(len(before), len(after))
     reason = _obstacle(diff, before, after, metric)
     if not (np.isfinite(values).all() and values[0] > 0):
-        nothing = dict.fromkeys(("before", "after", "change_share", "noise_share", "p_value"))
         reason = reason or f"the run before has no {_NAMES.get(metric, metric)}"
-        return Verdict("cannot tell", reason=reason, **fields, **nothing)
+        return Verdict("cannot tell", reason=reason, **fields)
     sign = -1 if metric == "mfu" else 1
     change = sign * (values[1] - values[0]) / values[0]
     fields |= {"before": values[0], "after": values[1], "change_share": change}
