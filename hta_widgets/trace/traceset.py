@@ -348,6 +348,35 @@ class TraceSet(Mapping[int, Trace]):
             end_ns=("end_ns", "max"),
         )
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the events as an Arrow stream, for example for ``pa.table(traces)``."""
+        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+
+        return event_stream(list(self.values())).__arrow_c_stream__(requested_schema)
+
+    @check_arguments
+    def to_parquet(self, folder: str | os.PathLike[str]) -> str:
+        """Write the events as Parquet: ``rank-N.parquet`` for each rank.
+
+        Parameters
+        ----------
+        folder : path-like
+            Created if it does not exist. Files of the same names are replaced.
+
+        Returns
+        -------
+        str
+            The folder.
+
+        Raises
+        ------
+        TraceError
+            If a file cannot be written.
+        """
+        from hta_widgets.trace.arrow import write_parquet  # noqa: PLC0415
+
+        return write_parquet(list(self.values()), folder)
+
     # --- events and parts -------------------------------------------------------------------------
 
     def events(
