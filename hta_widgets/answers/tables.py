@@ -21,7 +21,6 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.readers.load import load
 from hta_widgets.text import as_window, escape_controls
@@ -297,6 +296,8 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     """Return one event, and what is known of it: args, callers, launches, others of its name."""
+    from hta_widgets.live.job import TileEngine  # noqa: PLC0415 - other tables do without
+
     event = job.traces.event(event_id, rank)  # raises for what does not exist
     frame = job.traces[rank].events.loc[[event.id]].reset_index()
     frame.insert(0, "rank", rank)

@@ -7,16 +7,25 @@ import io
 import os
 import re
 import sys
+import webbrowser
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
 from hta_widgets.text import as_ns, escape_controls, shorten_words
 
-__all__ = ["main", "parse_ranks", "parse_time", "say"]
+__all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 
+#: The modules of commands that are not in `commands`.
+_MODULES = {
+    "view": "view",
+    **dict.fromkeys(("tables", "table", "event"), "tables"),
+    **dict.fromkeys(("diff", "baseline"), "comparison"),
+    **dict.fromkeys(("mcp", "skill"), "agents"),
+}
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -30,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     try:
         # Imported here, since `--help` needs no pandas.
-        module = "view" if options.command == "view" else "commands"
+        module = _MODULES.get(options.command, "commands")
         code = getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
@@ -61,6 +70,14 @@ def say(*lines: str, file: TextIO | None = None) -> None:
     print(
         *(escape_controls(shorten_words(line)) for line in lines), sep="\n", file=file, flush=True
     )
+
+
+def print_page(path: str, options: argparse.Namespace) -> None:
+    """Print a page's address, and open it on request."""
+    file = Path(path).resolve()
+    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    if options.open and not webbrowser.open(file.as_uri()):
+        say("no browser was found here; open the address above in one")
 
 
 def parse_time(text: str) -> int:

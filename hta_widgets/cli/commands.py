@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import webbrowser
-from pathlib import Path
 
 import numpy as np
 
-from hta_widgets.answers import server
-from hta_widgets.answers.comparison import (
-    BASELINE,
-    baseline_names,
-    comment_lines,
-    compare_jobs,
-    open_run,
-    remove_baseline,
-    save_baseline,
-)
-from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary_lines
-from hta_widgets.answers.tables import (
-    Job,
-    describe_event,
-    list_tables,
-    load_events,
-    parse_option,
-    run_table,
-)
-from hta_widgets.answers.verdict import parse_limit
-from hta_widgets.cli import say
+from hta_widgets.answers.tables import Job, load_events
+from hta_widgets.cli import print_page, say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace, require_fitted_clock
-from hta_widgets.files import expand_home
 from hta_widgets.panels.headline import headline
 
 
@@ -52,42 +28,6 @@ def summary(options: argparse.Namespace) -> None:
     say(repr(job.traces).strip("<>") + clock, *summary_lines(reply.more))
     if options.efficiency:
         say("", *efficiency_lines(reply.more["efficiency"]))
-
-
-def tables(options: argparse.Namespace) -> None:
-    """Print the tables that a job has data for."""
-    _print_reply(list_tables(Job.open(options.paths)), options)
-
-
-def table(options: argparse.Namespace) -> None:
-    """Print one table of a job."""
-    reply = run_table(
-        Job.open([options.job]),
-        options.name,
-        window=options.window,
-        ranks=options.ranks,
-        query=options.query,
-        sort=options.sort,
-        descending=options.descending,
-        limit=options.limit,
-        options=dict(map(parse_option, options.option)),
-    )
-    _print_reply(reply, options)
-
-
-def event(options: argparse.Namespace) -> None:
-    """Print one event with its args, callers and launches."""
-    reply = describe_event(Job.open([options.job]), options.rank, options.id)
-    _print_reply(reply, options)
-    if options.form == "text":
-        details = {key: value for key, value in reply.more.items() if value}
-        say("", *(f"{key}: {json.dumps(value)}" for key, value in details.items()))
-
-
-def _print_reply(reply: TableReply, options: argparse.Namespace) -> None:
-    print(reply.format(options.form))
-    if options.form == "csv" and (remark := reply.remark()):
-        say(remark, file=sys.stderr)
 
 
 def export(options: argparse.Namespace) -> None:
@@ -130,89 +70,7 @@ def report(options: argparse.Namespace) -> None:
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         say(text)
-    _print_page(path, options)
-
-
-def diff(options: argparse.Namespace) -> int:
-    """Compare two runs: write a page, print what changed, and judge it if a limit is given."""
-    limit = None if options.fail_above is None else parse_limit(options.fail_above)
-    has_page = options.out is not None or (options.form == "text" and limit is None)
-    before, after = open_run(options.before), open_run(options.after)
-    reply = compare_jobs(
-        before,
-        after,
-        ranks=options.ranks,
-        after_ranks=options.after_ranks,
-        limit_share=limit,
-        metric=options.metric,
-    )
-    verdict = reply.more.get("verdict")
-    if options.form == "text":
-        say(*([verdict["text"]] if verdict else []), *reply.frame["text"])
-        if reply.note:
-            say(f"{reply.note[0].upper()}{reply.note[1:].rstrip('.')}.")
-    else:
-        print(
-            "\n".join(comment_lines(reply))
-            if options.form == "markdown"
-            else reply.format(options.form)
-        )
-    if has_page:
-        _write_comparison(before, after, options)
-    return verdict["exit_code"] if verdict else 0
-
-
-def _write_comparison(before: Job, after: Job, options: argparse.Namespace) -> None:
-    from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
-
-    ranks = options.ranks, options.after_ranks or options.ranks
-    sides = [
-        job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)
-    ]
-    path = TraceDiff(*sides).save_html(options.out or "diff.html", max_mb=options.max_mb)
-    if options.form == "text":
-        _print_page(path, options)
-
-
-def baseline(options: argparse.Namespace) -> None:
-    """Save, remove or list baselines."""
-    if options.action == "list":
-        say(*baseline_names())
-        return
-    if options.name is None or (options.action == "save") != bool(options.paths):
-        raise TraceError(
-            f"`baseline {options.action}` got the wrong arguments",
-            remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",
-        )
-    if options.action == "remove":
-        remove_baseline(options.name)
-    else:
-        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
-
-
-def mcp(options: argparse.Namespace) -> None:
-    """Serve tools for language models."""
-    roots = [expand_home(root) for root in options.roots]
-    for root in roots:
-        if not root.is_dir():
-            raise TraceError("is not a folder", path=root, remedy="Give a folder of traces.")
-    server.serve(roots)
-
-
-def skill(options: argparse.Namespace) -> None:
-    """Print or install the instructions for language models."""
-    if options.folder is None:
-        print(server.skill_text(), end="")
-    else:
-        say(server.install_skill(str(expand_home(options.folder))))
-
-
-def _print_page(path: str, options: argparse.Namespace) -> None:
-    """Print a page's address, and open it on request."""
-    file = Path(path).resolve()
-    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
-    if options.open and not webbrowser.open(file.as_uri()):
-        say("no browser was found here; open the address above in one")
+    print_page(path, options)
 
 
 def demo(options: argparse.Namespace) -> None:
