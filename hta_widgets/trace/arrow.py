@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +20,17 @@ from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _PLAIN_TYPES = {"depth": "int16", "stream": "int32"}
 
 
-def event_schema() -> pa.Schema:
-    """Return the schema of all batches; fields of times state their unit."""
-    import pyarrow as pa  # noqa: PLC0415 - takes a tenth of a second
+def _pyarrow() -> Any:
+    """Import pyarrow, which takes a tenth of a second and has no complete types."""
+    return import_module("pyarrow")
 
+
+def event_schema() -> Any:
+    """Return the schema of all batches; fields of times state their unit."""
+    pa = _pyarrow()
     strings = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
@@ -42,10 +44,9 @@ def event_schema() -> pa.Schema:
 
 def event_stream(
     traces: Sequence[Trace], rows_of: Callable[[Trace], Rows | None] = lambda _: None
-) -> pa.RecordBatchReader:
+) -> Any:
     """Return a reader with a batch for each rank, made when it is read."""
-    import pyarrow as pa  # noqa: PLC0415
-
+    pa = _pyarrow()
     schema = event_schema()
     batches = (_event_batch(trace, rows_of(trace), schema) for trace in iter_ranks(traces))
     return pa.RecordBatchReader.from_batches(schema, batches)
@@ -53,21 +54,20 @@ def event_stream(
 
 def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> str:
     """Write a file of events for each rank; see `TraceSet.to_parquet`."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import parquet  # noqa: PLC0415
-
+    pa = _pyarrow()
     target = new_folder(folder)
     schema = event_schema()
     for trace in iter_ranks(traces):
         batch = _event_batch(trace, None, schema)
         with write_atomically(target / f"rank-{trace.rank}.parquet") as file:
-            parquet.write_table(pa.Table.from_batches([batch]), file, compression="zstd")
+            import_module("pyarrow.parquet").write_table(
+                pa.Table.from_batches([batch]), file, compression="zstd"
+            )
     return str(target)
 
 
-def _event_batch(trace: Trace, rows: Rows | None, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa  # noqa: PLC0415
-
+def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
+    pa = _pyarrow()
     chosen = slice(None) if rows is None else rows
     ids = np.arange(len(trace), dtype=np.int64)[chosen]
     arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]

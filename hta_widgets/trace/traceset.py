@@ -377,6 +377,39 @@ class TraceSet(Mapping[int, Trace]):
 
         return write_parquet(list(self.values()), folder)
 
+    @check_arguments
+    def sql(self, query: str) -> pd.DataFrame:
+        """Return the rows of a SELECT over events and analyses, in DuckDB's SQL.
+
+        Parameters
+        ----------
+        query : str
+            One SELECT. Its tables are ``events`` (with ``rank`` and ``id``), ``instants, asyncs,
+            counters, flows, ranks, problems``, and each analysis that needs no argument but
+            traces, with its defaults.
+
+        Returns
+        -------
+        DataFrame
+
+        Raises
+        ------
+        TraceError
+            If DuckDB is not installed (the extra ``sql``), or the query fails, or reads anything
+            but these tables.
+
+        Examples
+        --------
+        >>> traces.sql(
+        ...     "select name, sum(dur_ns) as ns from events where kind = 'compute' "
+        ...     "group by name order by ns desc limit 5"
+        ... )  # doctest: +SKIP
+        """
+        # From a higher package; offered here for convenience.
+        from hta_widgets.answers.sql import run_sql  # noqa: PLC0415
+
+        return run_sql(self, query)
+
     # --- events and parts -------------------------------------------------------------------------
 
     def events(

@@ -79,6 +79,7 @@ LAYERS = [*GROUND, *ANALYSED, *SHOWN]
 UPWARD = {
     ("trace/selection.py", "export"),
     ("trace/traceset.py", "analysis"),
+    ("trace/traceset.py", "answers"),
     ("trace/traceset.py", "export"),
     ("trace/traceset.py", "store"),
 }
