@@ -2,8 +2,8 @@
 
 Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without a
 frame between them. Strings are dictionaries: codes of the events, and the distinct strings of the
-rank. Durations, streams, correlations, steps and the codes of names and kinds share the memory of
-the trace; ids, ranks and starts on a moved clock are made for the batch.
+rank. Of whole ranks, durations, streams, correlations, steps and the codes of names share the
+memory of the trace; the other columns are made for the batch.
 """
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ SHOWN = [
     "widgets",
     "host",
     "demo",
+    "recording",
     "compat",
     "__init__",
     "cli",
@@ -84,8 +85,9 @@ UPWARD = {
     ("trace/traceset.py", "store"),
 }
 
-# Modules that may import each other: a selection refers to its set, which has methods that select.
-MUTUAL = {("trace/selection.py", "trace/traceset.py")}
+# Modules that may import each other: a selection refers to its set, which has methods that select;
+# a rank offers itself as an Arrow stream.
+MUTUAL = {("trace/selection.py", "trace/traceset.py"), ("trace/trace.py", "trace/arrow.py")}
 
 HEADLESS = {*GROUND, *ANALYSED, "diff"}
 
