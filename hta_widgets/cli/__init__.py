@@ -275,6 +275,8 @@ def _add_export(commands: Any) -> None:
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "
         "collectives; --start and --end are then times of that clock",
+        "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
+        "with the offsets of their clocks, as fitted from collectives",
     }
     for flag, words in flags.items():
         command.add_argument(flag, action="store_true", help=words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,12 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
-from hta_widgets.export.traces.files import export_trace, require_fitted_clock
+from hta_widgets.export.traces.files import (
+    ExportClock,
+    export_trace,
+    require_fitted_clock,
+)
+from hta_widgets.export.traces.perfetto import export_perfetto
 from hta_widgets.panels.headline import headline
 
 
@@ -36,16 +42,23 @@ def export(options: argparse.Namespace) -> None:
     if options.fitted_clock:
         require_fitted_clock(traces)
         traces = traces.with_clock("fitted")
-    report = export_trace(
-        traces,
-        options.out,
-        traces.select(options.query, start_ns=options.start, end_ns=options.end),
-        clip=options.clip,
-        keep_parents=not options.no_parents,
-        counters=options.counters,
-        scrub=options.scrub,
-        clock="set" if options.fitted_clock else "recorded",
-    )
+    selection = traces.select(options.query, start_ns=options.start, end_ns=options.end)
+    how: dict[str, Any] = {
+        "clip": options.clip,
+        "keep_parents": not options.no_parents,
+        "counters": options.counters,
+        "scrub": options.scrub,
+    }
+    if options.perfetto:
+        if options.fitted_clock:
+            raise TraceError(
+                "--perfetto writes offsets of the fitted clock, and leaves the times as they are",
+                remedy="Leave --fitted-clock away.",
+            )
+        report = export_perfetto(traces, options.out, selection, **how)
+    else:
+        clock: ExportClock = "set" if options.fitted_clock else "recorded"
+        report = export_trace(traces, options.out, selection, clock=clock, **how)
     say(
         f"{report.path}: {_count_text(report.events, 'event')} and "
         f"{_count_text(report.flows, 'flow')} of "
