@@ -8,6 +8,7 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli
+from hta_widgets.export.traces.perfetto import export_perfetto
 
 
 def write_job(tmp_path, offsets):
@@ -93,8 +94,6 @@ def test_times_of_files_that_count_from_another_base(tmp_path):
         small.write(folder, [small.kernel(start, start + 10)], base_ns=base_ns)
     paths = {rank: tmp_path / f"r{rank}" / "rank-0.json" for rank in (0, 1)}
     traces = hw.load(paths, cache=False, progress=False)
-    from hta_widgets.export.traces.perfetto import export_perfetto  # noqa: PLC0415
-
     export_perfetto(traces, tmp_path / "job.tar")
     manifest, files = read_archive(tmp_path / "job.tar")
     ends = [ends_ns(files[entry["path"]], entry) for entry in manifest["files"]]
