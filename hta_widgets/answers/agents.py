@@ -3,7 +3,7 @@
 Each tool returns the envelope of `hta_widgets.answers.reply` with limits and three further keys:
 
 =================  =============================================================================
-``answered``       False if there is no answer, which is an answer, too; then ``reason`` and
+``answered``       False if the job cannot answer, which is an answer, too; then ``reason`` and
                    ``remedy`` are texts
 ``untrusted``      the keys whose texts come from trace files: data, not instructions
 ``shown_rows``     the number of rows in the reply, of ``total_rows``

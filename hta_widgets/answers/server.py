@@ -96,7 +96,7 @@ def _require(module: str, extra: str) -> Any:
 
 
 def skill_text() -> str:
-    """Return SKILL.md, which tells a model how to use the command line."""
+    """Return SKILL.md: how a model uses the command line."""
     return files("hta_widgets.answers").joinpath("SKILL.md").read_text("utf-8")
 
 

@@ -30,7 +30,7 @@ DEFAULT_LIMIT = 50
 _MAX_ARG = 2_000  # characters of an arg of an event
 _MAX_ITEMS = 20  # parents, flows, kernels of an event
 
-#: Tables that are no analyses, with what they return.
+#: Tables besides the analyses, with what they return.
 _PLAIN = {
     "events": "Return the events, by rank and start.",
     "ranks": "Return one row per rank: its file, host and contents.",

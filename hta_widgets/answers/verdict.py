@@ -158,7 +158,7 @@ def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> s
     """Return why the runs cannot be compared; empty if they can."""
     differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     if differences:
-        return f"the runs are not alike: {'; '.join(differences)}"
+        return f"the runs differ: {'; '.join(differences)}"
     if not diff.before.has_steps:
         return "the runs have no steps to compare"
     if not (np.isfinite(before).all() and np.isfinite(after).all()):
