@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.answers.columns import ColumnFacts, describe_columns
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import table_bytes
 from hta_widgets.text import escape_controls, shorten_words
 from hta_widgets.trace.traceset import TraceSet
@@ -257,7 +257,7 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
     """Return what an envelope states of a job."""
     start_ns, end_ns = traces.span_ns
     return {
-        "paths": list(paths),
+        "paths": list(map(redact_urls, paths)),
         "format": traces.format,
         "ranks": len(traces),
         "events": sum(map(len, traces.values())),

@@ -20,7 +20,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
-from hta_widgets.errors import TraceError, UnknownNameError
+from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
 from hta_widgets.readers.formats import formats_named
 from hta_widgets.readers.load import load
 from hta_widgets.text import as_window, escape_controls
@@ -58,7 +58,8 @@ class Job:
     @property
     def code(self) -> str:
         """The Python expression that loads it."""
-        source = repr(self.paths[0] if len(self.paths) == 1 else list(self.paths))
+        paths = list(map(redact_urls, self.paths))
+        source = repr(paths[0] if len(paths) == 1 else paths)
         return f"hw.load({source})" + '.with_clock("fitted")' * (self.traces.clock == "fitted")
 
     def reply(
@@ -137,7 +138,10 @@ def _has_data(function: Callable[..., Any], traces: TraceSet) -> bool:
         scopes = [{"rank": rank} for rank in traces.ranks]
     elif "ranks" in parameters:
         scopes = [{"ranks": traces.ranks[:1]}, {}]
-    return any(_matches(function(traces, **scope)) for scope in scopes)
+    try:
+        return any(_matches(function(traces, **scope)) for scope in scopes)
+    except TraceError:  # for example without the step that it looks for
+        return False
 
 
 def _matches(frame: pd.DataFrame) -> bool:
@@ -271,10 +275,15 @@ def _cut(
                 f"no column {sort!r} to sort by",
                 remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
             )
-        if isinstance(frame[sort].dtype, pd.CategoricalDtype):
-            frame = frame.assign(**{sort: frame[sort].astype(str)})
-        frame = frame.sort_values(sort, ascending=not descending, kind="stable")
-        code += f".sort_values({sort!r}, ascending={not descending}, kind='stable')"
+        # Categories are sorted as texts, not in their own order.
+        is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
+        by = frame[sort].astype(str) if is_text else frame[sort]
+        order = by.sort_values(ascending=not descending, kind="stable").index
+        frame = frame.loc[order]
+        as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
+        code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
+    if limit < 0:
+        raise TraceError(f"--limit takes a number from 0, not {limit}", remedy="0 means all rows.")
     if limit and limit < len(frame):
         frame = frame.head(limit)
         code += f".head({limit})"

@@ -21,6 +21,7 @@ from hta_widgets.answers.tables import (
     run_table,
     table_functions,
 )
+from hta_widgets.errors import TraceError
 
 OPTIONS = {"rank": 0, "operator_name": "aten::linear"}
 
@@ -91,6 +92,29 @@ def test_tables_lists_what_has_rows(jobs):
     byteps = {row["table"] for row in rows_of(list_tables(jobs["byteps"]).envelope())}
     assert "byteps_gradients" in byteps
     assert not {"mpi_ranks", "step_times", "operators"} & byteps
+
+
+def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
+    def fails(traces):
+        """Return nothing."""
+        raise TraceError("needs something else")
+
+    monkeypatch.setattr(analysis, "kernel_breakdown", fails)
+    job = Job(small.load(tmp_path, [small.kernel(0, 10)]), ("https://me:secret@host/x.json?k=1",))
+    reply = list_tables(job)
+    listed = reply.frame["table"].tolist()
+    assert "temporal_breakdown" in listed
+    assert not {"kernel_breakdown", "step_times"} & {*listed}
+    assert "secret" not in reply.format("json")
+
+
+def test_names_are_sorted_as_texts_and_the_code_does_the_same(jobs):
+    reply = run_table(jobs["kineto"], "launch_stats", sort="kernel", descending=True, limit=30)
+    names = analysis.launch_stats(jobs["kineto"].traces)["kernel"].astype(str)
+    assert reply.frame["kernel"].tolist() == sorted(names, reverse=True)[:30]
+    found = {"hw": hw}
+    exec(reply.code, found)
+    assert found["frame"]["kernel_id"].tolist() == reply.frame["kernel_id"].tolist()
 
 
 def test_the_scope_reaches_the_analysis_and_the_code_repeats_it(jobs):
@@ -189,6 +213,7 @@ def test_names_from_traces_are_no_markup(tmp_path):
         (["table", "{job}", "critical_path"], "critical_path needs rank"),
         (["table", "{job}", "stragglers", "--sort", "nope"], "no column 'nope' to sort by"),
         (["table", "{job}", "stragglers", "--option", "nope=1"], "stragglers takes no nope"),
+        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit takes a number from 0"),
         (["table", "{job}", "memory_events", "--query", "step == 1"], "memory_events takes no"),
         (["table", "{job}", "operators", "--query", "nope =="], "the query 'nope ==' does not"),
         (["table", "{job}", "operators", "--ranks", "9"], "no rank 9"),
