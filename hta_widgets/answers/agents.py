@@ -74,12 +74,12 @@ class AgentTools:
         """
         reply = summarize_job(self._job(job))
         more = {key: reply.more[key] for key in ("headline", "stragglers", "collectives")}
-        return _bounded(replace(reply, more=more), MAX_ROWS)
+        return _limit_reply(replace(reply, more=more), MAX_ROWS)
 
     @_as_answer
     def list_analyses(self, job: str) -> Reply:
         """List the tables that this job has data for, with the question that each answers."""
-        return _bounded(list_tables(self._job(job)), MAX_ROWS)
+        return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
     @_as_answer
     def run_analysis(
@@ -113,7 +113,7 @@ class AgentTools:
             limit=min(max(limit, 1), MAX_ROWS),
             options=options,
         )
-        return _bounded(_with_columns(reply, columns), MAX_ROWS)
+        return _limit_reply(_with_columns(reply, columns), MAX_ROWS)
 
     @_as_answer
     def events(
@@ -137,7 +137,7 @@ class AgentTools:
     @_as_answer
     def event(self, job: str, rank: int, id: int) -> Reply:  # noqa: A002 - the column's name
         """Return one event: args, operators around it, what launched it or what it launched."""
-        return _bounded(describe_event(self._job(job), rank, id), 1)
+        return _limit_reply(describe_event(self._job(job), rank, id), 1)
 
     @_as_answer
     def compare(
@@ -154,7 +154,7 @@ class AgentTools:
         reply = compare_jobs(
             self._job(before), self._job(after), limit_share=limit_percent / 100, metric=metric
         )
-        return _bounded(reply, MAX_ROWS)
+        return _limit_reply(reply, MAX_ROWS)
 
     def picture(
         self,
@@ -223,7 +223,7 @@ def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableRepl
     return replace(reply, frame=reply.frame[list(columns)])
 
 
-def _bounded(reply: TableReply, max_rows: int) -> Reply:
+def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     """Return the envelope with short texts, at most `max_rows` rows and `MAX_BYTES` bytes."""
     answer: Reply = _short_texts(replace(reply, frame=reply.frame.head(max_rows)).envelope())
     answer["answered"] = len(reply.frame) > 0 or not reply.note
