@@ -250,9 +250,9 @@ def _short_texts(value: Any) -> Any:
         text = escape_controls(value)
         return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
     if isinstance(value, Mapping):
-        whole = {"code", "meaning"}
+        uncut = {"code", "meaning"}
         return {
-            _short_texts(key): item if key in whole else _short_texts(item)
+            _short_texts(key): item if key in uncut else _short_texts(item)
             for key, item in value.items()
         }
     return [_short_texts(item) for item in value] if isinstance(value, list | tuple) else value

@@ -30,6 +30,9 @@ from hta_widgets.text import duration, share, share_delta, shorten_words
 BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
+#: Fields of a `Finding`.
+_COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
+            "text"]  # fmt: skip
 _METRICS = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle",
             "mfu": "MFU"}  # fmt: skip
 
@@ -54,31 +57,19 @@ def compare_jobs(
     chosen = ranks, ranks if after_ranks is None else after_ranks
     sides = [traces.select(ranks=part) for traces, part in zip(sets, chosen, strict=True)]
     diff = compare(*sides)
-    found = findings(diff)
+    findings_of_runs = findings(diff)
     rows = [
-        {
-            "kind": finding.kind,
-            "measure": finding.measure,
-            "name": finding.name,
-            "ranks": ", ".join(map(str, finding.ranks)),
-            "before": finding.before,
-            "after": finding.after,
-            "unit": finding.unit,
-            "diff_ns": finding.diff_ns,
-            "p_value": finding.p_value,
-            "text": finding.text,
-        }
-        for finding in found
-    ]
-    columns = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
-               "text"]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=columns)
+        [", ".join(map(str, finding.ranks)) if name == "ranks" else getattr(finding, name)
+         for name in _COLUMNS]
+        for finding in findings_of_runs
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
     frame = frame.astype(dict.fromkeys(("before", "after", "diff_ns", "p_value"), "float64"))
     more: dict[str, Any] = {"before": job_facts(sets[0], before.paths), "metrics": _metrics(diff)}
     if limit_share is not None:
         more["verdict"] = judge(diff, limit_share, metric).to_json()
-    note = "" if found else "nothing changed beyond the noise"
-    limits = " ".join(caution.text for caution in cautions(diff)) if not found else ""
+    note = "" if findings_of_runs else "nothing changed beyond the noise"
+    limits = " ".join(caution.text for caution in cautions(diff)) if not findings_of_runs else ""
     return Job(sets[1], after.paths).reply(
         frame,
         "findings",

@@ -202,19 +202,10 @@ def json_text(envelope: Mapping[str, Any]) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-def error_envelope(error: BaseException) -> dict[str, Any]:
+def error_envelope(error: TraceError) -> dict[str, Any]:
     """Return the JSON values of an error."""
-    is_known = isinstance(error, TraceError)
-    parts = {name: getattr(error, name) if is_known else None for name in ("path", "place")}
-    return {
-        "schema": ERROR_SCHEMA,
-        "version": VERSION,
-        "error": {
-            "message": error.message if isinstance(error, TraceError) else str(error),
-            **parts,
-            "remedy": error.remedy if isinstance(error, TraceError) else None,
-        },
-    }
+    parts = {name: getattr(error, name) for name in ("message", "path", "place", "remedy")}
+    return {"schema": ERROR_SCHEMA, "version": VERSION, "error": parts}
 
 
 def _cell_text(value: Any) -> str:
