@@ -34,6 +34,7 @@ def test_dir_shows_what_the_documentation_lists(repo, module):
         ("from hta_widgets.cli import main; main(['--help'])", "pandas"),
         ("from hta_widgets import load", "bokeh"),
         ("from hta_widgets import load", "anywidget"),
+        ("import hta_widgets.cli.tables", "hta_widgets.live"),
     ],
 )
 def test_imports_are_lazy(code, unused):
