@@ -183,8 +183,8 @@ def _is_timed(rank: Mapping[str, Any]) -> bool:
 def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """Return the texts of the means of columns, with which the headline agrees."""
     times = [[_in_ns(rank, name) for rank in ranks] for name in columns]
-    known = [[time for time in column if time is not None] for column in times]
-    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known]
+    known_times = [[time for time in column if time is not None] for column in times]
+    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known_times]
 
 
 def _last_at_note(summary_data: Mapping[str, Any]) -> str:
@@ -209,19 +209,19 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
     return value * 1e9 if value is not None and name.endswith("_s") else value
 
 
-def _last_at_text(rank: Mapping[str, Any], of: str) -> str:
+def _last_at_text(rank: Mapping[str, Any], what: str) -> str:
     """Format the number of collectives at which a rank is last, and the number of all."""
     if "score" not in rank:
         return UNKNOWN
-    return f"{count(_last_count(rank))}{of}{count(rank['collectives'])}"
+    return f"{count(_last_count(rank))}{what}{count(rank['collectives'])}"
 
 
 def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
-    who = f"rank {rank['rank']} is a straggler"
+    subject = f"rank {rank['rank']} is a straggler"
     if "score" not in rank:
-        return f"{who}: it spends least time in MPI"
+        return f"{subject}: it spends least time in MPI"
     return (
-        f"{who}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
+        f"{subject}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
         " collectives of its groups"
     )
 
@@ -232,10 +232,10 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         groups[str(problem["kind"]), str(problem["detail"])].append(problem)
     if groups:
         yield from ("", "problems")
-    for (kind, detail), same in list(groups.items())[:_MAX_PROBLEMS]:
-        files = {problem["file"] or "" for problem in same}
-        where = f"{len(files)} files" if len(files) > 1 else min(files)
-        number = sum(problem["count"] for problem in same)
-        yield f"  {kind}: {number:,} × {detail}" + (f" ({where})" if where else "")
+    for (kind, detail), problems_of_kind in list(groups.items())[:_MAX_PROBLEMS]:
+        files = {problem["file"] or "" for problem in problems_of_kind}
+        location = f"{len(files)} files" if len(files) > 1 else min(files)
+        number = sum(problem["count"] for problem in problems_of_kind)
+        yield f"  {kind}: {number:,} × {detail}" + (f" ({location})" if location else "")
     if len(groups) > _MAX_PROBLEMS:
         yield f"  and {len(groups) - _MAX_PROBLEMS} more: hw.load(…).problems lists them"
