@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hta_widgets.export.traces.files import ExportReport, export_trace
     from hta_widgets.readers import cache
     from hta_widgets.readers.load import load
+    from hta_widgets.recording import record, trace_handler
     from hta_widgets.trace.selection import Selection
     from hta_widgets.trace.trace import Trace
     from hta_widgets.trace.traceset import TraceSet
@@ -40,7 +41,9 @@ __all__ = [
     "export_trace",
     "load",
     "options",
+    "record",
     "taxonomy",
+    "trace_handler",
 ]
 
 # Names are imported when they are first used, since pandas alone takes half a second.
@@ -58,6 +61,8 @@ _MODULE_OF = {
     "TraceSet": "trace.traceset",
     "export_trace": "export.traces.files",
     "load": "readers.load",
+    "record": "recording",
+    "trace_handler": "recording",
 }
 
 
@@ -72,6 +77,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add the cell magic ``%%trace``, for ``%load_ext hta_widgets``."""
+    import_module(f"{__name__}.recording").register_magic(ipython)
 
 
 def __dir__() -> list[str]:

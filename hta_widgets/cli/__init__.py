@@ -1,4 +1,4 @@
-"""The command line: ``hta-widgets view | summary | export | report | diff | demo``."""
+"""The command line: ``hta-widgets view | summary | tables | table | event | …``."""
 
 from __future__ import annotations
 
@@ -7,45 +7,61 @@ import io
 import os
 import re
 import sys
+import webbrowser
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
 from hta_widgets.text import as_ns, escape_controls, shorten_words
 
-__all__ = ["main", "parse_ranks", "parse_time", "say"]
+__all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 
+#: The modules of commands that are not in `commands`.
+_MODULES = {
+    "view": "view",
+    **dict.fromkeys(("tables", "table", "event"), "tables"),
+    **dict.fromkeys(("diff", "baseline"), "comparison"),
+    **dict.fromkeys(("mcp", "skill"), "agents"),
+}
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, or 2 after a line on standard error."""
+    """Run a command and return its exit code: 0, 2 for errors, others of `diff --fail-above`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The encoding of the output may lack characters of names and units.
         sys.stdout.reconfigure(errors="replace")
-    options = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _Command.words = words
+    options = parser().parse_args(words)
     try:
         # Imported here, since `--help` needs no pandas.
-        module = "view" if options.command == "view" else "commands"
-        getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
+        module = _MODULES.get(options.command, "commands")
+        code = getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _print_error(str(error))
+        return _print_error(str(error), error, as_json="--json" in words)
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _print_error(text, TraceError(text), as_json="--json" in words)
     except KeyboardInterrupt:
         return 130
-    return 0
+    return int(code or 0)
 
 
-def _print_error(message: str) -> int:
-    say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
+def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
+    if as_json:
+        reply = import_module("hta_widgets.answers.reply")
+        print(reply.json_text(reply.error_envelope(error)))
+    else:
+        say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
     return 2
 
 
@@ -56,12 +72,28 @@ def say(*lines: str, file: TextIO | None = None) -> None:
     )
 
 
+def print_page(path: str, options: argparse.Namespace) -> None:
+    """Print a page's address, and open it on request."""
+    file = Path(path).resolve()
+    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    if options.open and not webbrowser.open(file.as_uri()):
+        say("no browser was found here; open the address above in one")
+
+
 def parse_time(text: str) -> int:
     """Return the ns of a time such as ``12.3ms``, ``1.5 s``, or ``250us``."""
     try:
         return as_ns(text)
     except TraceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """Return the ns of two times such as ``12ms-18.5ms``, ``12ms,18ms`` or ``0ms:1s``."""
+    parts = re.split(r"(?<=s)\s*[-,:]\s*", text.strip(), maxsplit=1)
+    if len(parts) != 2:
+        raise argparse.ArgumentTypeError(f"{text!r} does not name two times, such as 12ms-18.5ms")
+    return parse_time(parts[0]), parse_time(parts[1])
 
 
 def parse_words(text: str) -> list[str]:
@@ -85,6 +117,16 @@ def parse_ranks(text: str) -> list[int]:
 class _Command(argparse.ArgumentParser):
     """A command, which states its own usage, not the general one, at an unknown argument."""
 
+    words: Sequence[str] = ()  # of the command line
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
+        if "--json" in self.words:
+            usage = " ".join(self.format_usage().split())
+            _print_error("", TraceError(message, remedy=usage), as_json=True)
+            self.exit(2)
+        super().error(message)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -101,7 +143,11 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
-    for add_command in (_add_view, _add_summary, _add_export, _add_report, _add_diff, _add_demo):
+    for add_command in (
+        *(_add_view, _add_summary, _add_tables, _add_table, _add_event),
+        *(_add_export, _add_report, _add_diff, _add_baseline, _add_demo),
+        *(_add_mcp, _add_skill),
+    ):
         add_command(commands)
     return main_parser
 
@@ -142,6 +188,63 @@ def _add_summary(commands: Any) -> None:
     )
 
 
+def _add_tables(commands: Any) -> None:
+    command = commands.add_parser("tables", help="the tables that a job has data for")
+    command.description = "List the analyses that have rows for a job, one line each."
+    command.add_argument("paths", nargs="+", metavar="JOB", help="as for summary")
+    _add_form(command)
+
+
+def _add_table(commands: Any) -> None:
+    command = commands.add_parser("table", help="rows of one table of a job")
+    command.description = (
+        "Print rows of an analysis, or of events, ranks or problems. Times are ns since the "
+        "earliest event."
+    )
+    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    command.add_argument("name", metavar="NAME", help="of `hta-widgets tables JOB`")
+    command.add_argument(
+        "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
+    )
+    _add_ranks(command)
+    command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
+    command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
+    command.add_argument("--descending", action="store_true", help="sort them from the largest")
+    command.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
+    )
+    command.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the analysis, for example by_name=true; may be repeated",
+    )
+    _add_form(command)
+
+
+def _add_event(commands: Any) -> None:
+    command = commands.add_parser("event", help="all about one event")
+    command.description = "Print an event with its args, callers, launches, and others of its name."
+    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    command.add_argument("rank", type=int, metavar="RANK")
+    command.add_argument("id", type=int, metavar="ID", help="as in the tables")
+    _add_form(command)
+
+
+def _add_form(command: Any) -> None:
+    command.set_defaults(form="text")
+    forms = command.add_mutually_exclusive_group()
+    for form, words in (
+        ("json", "as JSON, with units and meanings of the columns"),
+        ("csv", "as CSV"),
+        ("markdown", "as a table of Markdown"),
+    ):
+        forms.add_argument(
+            f"--{form}", action="store_const", const=form, dest="form", help=f"print it {words}"
+        )
+
+
 def _add_export(commands: Any) -> None:
     command = commands.add_parser("export", help="write a part of a job as a new trace file")
     command.description = (
@@ -172,6 +275,8 @@ def _add_export(commands: Any) -> None:
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "
         "collectives; --start and --end are then times of that clock",
+        "--perfetto": "write NAME.tar for Perfetto 58 and newer: a file per rank, and a manifest "
+        "with the offsets of their clocks, as fitted from collectives",
     }
     for flag, words in flags.items():
         command.add_argument(flag, action="store_true", help=words)
@@ -191,18 +296,57 @@ def _add_report(commands: Any) -> None:
 
 
 def _add_diff(commands: Any) -> None:
-    command = commands.add_parser("diff", help="write two runs side by side as one page")
+    command = commands.add_parser("diff", help="what changed between two runs, and a verdict")
     command.description = (
-        "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
-        "network, and say what changed."
+        "Print what changed between two runs, and write the comparison as one HTML file that needs "
+        "neither a kernel nor a network. With --fail-above, --json or --markdown the file is only "
+        "written if -o names it. Exit codes of --fail-above: 0 within the limit, 1 regressed, 3 "
+        "cannot tell, 2 errors."
     )
-    command.add_argument("before", metavar="BEFORE", help="a file, a directory or a glob pattern")
+    command.add_argument(
+        "before", metavar="BEFORE", help="a file, a directory, a glob pattern, or baseline:NAME"
+    )
     command.add_argument("after", metavar="AFTER", help="the other one, or the same again")
+    command.add_argument(
+        "--fail-above", metavar="LIMIT", help="judge whether a metric became worse, for example 5%%"
+    )
+    command.add_argument(
+        "--metric",
+        default="step",
+        metavar="METRIC",
+        help="step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)",
+    )
+    _add_form(command)
     _add_ranks(command)
     command.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
     )
-    _add_page(command, "diff.html")
+    _add_page(command, None, "the file to write (diff.html)")
+
+
+def _add_baseline(commands: Any) -> None:
+    command = commands.add_parser("baseline", help="runs under a name, for `diff`")
+    command.description = "Keep a run under a name, so that `diff baseline:NAME AFTER` finds it."
+    command.add_argument("action", choices=("save", "remove", "list"))
+    command.add_argument("name", nargs="?", metavar="NAME")
+    command.add_argument("paths", nargs="*", metavar="JOB", help="as for summary")
+
+
+def _add_mcp(commands: Any) -> None:
+    command = commands.add_parser("mcp", help="tools for language models, on stdio")
+    command.description = (
+        "Serve read-only tools of the Model Context Protocol on standard input and output: open a "
+        "job, run analyses, look at events, compare runs, see the timeline."
+    )
+    command.add_argument(
+        "roots", nargs="+", metavar="FOLDER", help="only paths below these folders are read"
+    )
+
+
+def _add_skill(commands: Any) -> None:
+    command = commands.add_parser("skill", help="instructions for language models")
+    command.description = "Print SKILL.md, or write it below a folder of skills."
+    command.add_argument("folder", nargs="?", metavar="FOLDER", help="for example ~/.claude/skills")
 
 
 def _add_demo(commands: Any) -> None:
@@ -269,10 +413,10 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     _add_ranks(parser)
 
 
-def _add_page(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument(
-        "-o", "--out", default=out, metavar="OUT", help="the file to write (%(default)s)"
-    )
+def _add_page(
+    parser: argparse.ArgumentParser, out: str | None, words: str = "the file to write (%(default)s)"
+) -> None:
+    parser.add_argument("-o", "--out", default=out, metavar="OUT", help=words)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
         "--max-mb",

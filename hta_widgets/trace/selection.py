@@ -132,6 +132,14 @@ class Selection:
         members = self.owner.values()
         return events_of(list(members), columns, self.rows)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
+        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+
+        return event_stream(list(self.owner.values()), self.rows).__arrow_c_stream__(
+            requested_schema
+        )
+
     @check_arguments
     def export(self, path: str | Path, **options: Any) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""

@@ -57,7 +57,7 @@ EVENT_COLUMNS: tuple[str, ...] = (
 _ON_DEMAND = ("prelaunched",)
 
 _PHASES = ("X", "B")
-_STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
+STRING_COLUMNS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 
 
 def _categorical_column(
@@ -89,6 +89,15 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
         return trace.prelaunched[rows]
     values: Array = getattr(table, column)[rows]
     return values
+
+
+def event_column(
+    trace: Trace, column: str, rows: _RowSelector
+) -> tuple[Array, Sequence[str] | None]:
+    """Return the values of a column; of a column of strings, codes and the strings."""
+    if column in STRING_COLUMNS:
+        return _categorical_column(trace, column, rows)
+    return _plain_column(trace, column, rows), None
 
 
 def _concat_columns(parts: list[Array]) -> Array:
@@ -195,7 +204,7 @@ def _frame(
     data: dict[str, Any] = {}
     pairs = list(zip(traces, picked, strict=True))
     for column in columns:
-        if column in _STRINGS:
+        if column in STRING_COLUMNS:
             parts = [_categorical_column(trace, column, rows) for trace, rows in pairs]
             data[column] = (
                 _categorical(parts, column) if parts else pd.Categorical([], categories=[])
@@ -592,6 +601,12 @@ class Trace:
         if args is None:
             return {}
         return args if isinstance(args, dict) else {"args": args}
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
+        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+
+        return event_stream([self]).__arrow_c_stream__(requested_schema)
 
     @property
     def is_mapped(self) -> bool:

@@ -348,6 +348,68 @@ class TraceSet(Mapping[int, Trace]):
             end_ns=("end_ns", "max"),
         )
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the events as an Arrow stream, for example for ``pa.table(traces)``."""
+        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+
+        return event_stream(list(self.values())).__arrow_c_stream__(requested_schema)
+
+    @check_arguments
+    def to_parquet(self, folder: str | os.PathLike[str]) -> str:
+        """Write the events as Parquet: ``rank-N.parquet`` for each rank.
+
+        Parameters
+        ----------
+        folder : path-like
+            Created if it does not exist. Files of the same names are replaced.
+
+        Returns
+        -------
+        str
+            The folder.
+
+        Raises
+        ------
+        TraceError
+            If a file cannot be written.
+        """
+        from hta_widgets.trace.arrow import write_parquet  # noqa: PLC0415
+
+        return write_parquet(list(self.values()), folder)
+
+    @check_arguments
+    def sql(self, query: str) -> pd.DataFrame:
+        """Return the rows of a SELECT over events and analyses, in DuckDB's SQL.
+
+        Parameters
+        ----------
+        query : str
+            One SELECT. Its tables are ``events`` (with ``rank`` and ``id``), ``instants, asyncs,
+            counters, flows, ranks, problems``, and each analysis that needs no argument but
+            traces, with its defaults.
+
+        Returns
+        -------
+        DataFrame
+
+        Raises
+        ------
+        TraceError
+            If DuckDB is not installed (the extra ``sql``), or the query fails, or reads anything
+            but these tables.
+
+        Examples
+        --------
+        >>> traces.sql(
+        ...     "select name, sum(dur_ns) as ns from events where kind = 'compute' "
+        ...     "group by name order by ns desc limit 5"
+        ... )  # doctest: +SKIP
+        """
+        # From a higher package; offered here for convenience.
+        from hta_widgets.answers.sql import run_sql  # noqa: PLC0415
+
+        return run_sql(self, query)
+
     # --- events and parts -------------------------------------------------------------------------
 
     def events(

@@ -365,7 +365,11 @@ class LinkedView(anywidget.AnyWidget):
 
     @check_arguments
     def select(
-        self, what: str | pd.DataFrame | Selection | None = None, **conditions: Any
+        self,
+        what: str | pd.DataFrame | Selection | None = None,
+        *,
+        sql: str | None = None,
+        **conditions: Any,
     ) -> Selection:
         """Select events.
 
@@ -374,6 +378,8 @@ class LinkedView(anywidget.AnyWidget):
         what : str, DataFrame or Selection, optional
             A pandas query over the event columns, a frame of events (with ``rank`` and ``id``) or
             a `Selection`.
+        sql : str, optional
+            Instead of `what`, a query of `TraceSet.sql` that returns ``rank`` and ``id``.
         **conditions
             ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as
             `TraceSet.select` takes them. Without `what` and conditions everything is selected.
@@ -383,6 +389,10 @@ class LinkedView(anywidget.AnyWidget):
         Selection
             The new selection.
         """
+        if sql is not None:
+            if what is not None:
+                raise TraceError("select() takes sql= instead of a query or frame, not with one")
+            what = self.traces.sql(sql)
         if isinstance(what, Selection):
             what = rebind_selection(what, self.traces)
         self.selection = self.traces.select(what, **conditions)

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 
@@ -35,6 +36,8 @@ INTERNAL = {
     "Dashboard.close",
     "TraceDiff.close",
 }
+if find_spec("duckdb") is None:
+    INTERNAL.add("TraceSet.sql")
 #: What a function of the caller's raises is the caller's.
 CALLBACKS = {
     ("load", "progress"),
@@ -143,6 +146,8 @@ def _arguments(name, function, given, folder):
         "path": lambda: folder / ("a.csv" if own == "export_table" else "a.json"),
         "problems": lambda: None,
         "directory": lambda: folder / "demo",
+        "folder": lambda: folder / "events",
+        "query": lambda: "select count(*) from ranks",
         "diff": lambda: given.both,
         "frame": lambda: _frame(own, given),
         "chart": lambda: charts.operators(analysis.operators(given.traces)),

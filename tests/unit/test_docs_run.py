@@ -19,6 +19,7 @@ from hta_widgets.panels.headline import headline, text_of
 PAGES = [
     "README.md",
     "docs/analyses.md",
+    "docs/answers.md",
     "docs/byteps.md",
     "docs/cluster.md",
     "docs/concepts.md",

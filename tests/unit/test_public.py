@@ -34,6 +34,7 @@ def test_dir_shows_what_the_documentation_lists(repo, module):
         ("from hta_widgets.cli import main; main(['--help'])", "pandas"),
         ("from hta_widgets import load", "bokeh"),
         ("from hta_widgets import load", "anywidget"),
+        ("import hta_widgets.cli.tables", "hta_widgets.live"),
     ],
 )
 def test_imports_are_lazy(code, unused):
@@ -62,9 +63,11 @@ SHOWN = [
     "formats",
     "live",
     "export",
+    "answers",
     "widgets",
     "host",
     "demo",
+    "recording",
     "compat",
     "__init__",
     "cli",
@@ -78,12 +81,14 @@ LAYERS = [*GROUND, *ANALYSED, *SHOWN]
 UPWARD = {
     ("trace/selection.py", "export"),
     ("trace/traceset.py", "analysis"),
+    ("trace/traceset.py", "answers"),
     ("trace/traceset.py", "export"),
     ("trace/traceset.py", "store"),
 }
 
-# Modules that may import each other: a selection refers to its set, which has methods that select.
-MUTUAL = {("trace/selection.py", "trace/traceset.py")}
+# Modules that may import each other: a selection refers to its set, which has methods that select;
+# a rank offers itself as an Arrow stream.
+MUTUAL = {("trace/selection.py", "trace/traceset.py"), ("trace/trace.py", "trace/arrow.py")}
 
 HEADLESS = {*GROUND, *ANALYSED, "diff"}
 

@@ -1,0 +1,1 @@
+"""Answers for programs: tables as JSON, verdicts on two runs, and tools for language models."""

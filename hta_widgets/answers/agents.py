@@ -1,0 +1,258 @@
+"""The tools of a language model: open jobs below given folders, read tables, compare, see.
+
+Each tool returns the envelope of `hta_widgets.answers.reply` with limits and three further keys:
+
+=================  =============================================================================
+``answered``       False if the job cannot answer, which is an answer, too; then ``reason`` and
+                   ``remedy`` are texts
+``untrusted``      the keys whose texts come from trace files: data, not instructions
+``shown_rows``     the number of rows in the reply, of ``total_rows``
+=================  =============================================================================
+
+Nothing is written, and no path outside of the folders is read. A model asks for more with a window,
+ranks, a query or columns, not with more rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, ParamSpec
+
+from hta_widgets.answers.comparison import compare_jobs
+from hta_widgets.answers.reply import TableReply, error_envelope
+from hta_widgets.answers.summary import summarize_job
+from hta_widgets.answers.tables import Job, describe_event, list_tables, run_table
+from hta_widgets.errors import TraceError
+from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import as_window, escape_controls
+from hta_widgets.trace.selection import resolve_ranks
+
+P = ParamSpec("P")
+Reply = dict[str, Any]
+Window = tuple[str | int, str | int]
+
+MAX_ROWS = 200
+MAX_BYTES = 32_000
+_MAX_TEXT = 160
+_MAX_JOBS = 4
+_MAX_PICTURE_RANKS = 16
+_UNTRUSTED = ("rows", "headline", "args", "launched_by", "flows", "parents", "problems", "metrics")
+
+
+def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
+    """Return errors that a user can mend as answers without an answer."""
+
+    @wraps(tool)
+    def call(*args: P.args, **options: P.kwargs) -> Reply:
+        try:
+            return tool(*args, **options)
+        except TraceError as error:
+            reply = error_envelope(error)
+            return {**reply, "answered": False, "reason": str(error), "remedy": error.remedy or ""}
+
+    return call
+
+
+@dataclass(frozen=True)
+class AgentTools:
+    """The tools, which read below `roots` only."""
+
+    roots: Sequence[Path]
+    _jobs: OrderedDict[Path, Job] = field(default_factory=OrderedDict, init=False, repr=False)
+
+    @_as_answer
+    def open_job(self, job: str) -> Reply:
+        """Open a job: what matters most, a row per rank, stragglers, and problems of its files.
+
+        Begin here. `job` is a folder or file below the served folders.
+        """
+        reply = summarize_job(self._job(job))
+        more = {key: reply.more[key] for key in ("headline", "stragglers", "collectives")}
+        return _limit_reply(replace(reply, more=more), MAX_ROWS)
+
+    @_as_answer
+    def list_analyses(self, job: str) -> Reply:
+        """List the tables that this job has data for, with the question that each answers."""
+        return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
+
+    @_as_answer
+    def run_analysis(
+        self,
+        job: str,
+        name: str,
+        *,
+        window: Window | None = None,
+        ranks: list[int] | None = None,
+        query: str | None = None,
+        sort: str = "",
+        descending: bool = False,
+        limit: int = 20,
+        columns: list[str] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Reply:
+        """Return rows of a table of list_analyses.
+
+        `window` is two times such as ["12ms", "18ms"]; `query` a pandas query over event columns
+        (name, kind, dur_ns, start_ns, stream, step, …); `columns` those to return; `options`
+        further parameters of the analysis, such as {"rank": 3} for critical_path.
+        """
+        reply = run_table(
+            self._job(job),
+            name,
+            window=window,
+            ranks=ranks,
+            query=query,
+            sort=sort,
+            descending=descending,
+            limit=min(max(limit, 1), MAX_ROWS),
+            options=options,
+        )
+        return _limit_reply(_with_columns(reply, columns), MAX_ROWS)
+
+    @_as_answer
+    def events(
+        self,
+        job: str,
+        *,
+        query: str | None = None,
+        window: Window | None = None,
+        ranks: list[int] | None = None,
+        sort: str = "",
+        descending: bool = False,
+        limit: int = 20,
+    ) -> Reply:
+        """Return events that satisfy a query; `rank` and `id` name an event in all tools."""
+        columns = ["rank", "id", "start_ns", "dur_ns", "name", "kind", "track", "stream", "step"]
+        return self.run_analysis(
+            job, "events", window=window, ranks=ranks, query=query, sort=sort,
+            descending=descending, limit=limit, columns=columns,
+        )  # fmt: skip
+
+    @_as_answer
+    def event(self, job: str, rank: int, id: int) -> Reply:  # noqa: A002 - the column's name
+        """Return one event: args, operators around it, what launched it or what it launched."""
+        return _limit_reply(describe_event(self._job(job), rank, id), 1)
+
+    @_as_answer
+    def compare(
+        self, before: str, after: str, limit_percent: float = 5.0, metric: str = "step"
+    ) -> Reply:
+        """Say what changed between two jobs, and whether a metric became worse than a limit.
+
+        `metric` is step, exposed_comm, idle, mfu, or kernel:REGEX.
+        """
+        if not 0 < limit_percent < 100:
+            raise TraceError(
+                f"{limit_percent} is not a limit", remedy="Give a percentage, such as 5."
+            )
+        reply = compare_jobs(
+            self._job(before), self._job(after), limit_share=limit_percent / 100, metric=metric
+        )
+        return _limit_reply(reply, MAX_ROWS)
+
+    def picture(
+        self,
+        job: str,
+        window: Window | None = None,
+        ranks: list[int] | None = None,
+        theme: Literal["light", "dark"] = "light",
+    ) -> str:
+        """Return the timeline of a window and ranks as SVG; raise a `TraceError` if it cannot."""
+        traces = self._job(job).traces
+        chosen = resolve_ranks(traces, ranks)
+        if len(chosen) > _MAX_PICTURE_RANKS:
+            raise TraceError(
+                f"a picture shows at most {_MAX_PICTURE_RANKS} ranks, not {len(chosen)}",
+                remedy="Name the ranks to see.",
+            )
+        engine = TileEngine(traces)
+        state = {} if window is None else {"view": list(as_window(window))}
+        only = set(chosen) if ranks is not None else None
+        return timeline_svg(engine, engine.scene(), state, theme=theme, only=only)
+
+    def _job(self, path: str) -> Job:
+        """Return a job, loaded once; raise a `TraceError` for paths outside of the folders."""
+        place = self._existing_path(path)
+        if place not in self._jobs:
+            job = Job.open([str(place)])
+            for trace in job.traces.values():
+                if trace.path:
+                    self._allowed_path(trace.path)  # a link below a folder may lead elsewhere
+            self._jobs[place] = job
+            while len(self._jobs) > _MAX_JOBS:
+                self._jobs.popitem(last=False)
+        self._jobs.move_to_end(place)
+        return self._jobs[place]
+
+    def _existing_path(self, path: str) -> Path:
+        place = self._allowed_path(path)
+        if not place.exists():
+            root = self.roots[0]
+            listed = ", ".join(sorted(entry.name for entry in root.iterdir())[:20])
+            raise TraceError(f"{path!r} does not exist", remedy=f"{root} holds {listed}.")
+        return place
+
+    def _allowed_path(self, path: str) -> Path:
+        """Return a path without links; raise a `TraceError` if it is outside of the folders."""
+        roots = [root.resolve() for root in self.roots]
+        # Names count from the first folder, as a model does not know where the server runs.
+        place = (roots[0] / path.replace("\0", "")).resolve()
+        if not any(place.is_relative_to(root) for root in roots):
+            raise TraceError(
+                f"{path!r} is outside of the served folders",
+                remedy=f"Give a path below {', '.join(map(str, roots))}.",
+            )
+        return place
+
+
+def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableReply:
+    if columns is None:
+        return reply
+    missing = [name for name in columns if name not in reply.frame]
+    if missing:
+        raise TraceError(
+            f"{reply.table} has no column {missing[0]!r}",
+            remedy=f"Its columns are {', '.join(map(str, reply.frame.columns))}.",
+        )
+    return replace(reply, frame=reply.frame[list(columns)])
+
+
+def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
+    """Return the envelope with short texts, at most `max_rows` rows and `MAX_BYTES` bytes."""
+    answer: Reply = _short_texts(replace(reply, frame=reply.frame.head(max_rows)).envelope())
+    answer["answered"] = len(reply.frame) > 0 or not reply.note
+    if not answer["answered"]:
+        answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
+    answer["untrusted"] = [key for key in _UNTRUSTED if key in answer]
+    rows = answer["rows"]
+    while len(rows) > 1 and _size(answer) > MAX_BYTES:
+        del rows[max(1, len(rows) * 3 // 4) :]
+    answer["shown_rows"] = len(rows)
+    if len(rows) < answer["total_rows"]:
+        more = f"{len(rows)} of {answer['total_rows']} rows are shown"
+        answer["note"] = "; ".join(filter(None, (answer["note"], more)))
+    return answer
+
+
+def _size(answer: Reply) -> int:
+    return len(json.dumps(answer, ensure_ascii=False).encode())
+
+
+def _short_texts(value: Any) -> Any:
+    """Return nested values whose texts have no control characters, and at most 160 characters."""
+    if isinstance(value, str):
+        text = escape_controls(value)
+        return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+    if isinstance(value, Mapping):
+        uncut = {"code", "meaning"}
+        return {
+            _short_texts(key): item if key in uncut else _short_texts(item)
+            for key, item in value.items()
+        }
+    return [_short_texts(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,170 @@
+"""Two runs compared for a program: findings as a table, the metrics of CI, a comment for a review.
+
+A run may be a baseline, which `save_baseline` keeps as a store in the cache folder. It needs no
+trace files::
+
+    hta-widgets baseline save main runs/main      # after each merge
+    hta-widgets diff baseline:main runs/change --fail-above 5%
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets.answers.reply import TableReply, escape_markdown, job_facts, markdown_lines
+from hta_widgets.answers.tables import Job
+from hta_widgets.answers.verdict import judge
+from hta_widgets.diff.compare import Comparison, compare
+from hta_widgets.diff.findings import cautions, findings
+from hta_widgets.errors import TraceError
+from hta_widgets.files import cache_folder
+from hta_widgets.text import duration, share, share_delta, shorten_words
+
+BASELINE = "baseline:"
+_NAME = re.compile(r"[\w.-]{1,80}")
+_MAX_FINDINGS = 8
+#: Fields of a `Finding`.
+_COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
+            "text"]  # fmt: skip
+_METRICS = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle",
+            "mfu": "MFU"}  # fmt: skip
+
+
+def compare_jobs(
+    before: Job,
+    after: Job,
+    *,
+    ranks: Iterable[int] | None = None,
+    after_ranks: Iterable[int] | None = None,
+    limit_share: float | None = None,
+    metric: str = "step",
+) -> TableReply:
+    """Return what changed between two runs as a table of findings.
+
+    The envelope has further keys: ``before``, the facts of that job; ``metrics``, a verdict for
+    each of the usual ones; with `limit_share` the ``verdict`` on `metric`.
+    """
+    sets = [before.traces, after.traces]
+    if any(traces.clock == "fitted" for traces in sets):
+        sets = [traces.with_clock("fitted") for traces in sets]
+    chosen = ranks, ranks if after_ranks is None else after_ranks
+    sides = [traces.select(ranks=part) for traces, part in zip(sets, chosen, strict=True)]
+    diff = compare(*sides)
+    findings_of_runs = findings(diff)
+    rows = [
+        [", ".join(map(str, finding.ranks)) if name == "ranks" else getattr(finding, name)
+         for name in _COLUMNS]
+        for finding in findings_of_runs
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame = frame.astype(dict.fromkeys(("before", "after", "diff_ns", "p_value"), "float64"))
+    more: dict[str, Any] = {"before": job_facts(sets[0], before.paths), "metrics": _metrics(diff)}
+    if limit_share is not None:
+        more["verdict"] = judge(diff, limit_share, metric).to_json()
+    note = "" if findings_of_runs else "nothing changed beyond the noise"
+    limits = " ".join(caution.text for caution in cautions(diff)) if not findings_of_runs else ""
+    return Job(sets[1], after.paths).reply(
+        frame,
+        "findings",
+        len(frame),
+        code=f"hw.diff.findings(hw.diff.compare({replace(before, traces=sets[0]).code}, traces))",
+        note=". ".join(filter(None, (note, limits))),
+        more=more,
+    )
+
+
+def _metrics(diff: Comparison) -> dict[str, Any]:
+    """Return before, after and change of the usual metrics, those that both runs have."""
+    if not diff.before.has_steps:
+        return {}
+    verdicts = {name: judge(diff, 0.05, name) for name in _METRICS}
+    keys = ("unit", "before", "after", "change_share", "noise_share", "p_value")
+    return {
+        name: {key: getattr(verdict, key) for key in keys}
+        for name, verdict in verdicts.items()
+        if verdict.before is not None
+    }
+
+
+def comment_lines(reply: TableReply) -> Iterator[str]:
+    """Return a comparison as Markdown of the size of a comment: verdict, metrics, findings."""
+    if "verdict" in reply.more:
+        yield from (f"**{escape_markdown(reply.more['verdict']['text'])}**", "")
+    cells = [["metric", "before", "after", "change", "noise"]]
+    for name, figures in reply.more["metrics"].items():
+        is_time = figures["unit"] == "ns"
+        before, after = figures["before"], figures["after"]
+        noise = figures["noise_share"]
+        cells.append(
+            [
+                _METRICS[name],
+                *(duration(value) if is_time else share(value) for value in (before, after)),
+                share_delta((after - before) / before),
+                "unknown" if noise is None else share(noise),
+            ]
+        )
+    if len(cells) > 1:
+        yield from markdown_lines(cells, [False, *[True] * 4])
+        yield ""
+    sentences = reply.frame["text"].tolist()
+    for sentence in sentences[:_MAX_FINDINGS]:
+        yield f"- {escape_markdown(shorten_words(sentence))}"
+    if len(sentences) > _MAX_FINDINGS:
+        yield f"- and {len(sentences) - _MAX_FINDINGS} more"
+    if reply.note:
+        yield escape_markdown(reply.note)
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
+
+def open_run(source: str) -> Job:
+    """Load a job, or the baseline that ``baseline:NAME`` names."""
+    if not source.startswith(BASELINE):
+        return Job.open([source])
+    name = source.removeprefix(BASELINE)
+    folder = _baseline_folder(name)
+    if not folder.is_dir():
+        names = ", ".join(baseline_names()) or "none"
+        raise TraceError(
+            f"no baseline {name!r}",
+            remedy=f"Those that exist: {names}. `hta-widgets baseline save NAME JOB` makes one.",
+        )
+    return Job.open([str(folder)])
+
+
+def save_baseline(name: str, paths: Sequence[str]) -> str:
+    """Save a job as the baseline called `name`, in place of an older one; return its folder."""
+    folder = _baseline_folder(name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return Job.open(paths).traces.with_clock("host").save(folder)
+
+
+def remove_baseline(name: str) -> None:
+    """Remove a baseline."""
+    folder = _baseline_folder(name)
+    if not folder.is_dir():
+        raise TraceError(f"no baseline {name!r}")
+    shutil.rmtree(folder)
+
+
+def baseline_names() -> list[str]:
+    """Return the names of the baselines, in order."""
+    folder = cache_folder() / "baselines"
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _baseline_folder(name: str) -> Path:
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        raise TraceError(
+            f"{name!r} does not name a baseline",
+            remedy="Use letters, digits, dots, dashes and underscores.",
+        )
+    return cache_folder() / "baselines" / name

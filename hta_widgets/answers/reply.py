@@ -1,0 +1,292 @@
+"""One reply for all tables: a JSON envelope, CSV, Markdown, or text for a terminal.
+
+The envelope states what the rows are and how to get them again::
+
+    {"schema": "hta-widgets/table", "version": 1, "job": {…}, "table": "kernel_breakdown",
+     "columns": [{"name": "sum_ns", "dtype": "int64", "unit": "ns", "meaning": "…"}, …],
+     "rows": [[0, "compute", "gemm", …], …], "total_rows": 232, "note": "", "problems": [],
+     "code": "traces = hw.load('job'); frame = hw.analysis.kernel_breakdown(traces)"}
+
+Rows are lists in the order of the columns; unknown values are null. docs/answers.md has the JSON
+Schema (`SCHEMA`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.answers.columns import ColumnFacts, describe_columns
+from hta_widgets.errors import TraceError, redact_urls
+from hta_widgets.files import table_bytes
+from hta_widgets.text import escape_controls, shorten_words
+from hta_widgets.trace.traceset import TraceSet
+
+Form = Literal["json", "csv", "markdown", "text"]
+
+VERSION = 1
+TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
+MAX_PROBLEMS = 12
+_MAX_CELL = 100  # characters of a text in a table that people read
+
+_COUNT = {"type": "integer", "minimum": 0}
+_TEXT = {"type": "string"}
+
+
+def _object(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "required": [*properties], "properties": dict(properties), **more}
+
+
+#: The JSON Schema of a table's envelope. Commands add further keys, such as ``verdict``.
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "A table of hta-widgets",
+    **_object(
+        {
+            "schema": {"const": TABLE_SCHEMA},
+            "version": {"const": VERSION},
+            "job": _object(
+                {
+                    "paths": {"type": "array", "items": _TEXT},
+                    "format": _TEXT,
+                    "ranks": _COUNT,
+                    "events": _COUNT,
+                    "clock": {"enum": ["host", "fitted"]},
+                    "start_ns": {"type": "integer"},
+                    "end_ns": {"type": "integer"},
+                }
+            ),
+            "table": _TEXT,
+            "columns": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": _TEXT,
+                        "dtype": {"enum": ["str", "bool", "int64", "int32", "int16", "uint64",
+                                           "float64"]},
+                        "unit": _TEXT,
+                        "meaning": {"type": "string", "minLength": 1},
+                    },
+                    additionalProperties=False,
+                ),
+            },
+            "rows": {"type": "array", "items": {"type": "array"}},
+            "total_rows": _COUNT,
+            "note": _TEXT,
+            "problems": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "rank": {"type": ["integer", "null"]},
+                        "file": {"type": ["string", "null"]},
+                        "kind": _TEXT,
+                        "count": _COUNT,
+                        "detail": _TEXT,
+                    }
+                ),
+            },
+            "code": _TEXT,
+        }
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TableReply:
+    """A table with all that a program needs to read it.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The rows that are shown.
+    table : str
+        Name of the analysis, by which columns are explained.
+    total_rows : int
+        Number of rows before the limit.
+    more : mapping
+        Further keys of the envelope.
+    """
+
+    frame: pd.DataFrame
+    table: str
+    job: Mapping[str, Any]
+    total_rows: int
+    note: str = ""
+    problems: Sequence[Mapping[str, Any]] = ()
+    code: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[ColumnFacts]:
+        """Facts of the columns, in order."""
+        return describe_columns(self.frame, self.table)
+
+    def rows(self) -> list[list[Any]]:
+        """Return the rows as JSON values."""
+        columns = [list(map(json_value, self.frame.iloc[:, at])) for at in range(self.width)]
+        return list(map(list, zip(*columns, strict=True)))
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.frame.columns)
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the reply as JSON values."""
+        return {
+            "schema": TABLE_SCHEMA,
+            "version": VERSION,
+            "job": dict(self.job),
+            "table": self.table,
+            "columns": self.columns,
+            "rows": self.rows(),
+            "total_rows": self.total_rows,
+            "note": self.note,
+            "problems": list(self.problems),
+            "code": self.code,
+            **self.more,
+        }
+
+    def remark(self) -> str:
+        """Return how many rows are shown and the note; empty if all are shown without a note."""
+        shown = len(self.frame)
+        rows = f"{shown:,} of {self.total_rows:,} rows" if shown < self.total_rows else ""
+        return "; ".join(filter(None, (rows, self.note)))
+
+    def format(self, form: Form) -> str:
+        """Return the reply in one of the forms."""
+        if form == "json":
+            return json_text(self.envelope())
+        if form == "csv":
+            return table_bytes(self.frame, "csv").decode("utf-8").replace("\r\n", "\n").rstrip("\n")
+        cells = [[column["name"] for column in self.columns]]
+        cells += [[_cell_text(value) for value in row] for row in self.rows()]
+        is_number = [column["dtype"] not in {"str", "bool"} for column in self.columns]
+        lines = markdown_lines(cells, is_number) if form == "markdown" else text_lines(cells)
+        remark = self.remark()
+        return "\n".join([*lines, *(["", remark] if remark else [])])
+
+
+def json_value(value: Any) -> Any:
+    """Return a cell as a JSON value; unknown numbers and infinities are None."""
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    if isinstance(value, (list, tuple, set, frozenset, np.ndarray)):
+        return [json_value(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return None if value is pd.NA or value is pd.NaT else value
+
+
+def json_text(envelope: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each key, and for each item of a list, without controls."""
+
+    def encode(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+    lines = []
+    for key, value in envelope.items():
+        text = encode(value)
+        if isinstance(value, list) and value:
+            text = "[\n    " + ",\n    ".join(map(encode, value)) + "\n  ]"
+        lines.append(f"  {encode(key)}: {text}")
+    text = "{\n" + ",\n".join(lines) + "\n}"
+    return "\n".join(map(escape_controls, text.split("\n")))
+
+
+def error_envelope(error: TraceError) -> dict[str, Any]:
+    """Return the JSON values of an error."""
+    parts = {name: getattr(error, name) for name in ("message", "path", "place", "remedy")}
+    return {"schema": ERROR_SCHEMA, "version": VERSION, "error": parts}
+
+
+def _cell_text(value: Any) -> str:
+    """Return a cell for people: whole numbers as they are, others with four digits."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    text = escape_controls(shorten_words(str(value)))
+    return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
+
+
+def text_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return rows of texts as aligned lines; all columns but the last are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for *numbers, last in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+        yield "  ".join([*cells, last]).rstrip()
+
+
+def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
+    """Return rows of texts as a Markdown table; texts of traces cannot add markup to it."""
+    head, *body = ([escape_markdown(cell) for cell in row] for row in rows)
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'|'.join('---:' if number else '---' for number in is_number)}|"
+    yield from (f"| {' | '.join(row)} |" for row in body)
+
+
+_MARKUP = re.compile(r"[\\`*\[\]|#!~]|(?<!\w)_|_(?!\w)")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "@": "&#64;", "&": "&amp;"}
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text without meaning in Markdown and HTML."""
+    text = "".join(_ENTITIES.get(character, character) for character in text)
+    return _MARKUP.sub(r"\\\g<0>", text).replace("&\\#64;", "&#64;")
+
+
+def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
+    """Return what an envelope states of a job."""
+    start_ns, end_ns = traces.span_ns
+    return {
+        "paths": list(map(redact_urls, paths)),
+        "format": traces.format,
+        "ranks": len(traces),
+        "events": sum(map(len, traces.values())),
+        "clock": traces.clock,
+        "start_ns": int(start_ns),
+        "end_ns": int(end_ns),
+    }
+
+
+def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
+    """Return problems of one kind and detail as one, those with most records first."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for row in traces.problems.to_dict("records"):
+        groups.setdefault((str(row["kind"]), str(row["detail"])), []).append(row)
+    problems = [
+        {
+            "rank": _only(row["rank"] for row in rows),
+            "file": _only(row["file"] for row in rows),
+            "kind": kind,
+            "count": sum(int(row["count"]) for row in rows),
+            "detail": detail,
+        }
+        for (kind, detail), rows in groups.items()
+    ]
+    problems.sort(key=lambda problem: -problem["count"])
+    if len(problems) > MAX_PROBLEMS:
+        others = sum(problem["count"] for problem in problems[MAX_PROBLEMS - 1 :])
+        rest = {"rank": None, "file": None, "kind": "others", "count": others}
+        problems[MAX_PROBLEMS - 1 :] = [rest | {"detail": "further kinds of problems"}]
+    return problems
+
+
+def _only(values: Iterable[Any]) -> Any:
+    """Return the value if all are equal, else None."""
+    distinct = {json_value(value) for value in values}
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def first_line(function: Callable[..., Any]) -> str:
+    """Return the first line of a docstring."""
+    return (function.__doc__ or "").strip().split("\n")[0]

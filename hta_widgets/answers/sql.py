@@ -1,0 +1,104 @@
+"""SQL over a job, in DuckDB: its events and small tables, and every analysis as a view.
+
+Only the tables that a query names are made. Events are Arrow streams, read rank by rank, once for
+each time that the query names them; analyses are computed with their defaults. DuckDB sees nothing
+else: no files, no network, no Python variables, and one SELECT at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from hta_widgets.answers.tables import required_options, table_functions
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.traceset import TraceSet
+
+#: Tables of each rank, which get a column `rank`.
+_RANK_TABLES = ("instants", "asyncs", "counters", "flows")
+_LOCKS = (
+    "SET python_enable_replacements = false",
+    "SET autoload_known_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
+    """Return the rows of a query; see `TraceSet.sql`."""
+    try:
+        duckdb = import_module("duckdb")
+    except ImportError:
+        raise TraceError(
+            "duckdb is not installed", remedy='Install it: pip install "hta_widgets[sql]".'
+        ) from None
+    connection = duckdb.connect(":memory:")
+    try:
+        statements = duckdb.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
+        for name in connection.get_table_names(query):
+            connection.register(name, _table(traces, name))
+        for lock in _LOCKS:
+            connection.execute(lock)
+        rows = connection.sql(query)
+        # Sums of integers are 128 bits wide, which pandas would make floating-point numbers of.
+        columns = [
+            f"CAST({_quote(name)} AS BIGINT) AS {_quote(name)}"
+            if str(kind) == "HUGEINT"
+            else _quote(name)
+            for name, kind in zip(rows.columns, rows.types, strict=True)
+        ]
+        frame: pd.DataFrame = rows.project(", ".join(columns)).df()
+    except duckdb.Error as error:
+        remedy = f"The tables are {', '.join(table_names(traces))}."
+        text = str(error).split("\n\n")[0]
+        raise TraceError(f"the query fails: {text}", remedy=remedy) from None
+    finally:
+        connection.close()
+    return frame
+
+
+def table_names(traces: TraceSet) -> list[str]:
+    """Return the names of the tables and views that `TraceSet.sql` offers."""
+    views = [name for name, view in table_functions(traces).items() if not required_options(view)]
+    return ["events", *_RANK_TABLES, "ranks", "problems", *views]
+
+
+def _table(traces: TraceSet, name: str) -> Any:
+    """Return what DuckDB reads for a table; raise a `TraceError` if there is none of that name."""
+    if name not in table_names(traces):
+        raise TraceError(
+            f"no table {name!r}", remedy=f"The tables are {', '.join(table_names(traces))}."
+        )
+    if name == "events":
+        return traces.select()
+    if name in _RANK_TABLES:
+        return _arrow(_of_ranks(traces, lambda trace: getattr(trace, name)))
+    if name in {"ranks", "problems"}:
+        return _arrow(pd.DataFrame(traces.summary() if name == "ranks" else traces.problems))
+    return _arrow(table_functions(traces)[name](traces))
+
+
+def _of_ranks(traces: TraceSet, table: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
+    frames: Iterable[pd.DataFrame] = [
+        table(trace).assign(rank=rank) for rank, trace in traces.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _arrow(frame: pd.DataFrame) -> pa.Table:
+    plain = frame.copy(deep=False)
+    plain.attrs = {}
+    for column in plain:
+        if isinstance(plain[column].dtype, pd.CategoricalDtype):
+            plain[column] = plain[column].astype(str)
+    return pa.Table.from_pandas(plain, preserve_index=False)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

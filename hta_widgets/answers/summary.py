@@ -1,0 +1,241 @@
+"""What matters most in a job: headline, ranks, stragglers, problems; as JSON and as lines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
+from hta_widgets.answers.reply import TableReply, json_value, text_lines
+from hta_widgets.answers.tables import Job
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.frames import offered_panels
+from hta_widgets.panels.headline import headline, text_of
+from hta_widgets.panels.savings import job_efficiency
+from hta_widgets.text import UNKNOWN, count, duration, plural, share
+from hta_widgets.trace.traceset import TraceSet
+
+_MAX_PROBLEMS = 12
+#: Titles of columns of the rank table that are shown if any rank has a value.
+_TITLES = {
+    "comm_s": "in MPI",
+    "elapsed_s": "elapsed",
+    "compute_ns": "compute",
+    "exposed_communication_ns": "exposed communication",
+    "exposed_wait_ns": "waiting",
+    "unrecorded_ns": "unrecorded work",
+    "idle_ns": "idle",
+}
+#: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
+_FILE = (
+    *("rank", "host", "format", "file", "events", "asyncs"),
+    *("start_ns", "end_ns", "comm_s", "elapsed_s"),
+)
+_SPENT = (
+    *("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "unrecorded_ns"),
+    "idle_ns",
+)
+#: Counts of collectives whose events are on all of their ranks, and on some of them.
+_MATCHED = ("matched", "partly_matched")
+_LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
+
+
+def job_summary(traces: TraceSet) -> dict[str, Any]:
+    """Return a job's contents and main findings as JSON values."""
+    main, late = headline(traces), straggler_report(traces)
+    stragglers = analysis.stragglers(traces)
+    ranks = traces.summary()[list(_FILE)].to_dict("records")
+    start_ns, end_ns = traces.span_ns
+    for rank in ranks:  # profiles have no events
+        rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
+    parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
+        (stragglers[stragglers["collectives"] > 0], _LATE)
+    ]
+    if "breakdown" in offered_panels(traces.formats):
+        parts.insert(0, (PanelEngine(traces).frame("breakdown"), _SPENT))
+    for frame, names in parts:
+        row_of_rank = frame.set_index("rank").to_dict("index")
+        for rank in ranks:
+            row = row_of_rank.get(rank["rank"], {})
+            rank.update({name: row[name] for name in names if name in row})
+    has_unrecorded = any(rank.get("unrecorded_ns") for rank in ranks)
+    for rank in ranks:
+        if "idle_ns" in rank:
+            rank["idle_ns"] -= rank["unrecorded_ns"]
+        if not has_unrecorded:
+            rank.pop("unrecorded_ns", None)
+    # The note is about events; profiles have none, and are judged by their sums.
+    has_waits = bool((stragglers["collectives"] > 0).any())
+    note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
+    return {
+        "format": traces.format,
+        "clock": traces.clock,
+        "events": sum(len(trace) for trace in traces.values()),
+        "start_ns": int(start_ns),
+        "end_ns": int(end_ns),
+        "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
+        "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
+        "ranks": [_json_row(rank) for rank in ranks],
+        "stragglers": [
+            {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
+        ],
+        "note": note,
+        "problems": [_json_row(problem) for problem in traces.problems.to_dict("records")],
+    }
+
+
+def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
+    """Return a `job_summary` in the envelope of tables, whose rows are the ranks."""
+    summary = job_summary(job.traces)
+    if efficiency:
+        figures = job_efficiency(job.traces)
+        operators = list(map(_json_row, figures.pop("operators")))
+        summary["efficiency"] = _json_row(figures) | {"operators": operators}
+    frame = pd.DataFrame(summary["ranks"]).dropna(axis=1, how="all").convert_dtypes()
+    return job.reply(
+        frame,
+        "ranks",
+        len(frame),
+        code="traces.summary()",
+        note=summary["note"],
+        more=summary,
+    )
+
+
+def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
+    """Format a `job_summary` as lines: headline, ranks, stragglers, problems."""
+    ranks = {rank["rank"]: rank for rank in summary_data["ranks"]}
+    if summary_data["headline"]:
+        yield ""
+        yield from summary_data["headline"]
+    yield ""
+    yield from text_lines(list(_rank_rows(summary_data["ranks"])))
+    if any("score" in rank for rank in ranks.values()):
+        yield _last_at_note(summary_data)
+    late = [
+        _straggler_line(ranks[straggler["rank"]], straggler["cause"])
+        for straggler in summary_data["stragglers"]
+    ]
+    if not late and any("score" in rank for rank in ranks.values()):
+        late = ["no straggler is named"]
+    if late:
+        yield ""
+        yield from late
+        if summary_data["note"]:
+            yield f"({summary_data['note']})"
+    yield from _problem_lines(summary_data["problems"])
+
+
+def efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
+    """Format a `job_efficiency`: MFU, and the operators far below the roofline."""
+    if efficiency["mfu"] is not None:
+        low = "at least " * efficiency["at_least"]
+        part = share(efficiency["known_share"])
+        peaks = f"{efficiency['device']}, {efficiency['source']}"
+        yield f"MFU {low}{share(efficiency['mfu'])} of {peaks}; FLOPs known for {part} of the time"
+    for operator in efficiency["operators"]:
+        yield (
+            f"{operator['name']} {operator['shapes']}: {duration(operator['device_ns'])} at "
+            f"{share(operator['roofline_share'])} of the roofline"
+        )
+    if efficiency["note"]:
+        yield efficiency["note"]
+
+
+def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a row as JSON values, with None for unknown ones."""
+    return {str(name): json_value(value) for name, value in row.items()}
+
+
+def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
+    timed = ["events", "start", "duration"] if any(_is_timed(rank) for rank in ranks) else []
+    last = ["last at"] if any("score" in rank for rank in ranks) else []
+    titles = [_TITLES[name] for name in columns]
+    yield ["rank", *timed, *titles, *last, "file"]
+    for rank in ranks:
+        times = [UNKNOWN] * len(timed)
+        if _is_timed(rank):
+            start_ns, end_ns = rank["start_ns"], rank["end_ns"]
+            spans = [f"{time / 1e6:,.3f} ms" for time in (start_ns, end_ns - start_ns)]
+            asyncs = f"{rank['asyncs']:,} async"
+            times = [f"{rank['events']:,}" if rank["events"] or not rank["asyncs"] else asyncs]
+            times += spans
+        yield [
+            str(rank["rank"]),
+            *times,
+            *(duration(_in_ns(rank, name)) for name in columns),
+            *[_last_at_text(rank, "/") for _ in last],
+            rank["file"],
+        ]
+    if "compute_ns" in columns and len(ranks) > 1:
+        yield ["mean", *[""] * len(timed), *_mean_row(ranks, columns), *["" for _ in last], ""]
+
+
+def _is_timed(rank: Mapping[str, Any]) -> bool:
+    return rank["start_ns"] is not None
+
+
+def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+    """Return the texts of the means of columns, with which the headline agrees."""
+    times = [[_in_ns(rank, name) for rank in ranks] for name in columns]
+    known_times = [[time for time in column if time is not None] for column in times]
+    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known_times]
+
+
+def _last_at_note(summary_data: Mapping[str, Any]) -> str:
+    """State the sum of the column "last at", and why it may differ from the collectives."""
+    collectives = summary_data["collectives"]
+    last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
+    ties = collectives - last
+    together = f"; at {count(ties)} several ranks arrive together" if ties > 0 else ""
+    return (
+        "last at: collectives of a rank's process groups at which it alone arrives last;"
+        f" adds up to {count(last)} of the job's {plural(collectives, 'collective')}{together}"
+    )
+
+
+def _last_count(rank: Mapping[str, Any]) -> int:
+    last: int = round(rank["score"] * rank["collectives"])
+    return last
+
+
+def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
+    value = rank.get(name)
+    return value * 1e9 if value is not None and name.endswith("_s") else value
+
+
+def _last_at_text(rank: Mapping[str, Any], what: str) -> str:
+    """Format the number of collectives at which a rank is last, and the number of all."""
+    if "score" not in rank:
+        return UNKNOWN
+    return f"{count(_last_count(rank))}{what}{count(rank['collectives'])}"
+
+
+def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
+    subject = f"rank {rank['rank']} is a straggler"
+    if "score" not in rank:
+        return f"{subject}: it spends least time in MPI"
+    return (
+        f"{subject}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
+        " collectives of its groups"
+    )
+
+
+def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for problem in problems:
+        groups[str(problem["kind"]), str(problem["detail"])].append(problem)
+    if groups:
+        yield from ("", "problems")
+    for (kind, detail), problems_of_kind in list(groups.items())[:_MAX_PROBLEMS]:
+        files = {problem["file"] or "" for problem in problems_of_kind}
+        location = f"{len(files)} files" if len(files) > 1 else min(files)
+        number = sum(problem["count"] for problem in problems_of_kind)
+        yield f"  {kind}: {number:,} × {detail}" + (f" ({location})" if location else "")
+    if len(groups) > _MAX_PROBLEMS:
+        yield f"  and {len(groups) - _MAX_PROBLEMS} more: hw.load(…).problems lists them"

@@ -1,0 +1,343 @@
+"""Tables of a job by name: each analysis, and ``events``, ``ranks`` and ``problems``.
+
+`run_table` takes the same scope for all of them: a window, ranks, and a query over events. It
+sorts, cuts at a limit, and returns the Python line that gives the same rows::
+
+    run_table(job, "kernel_breakdown", ranks=[0], sort="count", limit=3)
+    # traces = hw.load("job"); frame = hw.analysis.kernel_breakdown(traces, ranks=[0]).sort_…
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.answers.reply import TableReply, first_line, grouped_problems, job_facts
+from hta_widgets.errors import TraceError, UnknownNameError, redact_urls
+from hta_widgets.readers.formats import formats_named
+from hta_widgets.readers.load import load
+from hta_widgets.text import as_window, escape_controls
+from hta_widgets.trace.traceset import TraceSet
+
+DEFAULT_LIMIT = 50
+_MAX_ARG = 2_000  # characters of an arg of an event
+_MAX_ITEMS = 20  # parents, flows, kernels of an event
+
+#: Tables besides the analyses, with what they return.
+_PLAIN = {
+    "events": "Return the events, by rank and start.",
+    "ranks": "Return one row per rank: its file, host and contents.",
+    "problems": "Return what was skipped, repaired or guessed while the files were read.",
+}
+#: Analyses that need the name of an operator have rows if these have.
+_PROBES = {"frequent_kernel_sequences": "operator_kernels"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A loaded job on the clock that views draw, and the paths that it was loaded from."""
+
+    traces: TraceSet
+    paths: tuple[str, ...]
+
+    @classmethod
+    def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
+        """Load a job; raise a `TraceError` if it holds no events."""
+        traces = load_events(paths, ranks)
+        if clock_fit(traces).is_needed:  # as in views
+            traces = traces.with_clock("fitted")
+        return cls(traces, tuple(paths))
+
+    @property
+    def code(self) -> str:
+        """The Python expression that loads it."""
+        paths = list(map(redact_urls, self.paths))
+        source = repr(paths[0] if len(paths) == 1 else paths)
+        return f"hw.load({source})" + '.with_clock("fitted")' * (self.traces.clock == "fitted")
+
+    def reply(
+        self, frame: pd.DataFrame, table: str, total_rows: int, code: str, **fields: Any
+    ) -> TableReply:
+        """Return the reply with rows of this job; `code` makes them from ``traces``."""
+        return TableReply(
+            frame,
+            table,
+            job_facts(self.traces, self.paths),
+            total_rows,
+            problems=grouped_problems(self.traces),
+            code=f"traces = {self.code}; frame = {code}",
+            **fields,
+        )
+
+
+def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> TraceSet:
+    """Load the traces of a command line; raise a `TraceError` if they hold no events."""
+    traces = load(paths[0] if len(paths) == 1 else list(paths), ranks=ranks)
+    empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
+    if all(trace.path in empty for trace in traces.values()):
+        raise TraceError(
+            "holds no trace events", path=paths[0], remedy="Was anything recorded while it was on?"
+        )
+    return traces
+
+
+def table_functions(traces: TraceSet | None = None) -> dict[str, Callable[..., Any]]:
+    """Return the analyses that take a job, or those of the formats of `traces`, by name."""
+    if traces is None:
+        names: Iterable[str] = analysis.__all__
+    else:
+        formats = formats_named(traces.formats)
+        references = [name for format_ in formats for name in format_.analyses.functions]
+        added = {reference.rpartition(":")[2] for reference in references}
+        names = [
+            name
+            for name in analysis.__all__
+            if name in added or not name.startswith(("byteps_", "mpi_"))
+        ]
+    functions = {name: getattr(analysis, name) for name in names}
+    return {
+        name: function
+        for name, function in functions.items()
+        if not name.startswith("with_")
+        and next(iter(inspect.signature(function).parameters)) == "traces"
+        and "sizes" not in inspect.signature(function).parameters
+    }
+
+
+def list_tables(job: Job) -> TableReply:
+    """Return the tables that a job has data for, with what they return."""
+    rows = [(name, text, "") for name, text in _PLAIN.items()]
+    functions = table_functions(job.traces)
+    rows += [
+        (name, first_line(function), ", ".join(required_options(function)))
+        for name, function in functions.items()
+        if _has_data(functions[_PROBES.get(name, name)], job.traces)
+    ]
+    frame = pd.DataFrame(rows, columns=["table", "question", "needs"])
+    return job.reply(frame, "tables", len(frame), code="dir(hw.analysis)")
+
+
+def required_options(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters of an analysis that have no default, without the traces."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    return [option.name for option in parameters if option.default is option.empty]
+
+
+def _has_data(function: Callable[..., Any], traces: TraceSet) -> bool:
+    """Return whether an analysis matches any event of the first rank, else of any rank."""
+    parameters = inspect.signature(function).parameters
+    scopes: list[dict[str, Any]] = [{}]
+    if "rank" in parameters:
+        scopes = [{"rank": rank} for rank in traces.ranks]
+    elif "ranks" in parameters:
+        scopes = [{"ranks": traces.ranks[:1]}, {}]
+    try:
+        return any(_matches(function(traces, **scope)) for scope in scopes)
+    except TraceError:  # for example without the step that it looks for
+        return False
+
+
+def _matches(frame: pd.DataFrame) -> bool:
+    return len(frame) > 0 and any(frame.attrs.get("matched", {"rows": 1}).values())
+
+
+def run_table(
+    job: Job,
+    name: str,
+    *,
+    window: Any = None,
+    ranks: Iterable[int] | None = None,
+    query: str | None = None,
+    sort: str = "",
+    descending: bool = False,
+    limit: int = DEFAULT_LIMIT,
+    options: Mapping[str, Any] | None = None,
+) -> TableReply:
+    """Return rows of a table.
+
+    Parameters
+    ----------
+    job : Job
+    name : str
+        Of `list_tables`.
+    window : (time, time), optional
+        Two times that `hta_widgets.load` also takes, such as ``("12ms", "18ms")``.
+    ranks : iterable of int, optional
+    query : str, optional
+        A pandas query over event columns.
+    sort : str, default ""
+        A column; "" keeps the order of the analysis.
+    descending : bool, default False
+    limit : int, default 50
+        Maximum number of rows, 0 for all.
+    options : mapping, optional
+        Further parameters of the analysis.
+
+    Raises
+    ------
+    TraceError
+        For unknown names of tables, columns and options, and for a scope that does not fit.
+    """
+    scope: dict[str, Any] = {"ranks": ranks, "query": query}
+    scope["window"] = None if window is None else as_window(window)
+    scope = {key: value for key, value in scope.items() if value is not None}
+    frame, call = (
+        _plain_table(job, name, scope, options or {})
+        if name in _PLAIN
+        else _run_analysis(job, name, scope, dict(options or {}))
+    )
+    rows, code = _cut(frame, sort, limit, descending=descending)
+    return job.reply(
+        rows, name, len(frame), note=str(frame.attrs.get("note", "")), code=f"{call}{code}"
+    )
+
+
+def _run_analysis(
+    job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
+) -> tuple[pd.DataFrame, str]:
+    functions = table_functions()
+    if name not in functions:
+        raise UnknownNameError(
+            f"no table {name!r}",
+            remedy="The command `tables` and the tool list_analyses list those with data.",
+        )
+    function = functions[name]
+    parameters = [*inspect.signature(function).parameters][1:]
+    if "rank" in parameters and "rank" not in options and len(scope.get("ranks", ())) == 1:
+        options["rank"] = next(iter(scope.pop("ranks")))
+    accepted = {"query" if option == "selection" else option for option in parameters}
+    _require_options(name, scope, accepted)
+    _require_options(name, options, {*parameters} - {"selection", "window", "ranks"})
+    missing = [option for option in required_options(function) if option not in options]
+    if missing:
+        raise TraceError(
+            f"{name} needs {' and '.join(missing)}",
+            remedy="Give it as an option, for example --option "
+            f"{missing[0]}={'0' if missing[0] == 'rank' else 'aten::linear'}.",
+        )
+    passed = dict(options)
+    shown = {key: repr(value) for key, value in options.items()}
+    for key, value in scope.items():
+        if key == "query":
+            passed["selection"] = job.traces.select(value)
+            shown["selection"] = f"traces.select({value!r})"
+        else:
+            passed[key] = value
+            shown[key] = repr(value)
+    written = "".join(f", {key}={value}" for key, value in shown.items())
+    call = f"hw.analysis.{name}(traces{written})"
+    frame: pd.DataFrame = function(job.traces, **passed)
+    return frame, call
+
+
+def _plain_table(
+    job: Job, name: str, scope: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[pd.DataFrame, str]:
+    _require_options(name, options, ())
+    if name == "events":
+        start, end = scope.get("window", (None, None))
+        selection = job.traces.select(
+            scope.get("query"), start_ns=start, end_ns=end, ranks=scope.get("ranks")
+        )
+        frame = selection.events().reset_index()
+        frame.insert(0, "rank", frame.pop("rank"))
+        return frame, f"{selection.to_code()}.events().reset_index()"
+    _require_options(name, scope, ())
+    frame = job.traces.summary() if name == "ranks" else job.traces.problems
+    frame = pd.DataFrame(frame)
+    return frame, f"traces.{'summary()' if name == 'ranks' else 'problems'}"
+
+
+def _require_options(name: str, given: Iterable[str], accepted: Iterable[str]) -> None:
+    unknown = [option for option in given if option not in accepted]
+    if unknown:
+        listed = ", ".join(sorted(accepted)) or "none"
+        raise TraceError(
+            f"{name} takes no {' and no '.join(unknown)}", remedy=f"Its options are: {listed}."
+        )
+
+
+def _cut(
+    frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
+) -> tuple[pd.DataFrame, str]:
+    """Return the rows in the order asked for, up to the limit, and the code that does it."""
+    code = ""
+    if sort:
+        if sort not in frame:
+            raise TraceError(
+                f"no column {sort!r} to sort by",
+                remedy=f"The columns are {', '.join(map(str, frame.columns))}.",
+            )
+        # Categories are sorted as texts, not in their own order.
+        is_text = isinstance(frame[sort].dtype, pd.CategoricalDtype)
+        by = frame[sort].astype(str) if is_text else frame[sort]
+        order = by.sort_values(ascending=not descending, kind="stable").index
+        frame = frame.loc[order]
+        as_text = ", key=lambda texts: texts.astype(str)" if is_text else ""
+        code += f".sort_values({sort!r}, ascending={not descending}, kind='stable'{as_text})"
+    if limit < 0:
+        raise TraceError(f"--limit takes a number from 0, not {limit}", remedy="0 means all rows.")
+    if limit and limit < len(frame):
+        frame = frame.head(limit)
+        code += f".head({limit})"
+    return frame.reset_index(drop=True), code
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """Return the name and value of ``NAME=VALUE``, where the value is JSON, else text."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip().isidentifier():
+        raise TraceError(
+            f"{text!r} is not an option", remedy="Write NAME=VALUE, for example top=10."
+        )
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
+
+
+def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
+    """Return one event, and what is known of it: args, callers, launches, others of its name."""
+    from hta_widgets.live.job import TileEngine  # noqa: PLC0415 - other tables do without
+
+    event = job.traces.event(event_id, rank)  # raises for what does not exist
+    frame = job.traces[rank].events.loc[[event.id]].reset_index()
+    frame.insert(0, "rank", rank)
+    answer, _ = TileEngine(job.traces.subset([rank])).answer(
+        {"op": "event", "rank": rank, "id": event.id, "table": "events"}
+    )
+    details = {key: answer[key] for key in ("launched_by", "kernels", "flows", "parents")}
+    same = {key: value for key, value in answer["same"].items() if key not in {"edges", "counts"}}
+    return job.reply(
+        frame,
+        "events",
+        1,
+        note=str(answer["args_error"] or ""),
+        code=f"traces[{rank}].events.loc[[{event.id}]]",
+        more={
+            "args": {key: _short_text(value) for key, value in answer["args"]},
+            **{key: _short_lists(value) for key, value in details.items()},
+            "same_name": same,
+        },
+    )
+
+
+def _short_text(text: str) -> str:
+    text = escape_controls(text)
+    return text if len(text) <= _MAX_ARG else f"{text[:_MAX_ARG]}… ({len(text):,} characters)"
+
+
+def _short_lists(value: Any) -> Any:
+    """Return nested values with short texts and lists of at most `_MAX_ITEMS` items."""
+    if isinstance(value, str):
+        return _short_text(value)
+    if isinstance(value, Mapping):
+        return {key: _short_lists(item) for key, item in value.items()}
+    return [_short_lists(item) for item in value[:_MAX_ITEMS]] if isinstance(value, list) else value

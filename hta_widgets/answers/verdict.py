@@ -1,0 +1,223 @@
+"""Decide whether a run is worse than another one by more than a limit, and whether that is noise.
+
+The samples are the steps of each run, means over ranks. The change of the mean is compared with the
+limit, and with the noise: the smallest change that the test of `hta_widgets.diff.stats` would call
+significant at 1 %, given how the steps of these two runs scatter. For steps of 100, 101, 99 ms
+before and 107, 106, 108 ms after, and a limit of 5 %::
+
+    change +7.0 %, noise 4.0 %, p 0.001: regressed
+    # the same at a limit of 8 %: within; with one step a side: cannot tell
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.diff.align import STEP_KINDS, kind_times
+from hta_widgets.diff.compare import CONDITIONS, Comparison
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.stats import combined_p_value
+from hta_widgets.errors import TraceError
+from hta_widgets.text import duration, share, share_delta
+from hta_widgets.trace.arrays import Floats
+
+Outcome = Literal["regressed", "within", "cannot tell"]
+
+#: Exit codes; errors have 2.
+EXIT_CODES: dict[Outcome, int] = {"within": 0, "regressed": 1, "cannot tell": 3}
+METRICS = ("step", "exposed_comm", "idle", "mfu", "kernel:REGEX")
+_ALPHA = 0.01
+_MAX_NOISE = 4.0  # a change by this factor is the largest that is looked for
+_ROUNDS = 30
+_WORDS = {"regressed": "Regressed", "within": "Within the limit", "cannot tell": "Cannot tell"}
+_NAMES = {"step": "step time", "exposed_comm": "exposed communication", "idle": "idle time"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome for one metric.
+
+    Attributes
+    ----------
+    outcome : str
+        ``regressed``, ``within`` or ``cannot tell``.
+    metric, unit : str
+    limit_share : float
+    steps : int
+        Number of steps on each side.
+    before, after : float or None
+        Means over steps and ranks.
+    change_share : float or None
+        How much worse it became, as a share of the value before; negative if it became better.
+    noise_share : float or None
+        The smallest change that is significant with steps that scatter like these.
+    p_value : float or None
+        How likely the change is by chance.
+    reason : str
+        Why it cannot tell.
+    """
+
+    outcome: Outcome
+    metric: str
+    unit: str
+    limit_share: float
+    steps: int
+    before: float | None = None
+    after: float | None = None
+    change_share: float | None = None
+    noise_share: float | None = None
+    p_value: float | None = None
+    reason: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line."""
+        return EXIT_CODES[self.outcome]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields and the sentence as JSON values."""
+        return {**asdict(self), "exit_code": self.exit_code, "text": self.text}
+
+    @property
+    def text(self) -> str:
+        """The verdict as a sentence."""
+        head = f"{_WORDS[self.outcome]}: {_NAMES.get(self.metric, self.metric)}"
+        if self.before is None or self.after is None or self.change_share is None:
+            return f"{head}; {self.reason}."
+        values = [_value_text(value, self.unit) for value in (self.before, self.after)]
+        parts = [f"{share_delta((self.after - self.before) / self.before)}"]
+        parts.append(f"limit {share(self.limit_share)}")
+        if self.noise_share is not None:
+            parts.append(f"noise {share(self.noise_share)}")
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"{head} {values[0]} → {values[1]} ({', '.join(parts)}){reason}."
+
+
+def _value_text(value: float, unit: str) -> str:
+    return duration(value) if unit == "ns" else share(value)
+
+
+def parse_limit(text: str) -> float:
+    """Return the share of a limit such as ``5%`` or ``0.05``."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise TraceError(
+            f"{text!r} is not a limit", remedy="Give a percentage above 0, for example 5%."
+        )
+    return value
+
+
+def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict:
+    """Return whether a metric is worse in the second run by more than a limit.
+
+    Parameters
+    ----------
+    diff : Comparison
+    limit_share : float
+        As a share of the value before.
+    metric : str, default "step"
+        ``step``, ``exposed_comm``, ``idle``, ``mfu``, or ``kernel:`` and a regular expression that
+        names of device work contain.
+    """
+    samples_of, unit = _samples_function(metric)
+    before, after = (samples_of(diff, side) for side in diff.sides)
+    values = tuple(float(side.mean()) if len(side) else np.nan for side in (before, after))
+    fields: dict[str, Any] = {"metric": metric, "unit": unit, "limit_share": limit_share}
+    fields["steps"] = min(len(before), len(after))
+    reason = _obstacle(diff, before, after, metric)
+    if not (np.isfinite(values).all() and values[0] > 0):
+        reason = reason or f"the run before has no {_NAMES.get(metric, metric)}"
+        return Verdict("cannot tell", reason=reason, **fields)
+    sign = -1 if metric == "mfu" else 1
+    change = sign * (values[1] - values[0]) / values[0]
+    fields |= {"before": values[0], "after": values[1], "change_share": change}
+    p_value, noise = _test(before, after, by_step=diff.same_steps)
+    fields |= {"p_value": p_value, "noise_share": noise}
+    if reason:
+        return Verdict("cannot tell", reason=reason, **fields)
+    if p_value is None or noise is None:
+        return Verdict("cannot tell", reason="one step on a side has no spread", **fields)
+    if change >= limit_share:
+        is_certain = p_value < _ALPHA
+        reason = "" if is_certain else f"the change may be chance (p {p_value:.2g})"
+        return Verdict("regressed" if is_certain else "cannot tell", reason=reason, **fields)
+    if noise > limit_share and change + noise > limit_share:
+        return Verdict("cannot tell", reason="the steps scatter more than the limit", **fields)
+    return Verdict("within", **fields)
+
+
+def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:
+    """Return why the runs cannot be compared; empty if they can."""
+    differences = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
+    if differences:
+        return f"the runs differ: {'; '.join(differences)}"
+    if not diff.before.has_steps:
+        return "the runs have no steps to compare"
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        return f"{metric} is unknown in a step"
+    return ""
+
+
+def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None, float | None]:
+    """Return the p-value, and the smallest change that would be significant."""
+    columns = before[:, None], after[:, None] * (before.mean() / max(after.mean(), 1e-300))
+
+    def p_value_of(factor: float) -> float:
+        both = columns[0], columns[1] * factor
+        return float(combined_p_value(*both, by_step=by_step, factors=(2, 2))[0])
+
+    p_value = p_value_of(after.mean() / before.mean())
+    if np.isnan(p_value):
+        return None, None
+    low, high = 0.0, _MAX_NOISE
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
+    return p_value, high
+
+
+def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floats], str]:
+    if metric == "step":
+        return lambda diff, side: kind_times(diff, side).sum(axis=1).astype(np.float64), "ns"
+    if metric in {"exposed_comm", "idle"}:
+        kind = STEP_KINDS.index("communication" if metric == "exposed_comm" else "idle")
+        return lambda diff, side: kind_times(diff, side)[:, kind].astype(np.float64), "ns"
+    if metric == "mfu":
+        return _mfu_samples, "share"
+    if metric.startswith("kernel:"):
+        try:
+            pattern = re.compile(metric.removeprefix("kernel:"))
+        except re.error as error:
+            raise TraceError(
+                f"{metric!r} is not a pattern ({error})", remedy="Write kernel:gemm, for example."
+            ) from None
+        return lambda _, side: _kernel_samples(side, pattern), "ns"
+    raise TraceError(f"no metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
+
+
+def _mfu_samples(_: Comparison, side: RunSide) -> Floats:
+    frame = analysis.step_efficiency(side.traces, ranks=side.ranks)
+    means = frame.groupby("step")["mfu"].mean()
+    return means.reindex(pd.Index(side.steps)).to_numpy(np.float64)
+
+
+def _kernel_samples(side: RunSide, pattern: re.Pattern[str]) -> Floats:
+    """Return the device time of matching names in each step, the mean over ranks."""
+    sums = np.zeros(len(side.steps))
+    order = np.argsort(side.steps, kind="stable")
+    for part in side.parts.values():
+        table = part.table
+        is_named = np.array([bool(pattern.search(name)) for name in table.names.values], dtype=bool)
+        rows = part.device_work_rows()
+        rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
+        places = order[np.searchsorted(side.steps[order], table.step[rows])]
+        sums += np.bincount(places, table.dur_ns[rows], len(sums))
+    return sums / max(len(side.parts), 1)

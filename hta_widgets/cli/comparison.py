@@ -1,0 +1,76 @@
+"""The commands ``diff`` and ``baseline``."""
+
+from __future__ import annotations
+
+import argparse
+
+from hta_widgets.answers.comparison import (
+    BASELINE,
+    baseline_names,
+    comment_lines,
+    compare_jobs,
+    open_run,
+    remove_baseline,
+    save_baseline,
+)
+from hta_widgets.answers.tables import Job
+from hta_widgets.answers.verdict import parse_limit
+from hta_widgets.cli import print_page, say
+from hta_widgets.errors import TraceError
+
+
+def diff(options: argparse.Namespace) -> int:
+    """Compare two runs: write a page, print what changed, and judge it if a limit is given."""
+    limit = None if options.fail_above is None else parse_limit(options.fail_above)
+    has_page = options.out is not None or (options.form == "text" and limit is None)
+    before, after = open_run(options.before), open_run(options.after)
+    reply = compare_jobs(
+        before,
+        after,
+        ranks=options.ranks,
+        after_ranks=options.after_ranks,
+        limit_share=limit,
+        metric=options.metric,
+    )
+    verdict = reply.more.get("verdict")
+    if options.form == "text":
+        say(*([verdict["text"]] if verdict else []), *reply.frame["text"])
+        if reply.note:
+            say(f"{reply.note[0].upper()}{reply.note[1:].rstrip('.')}.")
+    else:
+        print(
+            "\n".join(comment_lines(reply))
+            if options.form == "markdown"
+            else reply.format(options.form)
+        )
+    if has_page:
+        _write_comparison(before, after, options)
+    return verdict["exit_code"] if verdict else 0
+
+
+def _write_comparison(before: Job, after: Job, options: argparse.Namespace) -> None:
+    from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
+
+    ranks = options.ranks, options.after_ranks or options.ranks
+    sides = [
+        job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)
+    ]
+    path = TraceDiff(*sides).save_html(options.out or "diff.html", max_mb=options.max_mb)
+    if options.form == "text":
+        print_page(path, options)
+
+
+def baseline(options: argparse.Namespace) -> None:
+    """Save, remove or list baselines."""
+    if options.action == "list":
+        say(*baseline_names())
+        return
+    if options.name is None or (options.action == "save") != bool(options.paths):
+        raise TraceError(
+            f"`baseline {options.action}` got the wrong arguments",
+            remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",
+        )
+    if options.action == "remove":
+        remove_baseline(options.name)
+    else:
+        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")

@@ -1,0 +1,47 @@
+"""The commands ``tables``, ``table`` and ``event``, which import no more than they need."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from hta_widgets.answers.reply import TableReply
+from hta_widgets.answers.tables import Job, describe_event, list_tables, parse_option, run_table
+from hta_widgets.cli import say
+
+
+def tables(options: argparse.Namespace) -> None:
+    """Print the tables that a job has data for."""
+    _print_reply(list_tables(Job.open(options.paths)), options)
+
+
+def table(options: argparse.Namespace) -> None:
+    """Print one table of a job."""
+    reply = run_table(
+        Job.open([options.job]),
+        options.name,
+        window=options.window,
+        ranks=options.ranks,
+        query=options.query,
+        sort=options.sort,
+        descending=options.descending,
+        limit=options.limit,
+        options=dict(map(parse_option, options.option)),
+    )
+    _print_reply(reply, options)
+
+
+def event(options: argparse.Namespace) -> None:
+    """Print one event with its args, callers and launches."""
+    reply = describe_event(Job.open([options.job]), options.rank, options.id)
+    _print_reply(reply, options)
+    if options.form == "text":
+        details = {key: value for key, value in reply.more.items() if value}
+        say("", *(f"{key}: {json.dumps(value)}" for key, value in details.items()))
+
+
+def _print_reply(reply: TableReply, options: argparse.Namespace) -> None:
+    print(reply.format(options.form))
+    if options.form == "csv" and (remark := reply.remark()):
+        say(remark, file=sys.stderr)

@@ -1,0 +1,35 @@
+"""Demo jobs of each format, shared by the tests of answers."""
+
+import json
+import re
+
+import pytest
+
+from hta_widgets.answers.tables import Job
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
+
+
+@pytest.fixture(scope="session")
+def demo_folder(tmp_path_factory):
+    """A folder with the jobs ``kineto``, ``byteps`` and ``mpi``, and their truth files."""
+    folder = tmp_path_factory.mktemp("answers")
+    write_demo(folder / "kineto", ranks=4, steps=5, straggler=2, events_per_step=700)
+    write_byteps_job(folder / "byteps", steps=2, gradients=4)
+    write_mpi_job(folder / "mpi", ranks=4, steps=3, slow_rank=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def jobs(demo_folder):
+    """The jobs by format, loaded."""
+    names = ("kineto", "byteps", "mpi")
+    return {name: Job.open([str(demo_folder / name)]) for name in names}
+
+
+@pytest.fixture(scope="session")
+def truths(demo_folder):
+    """What was done to each job, by format."""
+    files = [*demo_folder.glob("*truth.json")]
+    return {re.split("[._]", file.name)[0]: json.loads(file.read_text()) for file in files}

@@ -1,0 +1,247 @@
+"""Tables for programs: the envelope, its columns, scopes, forms and errors."""
+
+import io
+import json
+
+import jsonschema
+import pandas as pd
+import pytest
+from support import small
+
+import hta_widgets as hw
+from hta_widgets import analysis, cli
+from hta_widgets.answers.columns import column_meanings, unit_of
+from hta_widgets.answers.reply import SCHEMA
+from hta_widgets.answers.summary import summarize_job
+from hta_widgets.answers.tables import (
+    Job,
+    describe_event,
+    list_tables,
+    required_options,
+    run_table,
+    table_functions,
+)
+from hta_widgets.errors import TraceError
+
+OPTIONS = {"rank": 0, "operator_name": "aten::linear"}
+
+
+def rows_of(envelope):
+    """The rows as dicts."""
+    names = [column["name"] for column in envelope["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in envelope["rows"]]
+
+
+@pytest.mark.parametrize("format_", ["kineto", "byteps", "mpi"])
+def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_):
+    """Add a line to `facts/columns.json` for a column that the docstring does not explain."""
+    job, check = jobs[format_], jsonschema.Draft202012Validator(SCHEMA)
+    unexplained, wrong = set(), []
+    for name, function in table_functions(job.traces).items():
+        options = {option: OPTIONS[option] for option in required_options(function)}
+        reply = run_table(job, name, limit=3, options=options)
+        unexplained |= {(name, c["name"]) for c in reply.columns if not c["meaning"]}
+        wrong += [(name, error.message) for error in check.iter_errors(reply.envelope())]
+    for reply in (
+        *(run_table(job, name, limit=3) for name in ("events", "ranks", "problems")),
+        *(list_tables(job), summarize_job(job), describe_event(job, job.traces.ranks[0], 5)),
+    ):
+        wrong += [(reply.table, error.message) for error in check.iter_errors(reply.envelope())]
+    assert unexplained == set()
+    assert wrong == []
+
+
+def test_the_documentation_has_the_schema(repo):
+    text = (repo / "docs/answers.md").read_text("utf-8")
+    block = text.partition('```json\n{\n  "$schema"')[2].partition("\n```")[0]
+    assert json.loads('{"$schema"' + block) == SCHEMA
+
+
+def test_meanings_come_from_the_docstring():
+    meanings = column_meanings("comm_comp_overlap", ("rank", "exposed_ns", "overlap_share"))
+    assert meanings == {
+        "rank": "rank of the job",
+        "exposed_ns": "communicating and not computing",
+        "overlap_share": "0..1, NaN without communication",
+    }
+    # Text in parentheses explains the last of several names only.
+    names = "job server key iteration node start_ns lag_ns last imposed_wait_ns"
+    arrivals = column_meanings("byteps_arrivals", tuple(names.split()))
+    assert arrivals["iteration"] == "iteration, from 0 in the file"
+    assert arrivals["lag_ns"] == "behind the first"
+    names = "count communication_ns overlapped_ns exposed_ns overlap_share sum_ns max_ns"
+    same = column_meanings("communication_by_group", tuple(names.split()))
+    assert same["exposed_ns"] == "the rest"
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("dur_ns", "ns"), ("late_ns_mean", "ns"), ("size_bytes", "bytes"), ("busbw_gb_s", "GB/s"),
+     ("idle_pct", "%"), ("lost_share", "share 0..1"), ("count", ""), ("steps", "")],
+)  # fmt: skip
+def test_units_follow_from_names(name, unit):
+    assert unit_of(name) == unit
+
+
+def test_tables_lists_what_has_rows(jobs):
+    listed = {row["table"]: row for row in rows_of(list_tables(jobs["kineto"]).envelope())}
+    assert {"events", "ranks", "problems", "stragglers", "critical_path", "operators"} <= {*listed}
+    assert not {"byteps_gradients", "cupti_counters", "horovod_readiness", "diff_ops"} & {*listed}
+    assert listed["critical_path"]["needs"] == "rank"
+    assert listed["stragglers"]["question"] == analysis.stragglers.__doc__.split("\n")[0]
+    byteps = {row["table"] for row in rows_of(list_tables(jobs["byteps"]).envelope())}
+    assert "byteps_gradients" in byteps
+    assert not {"mpi_ranks", "step_times", "operators"} & byteps
+
+
+def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
+    def fails(traces):
+        """Return nothing."""
+        raise TraceError("needs something else")
+
+    monkeypatch.setattr(analysis, "kernel_breakdown", fails)
+    job = Job(small.load(tmp_path, [small.kernel(0, 10)]), ("https://me:secret@host/x.json?k=1",))
+    reply = list_tables(job)
+    listed = reply.frame["table"].tolist()
+    assert "temporal_breakdown" in listed
+    assert not {"kernel_breakdown", "step_times"} & {*listed}
+    assert "secret" not in reply.format("json")
+
+
+def test_names_are_sorted_as_texts_and_the_code_does_the_same(jobs):
+    reply = run_table(jobs["kineto"], "launch_stats", sort="kernel", descending=True, limit=30)
+    names = analysis.launch_stats(jobs["kineto"].traces)["kernel"].astype(str)
+    assert reply.frame["kernel"].tolist() == sorted(names, reverse=True)[:30]
+    found = {"hw": hw}
+    exec(reply.code, found)
+    assert found["frame"]["kernel_id"].tolist() == reply.frame["kernel_id"].tolist()
+
+
+def test_the_scope_reaches_the_analysis_and_the_code_repeats_it(jobs):
+    job = jobs["kineto"]
+    scope = {"window": ("2ms", "30ms"), "ranks": [0, 2], "query": "stream == 7"}
+    reply = run_table(
+        job, "kernel_breakdown", **scope, sort="count", descending=True, limit=4,
+        options={"include_memory": False},
+    )  # fmt: skip
+    selection = job.traces.select("stream == 7")
+    full = analysis.kernel_breakdown(
+        job.traces, window=scope["window"], ranks=[0, 2], selection=selection, include_memory=False
+    )
+    expected = full.sort_values("count", ascending=False, kind="stable").head(4)
+    assert reply.total_rows == len(full) > 4
+    pd.testing.assert_frame_equal(reply.frame, expected.reset_index(drop=True), check_like=True)
+    names = {"hw": hw}
+    exec(reply.code, names)
+    pd.testing.assert_frame_equal(names["frame"].reset_index(drop=True), reply.frame)
+
+
+def test_events_are_a_table(jobs):
+    job = jobs["kineto"]
+    reply = run_table(job, "events", query="kind == 'communication'", ranks=[1], limit=2)
+    events = job.traces.select("kind == 'communication'", ranks=[1]).events()
+    assert reply.total_rows == len(events)
+    assert [(row["rank"], row["id"]) for row in rows_of(reply.envelope())] == [
+        (1, id_) for id_ in events.index[:2]
+    ]
+    names = {"hw": hw}
+    exec(reply.code, names)
+    assert names["frame"]["id"].tolist() == reply.frame["id"].tolist()
+
+
+def test_an_event_has_its_callers_and_launches(tmp_path):
+    job = Job(
+        small.load(
+            tmp_path,
+            [
+                small.event("cpu_op", "aten::mm", 1_000, 9_000, pid=10, note="x" * 9_000),
+                small.call(2_000, 3_000, launch=5),
+                small.kernel(20_000, 24_000, launch=5),
+            ],
+        ),
+        (str(tmp_path),),
+    )
+    events = job.traces.events().reset_index().set_index("name")["id"]
+    kernel = describe_event(job, 0, int(events["gemm"])).envelope()
+    assert [op["name"] for op in kernel["launched_by"]["operators"]] == ["aten::mm"]
+    assert rows_of(kernel)[0]["dur_ns"] == 4_000
+    operator = describe_event(job, 0, int(events["aten::mm"])).envelope()
+    assert operator["kernels"]["count"] == 1
+    assert operator["args"]["note"].endswith("… (9,000 characters)")
+
+
+@pytest.fixture
+def opened(jobs, monkeypatch):
+    """Let commands find the Kineto job loaded."""
+    monkeypatch.setattr(Job, "open", lambda *_: jobs["kineto"])
+    return jobs["kineto"]
+
+
+def test_forms(opened, capsys):
+    command = ["table", "job", "temporal_breakdown", "--limit", "2"]
+    expected = analysis.temporal_breakdown(opened.traces).head(2)
+    assert cli.main([*command, "--csv"]) == 0
+    out, err = capsys.readouterr()
+    assert pd.read_csv(io.StringIO(out))["busy_ns"].tolist() == expected["busy_ns"].tolist()
+    assert err == "2 of 4 rows\n"
+    assert cli.main([*command, "--json"]) == 0
+    envelope = json.loads(capsys.readouterr().out)
+    assert [row["busy_ns"] for row in rows_of(envelope)] == expected["busy_ns"].tolist()
+    assert cli.main([*command, "--markdown", "--ranks", "1,3", "--window", "0ms-9ms"]) == 0
+    head, rule, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("| rank | idle_ns |")
+    assert rule.count("---:") == len(expected.columns)
+    assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 3"]
+    assert cli.main(command) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 of 4 rows"
+
+
+def test_names_from_traces_are_no_markup(tmp_path):
+    name = "a|b <img src=x> [l](http://e) \x1b[31m `c` *d*"
+    job = Job(small.load(tmp_path, [small.kernel(0, 10, name=name)]), ("x",))
+    reply = run_table(job, "kernel_breakdown")
+    row = reply.format("markdown").splitlines()[2]
+    assert row.replace("\\|", "").count("|") == len(reply.frame.columns) + 1
+    assert r"a\|b &lt;img src=x&gt; \[l\](http://e) \\u001b\[31m \`c\` \*d\*" in row
+    assert "\x1b" not in reply.format("json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table", "{job}", "nope"], "no table 'nope'"),
+        (["table", "{job}", "critical_path"], "critical_path needs rank"),
+        (["table", "{job}", "stragglers", "--sort", "nope"], "no column 'nope' to sort by"),
+        (["table", "{job}", "stragglers", "--option", "nope=1"], "stragglers takes no nope"),
+        (["table", "{job}", "stragglers", "--limit", "-1"], "--limit takes a number from 0"),
+        (["table", "{job}", "memory_events", "--query", "step == 1"], "memory_events takes no"),
+        (["table", "{job}", "operators", "--query", "nope =="], "the query 'nope ==' does not"),
+        (["table", "{job}", "operators", "--ranks", "9"], "no rank 9"),
+        (["event", "{job}", "0", "99999999"], "rank 0 has events 0 to"),
+        (["table", "{job}", "operators", "--window", "soon"], "soon"),
+        (["table"], "the following arguments are required"),
+    ],
+)
+def test_errors_are_json_where_asked(opened, capsys, arguments, message):
+    words = [word.format(job="job") for word in arguments]
+    try:
+        code = cli.main([*words, "--json"])
+    except SystemExit as stop:
+        code = stop.code
+    reply = json.loads(capsys.readouterr().out)
+    assert (code, reply["schema"], reply["version"]) == (2, "hta-widgets/error", 1)
+    assert message in reply["error"]["message"]
+    if len(words) > 1 and "--window" not in words:
+        assert cli.main(words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_missing_job_is_json_too(capsys):
+    assert cli.main(["tables", "no/such/job", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["path"] == "no/such/job"
+
+
+def test_unknown_numbers_are_null(tmp_path):
+    job = Job(small.load(tmp_path, [small.kernel(0, 10)]), ("x",))
+    (row,) = rows_of(run_table(job, "comm_comp_overlap").envelope())
+    assert (row["overlap_share"], row["compute_ns"]) == (None, 10)

@@ -1,0 +1,132 @@
+"""Verdicts on two runs: outcomes, exit codes, comments and baselines."""
+
+import json
+
+import jsonschema
+import pytest
+from support import small
+
+import hta_widgets as hw
+from hta_widgets import cli, diff
+from hta_widgets.answers.comparison import compare_jobs
+from hta_widgets.answers.reply import SCHEMA
+from hta_widgets.answers.tables import Job
+from hta_widgets.answers.verdict import judge, parse_limit
+from hta_widgets.errors import TraceError
+
+
+def write_run(folder, lengths_us, *, busy=0.5, gpu="A100", kernel="gemm"):
+    """Write a run with a kernel in each step, which takes the share `busy` of it."""
+    folder.mkdir(parents=True)
+    events, start = [], 0
+    for step, length_us in enumerate(lengths_us):
+        end = start + round(length_us * 1000)
+        events += [
+            small.event("user_annotation", f"ProfilerStep#{step}", start, end, pid=10),
+            small.call(start + 1_000, start + 2_000, launch=step + 1),
+            small.kernel(start + 3_000, start + 3_000 + round(length_us * 1000 * busy),
+                         launch=step + 1, name=kernel),
+        ]  # fmt: skip
+        start = end
+    document = {"traceEvents": events, "deviceProperties": [{"id": 0, "name": gpu}]}
+    (folder / "rank-0.json").write_text(json.dumps(document))
+    return folder
+
+
+BEFORE = [1000, 1010, 990, 1005, 995]
+
+
+def verdict_of(tmp_path, after, limit=0.05, metric="step", before=BEFORE, **how):
+    folders = write_run(tmp_path / "a", before), write_run(tmp_path / "b", after, **how)
+    return judge(diff.compare(*map(small.read, folders)), limit, metric)
+
+
+@pytest.mark.parametrize(
+    ("factors", "outcome", "reason"),
+    [
+        ([1.10] * 5, "regressed", ""),
+        ([1.04] * 5, "within", ""),
+        ([0.80] * 5, "within", ""),
+        ([1.5, 0.9, 1.6, 0.8, 1.2], "cannot tell", "may be chance"),
+        ([1.3, 0.8, 1.2, 0.7, 1.0], "cannot tell", "scatter more than the limit"),
+        ([1.10], "cannot tell", "no spread"),
+    ],
+)
+def test_outcomes(tmp_path, factors, outcome, reason):
+    after = [length * factor for length, factor in zip(BEFORE, factors, strict=False)]
+    verdict = verdict_of(tmp_path, after, before=BEFORE[: len(factors)])
+    assert (verdict.outcome, reason in verdict.reason) == (outcome, True)
+    assert verdict.change_share == pytest.approx(sum(after) / sum(BEFORE[: len(after)]) - 1)
+
+
+def test_another_gpu_cannot_be_judged(tmp_path):
+    verdict = verdict_of(tmp_path, [1200] * 5, gpu="H100")
+    assert verdict.outcome == "cannot tell"
+    assert "A100" in verdict.reason
+
+
+def test_metrics_are_judged_by_themselves(tmp_path):
+    """The steps stay as long, but the kernel takes 60 instead of 50 % of them."""
+    verdicts = {}
+    for metric in ("step", "idle", "kernel:^ge", "kernel:conv", "mfu"):
+        folder = tmp_path / metric.replace(":", "")
+        verdicts[metric] = verdict_of(folder, BEFORE, metric=metric, busy=0.6)
+    assert verdicts["step"].outcome == "within"
+    assert verdicts["idle"].change_share < -0.15
+    assert verdicts["kernel:^ge"].outcome == "regressed"
+    assert verdicts["kernel:^ge"].before == pytest.approx(500_000)
+    assert verdicts["kernel:^ge"].after == pytest.approx(600_000)
+    assert verdicts["kernel:conv"].reason == "the run before has no kernel:conv"
+    assert verdicts["mfu"].outcome == "cannot tell"
+
+
+@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (" 2.5 % ", 0.025)])
+def test_limits(text, value):
+    assert parse_limit(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "0%", "-1%", "200%", "much"])
+def test_what_is_no_limit(text):
+    with pytest.raises(TraceError, match="5%"):
+        parse_limit(text)
+
+
+def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    slow = write_run(tmp_path / "slow", [length * 1.1 for length in BEFORE], kernel="<b>|x")
+    assert cli.main(["baseline", "save", "main", str(write_run(tmp_path / "run", BEFORE))]) == 0
+    assert cli.main(["baseline", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "main"
+    command = ["diff", "baseline:main", str(slow), "--fail-above", "5%"]
+    assert cli.main([*command, "--json"]) == 1
+    reply = json.loads(capsys.readouterr().out)
+    jsonschema.validate(reply, SCHEMA)
+    assert reply["verdict"]["outcome"] == "regressed"
+    assert reply["metrics"]["step"]["change_share"] == pytest.approx(0.1)
+    assert cli.main([*command, "--markdown"]) == 1
+    comment = capsys.readouterr().out.replace("\u202f", " ")
+    assert comment.startswith("**Regressed: step time 1.00 ms → 1.10 ms (+10 %, limit 5.0 %")
+    assert "| step time | 1.00 ms | 1.10 ms | +10 % |" in comment
+    assert "<b>" not in comment
+    assert len(comment) < 2_000
+    assert cli.main(["diff", "baseline:main", "baseline:main", "--fail-above", "5%"]) == 0
+    assert not (tmp_path / "diff.html").exists()
+    assert cli.main([*command, "--metric", "speed"]) == 2
+    assert "step, exposed_comm" in capsys.readouterr().err
+    assert cli.main(["baseline", "remove", "main"]) == 0
+    assert cli.main(command) == 2
+    assert "no baseline 'main'" in capsys.readouterr().err
+    assert cli.main(["baseline", "save", "../x", "y"]) == 2
+
+
+def test_a_comparison_is_a_table(tmp_path):
+    folders = write_run(tmp_path / "a", BEFORE), write_run(tmp_path / "b", [1200] * 5)
+    sides = [Job(small.read(folder), (str(folder),)) for folder in folders]
+    reply = compare_jobs(*sides)
+    found = diff.findings(diff.compare(*(side.traces for side in sides)))
+    assert reply.frame["text"].tolist() == [finding.text for finding in found]
+    assert reply.more["before"]["paths"] == [str(folders[0])]
+    names = {"hw": hw}
+    exec(reply.code, names)
+    assert [finding.text for finding in names["frame"]] == reply.frame["text"].tolist()
