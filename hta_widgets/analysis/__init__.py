@@ -28,6 +28,7 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.efficiency.modules import modules
 from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
 from hta_widgets.analysis.efficiency.step_efficiency import step_efficiency
 from hta_widgets.analysis.horovod import horovod_readiness
@@ -102,6 +103,7 @@ __all__ = [
     "memory_bandwidth_summary",
     "memory_events",
     "memory_timeline",
+    "modules",
     "mpi_call_stacks",
     "mpi_compare",
     "mpi_hosts",

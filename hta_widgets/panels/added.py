@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import has_shapes, operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
@@ -286,12 +287,13 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "launch_outliers": _launch_outliers,
     "messages": _messages,
     "roofline": _roofline,
+    "layers": layers,
 }
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW_PANELS = ("critical_path", "memory", "roofline")
+_SLOW_PANELS = ("critical_path", "memory", "roofline", "layers")
 _MAX_SLOW_RANKS = 16
 
 
@@ -359,6 +361,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no sends between ranks"] = ["messages"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
+    if not has_layers(traces):
+        missing["no modules: with_stack=True records them"] = ["layers"]
     if not roles - {"cpu"}:
         missing["no GPU work"].append("roofline")
     elif not has_shapes(next(iter(traces.values()))):

@@ -155,6 +155,13 @@ def added() -> dict[str, pd.DataFrame]:
     roofline.attrs = {
         "others": 3, "ranks": 2, "device": "A100", "source": "data sheet", "known_share": 0.9,
     }  # fmt: skip
+    layers = tree.assign(
+        tflop_per_s=[1.5, float("nan"), 2.0],
+        instances=[1, 1, 12],
+        events=["nn.Module: A_0", "", "nn.Module: B_0\nnn.Module: B_1"],
+        **dict.fromkeys(("forward_device_ns", "backward_device_ns", "recompute_device_ns"), 900),
+    )
+    layers.attrs = {"left_out": 2, "measure": "GPU time", "ranks": 2, "note": "no stacks"}
     device_tree = tree.copy()
     device_tree.attrs = {"left_out": 3, "outside": 0.77}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
@@ -194,6 +201,7 @@ def added() -> dict[str, pd.DataFrame]:
         ),
         "launch_outliers": launches.assign(short=["a", "b"], count=[40, 4], launches=[40, 8]),
         "roofline": roofline,
+        "layers": layers,
         "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
             count=[1, 3, 2], bytes=[1000, 500, 90]
         ),
