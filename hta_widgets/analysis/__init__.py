@@ -30,6 +30,7 @@ from hta_widgets.analysis.device_time import (
 from hta_widgets.analysis.diff_ops import diff_ops
 from hta_widgets.analysis.efficiency.modules import modules
 from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
+from hta_widgets.analysis.efficiency.serving_steps import serving_steps
 from hta_widgets.analysis.efficiency.step_efficiency import step_efficiency
 from hta_widgets.analysis.horovod import horovod_readiness
 from hta_widgets.analysis.idle import (
@@ -123,6 +124,7 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "serving_steps",
     "step_efficiency",
     "step_times",
     "stragglers",

@@ -1,7 +1,7 @@
 """The roofline of operators with the limits of their devices, and the tree of modules.
 
-The roofline shows intensity and rate: FLOPs per byte on the horizontal axis, TFLOP/s on the vertical
-one, both logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: at 2039
+The roofline has FLOPs per byte on the horizontal axis and TFLOP/s on the vertical one, both
+logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: at 2039
 GB/s and 312 TFLOP/s, an operator with 100 FLOP/byte is below the slope, at most at 204 TFLOP/s, and
 one with 200 below the flat part.
 """
@@ -128,7 +128,8 @@ def modules(
     frame = analysis_frame(
         "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
         "calls", "host_ns", "device_ns", "device_self_ns", "forward_device_ns",
-        "backward_device_ns", "recompute_device_ns", "forward_flops", "backward_flops", "recompute_flops", "events",
+        "backward_device_ns", "recompute_device_ns", "forward_flops", "backward_flops",
+        "recompute_flops", "events",
     )  # fmt: skip
     bars = frame if frame.empty else module_bars(frame)
     return draw_definition("layers", bars, width, theme, title)

@@ -276,6 +276,22 @@ def _roofline(traces: TraceSet) -> pd.DataFrame:
     return shown
 
 
+def _serving(traces: TraceSet) -> pd.DataFrame:
+    steps = analysis.serving_steps(traces)
+    on_device = steps["device_span_ns"] > 0
+    start_ns = steps["device_start_ns"].where(on_device, steps["start_ns"])
+    time_ns = steps["device_span_ns"].where(on_device, steps["host_ns"])
+    frame = steps.assign(start_ns=start_ns, end_ns=start_ns + time_ns, time_ns=time_ns)
+    frame["phase"] = frame["phase"].where(frame["phase"] != "", frame["engine"])
+    frame.attrs = {
+        "all_tokens_per_s": steps.attrs["tokens_per_s"].get("all", np.nan),
+        "note": steps.attrs.get("note", ""),
+    }
+    columns = ["rank", "step", "name", "phase", "tokens", "start_ns", "end_ns", "time_ns"]
+    times = ["device_span_ns", "device_ns", "host_ns", "tokens_per_s"]
+    return frame[[*columns, *times]]
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -288,6 +304,7 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "messages": _messages,
     "roofline": _roofline,
     "layers": layers,
+    "serving": _serving,
 }
 
 
@@ -361,6 +378,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no sends between ranks"] = ["messages"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
+    if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):
+        missing["no steps of an inference engine"] = ["serving"]
     if not has_layers(traces):
         missing["no modules: with_stack=True records them"] = ["layers"]
     if not roles - {"cpu"}:

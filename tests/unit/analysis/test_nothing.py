@@ -49,6 +49,10 @@ NOTES = {
     "parallel_groups": "neither headers nor communication kernels name process groups",
     "step_times": STEPS,
     "phase_times": STEPS,
+    "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
+    " name layers with torch.profiler.record_function",
+    "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
+    " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
     "cupti_counters": f"{COUNTERS} are asked for",
     "memory_bandwidth": COPIES,
