@@ -28,6 +28,7 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.efficiency.graph_replays import graph_replays
 from hta_widgets.analysis.efficiency.modules import modules
 from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
 from hta_widgets.analysis.efficiency.serving_steps import serving_steps
@@ -89,6 +90,7 @@ __all__ = [
     "diff_ops",
     "exposed_waits",
     "frequent_kernel_sequences",
+    "graph_replays",
     "horovod_readiness",
     "idle_interval_stats",
     "idle_time_breakdown",

@@ -190,7 +190,7 @@ def test_modules_have_the_flops_of_the_reference(tmp_path, name, flows):
     columns = ["forward_flops", "backward_flops", "recompute_flops"]
     below = frame[frame["parent"] >= 0].groupby("parent")[columns].sum()
     own = frame[columns].sub(below, fill_value=0).set_index(frame["path"]) / 2  # of two steps
-    with (FOLDER / "modules.csv").open() as file:
+    with (FOLDER / "recorded/modules.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["trace"] == name]
     for row in rows:
         assert own.loc[row["module"]].tolist() == [float(row[key]) for key in columns]

@@ -48,7 +48,7 @@ MODULE_PREFIX: Final = "nn.Module: "
 #: Ranges that do not name a part of the model.
 _NO_LAYER: Final = re.compile(
     r"ProfilerStep#|Optimizer\.|nccl:|c10d|record_param|gloo:|## backward|enumerate\(DataLoader"
-    r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|PyTorch Profiler"
+    r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|capture_"
 )
 _ACCUMULATE: Final = "AccumulateGrad"
 #: A layer that repeats at least so often, with so many operators, in at most this many.

@@ -127,7 +127,7 @@ def modules(
     --------
     >>> tree = modules(traces, depth=2)  # doctest: +SKIP
     """
-    parts = rank_parts(traces, selection, window, ranks)
+    parts = rank_parts(traces, selection, window, ranks, captured=True)
     results = list(map_ranks(parts, partial(_modules_of_rank, fold=fold)))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
     first = frame.groupby("rank").cumcount() == 0

@@ -99,7 +99,9 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
     if mode == "EXTEND":
         tokens = number.get("toks", number.get("c_sq", -1))
         return StepName("sglang", "prefill", requests, 0, tokens, 0, attention_pairs=pairs)
-    keys = ("c", "g", "c_sq", "g_sq")
+    prefill, decode, prefill_tokens, decode_tokens = (
+        number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
+    )
     return StepName(
-        "sglang", "mixed", *(number.get(key, -1) for key in keys), attention_pairs=pairs
+        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, attention_pairs=pairs
     )

@@ -25,7 +25,15 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.arrays import (
+    Floats,
+    Ints,
+    Rows,
+    mask_of_rows,
+    positions_of_rows,
+    sum_by_group,
+)
+from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import category_mask, name_mask, nearest_ancestor
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
@@ -116,7 +124,7 @@ def serving_steps(
     prefills = int(frame.loc[frame["prefill_requests"] > 0, "prefill_requests"].sum())
     decoded = int(frame.loc[frame["decode_tokens"] > 0, "decode_tokens"].sum())
     return result_frame(
-        frame,
+        {name: frame[name] for name in _SCHEMA},
         matched={"steps": len(frame)},
         note=[prelaunched_note(parts), _waited_note(frame)] if len(frame) else note,
         tokens_per_s=_rates(frame),
@@ -236,7 +244,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         "gap_ns": gap,
         "waited_ns": waited,
         "tokens_per_s": rate,
-        "flops": _flops(part, rows),
+        "flops": _flops(part, work, step, size),
         "replayed": sum_by_group(step, graph[launch].astype(np.int64), size) > 0,
     }
 
@@ -256,13 +264,15 @@ def _begin_of_recorded_work(part: RankPart, work: Rows, launch: Rows) -> int:
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 
 
-def _flops(part: RankPart, steps: Rows) -> Any:
-    """Return the known matrix FLOPs of the operators of each step."""
-    calls = signatures(part.trace)
-    if not calls.has_shapes:
-        return np.full(len(steps), np.nan)
-    flops = calls.of_calls(lambda work: work.flops, np.float64)
-    chosen = calls.calls.is_matrix & ~np.isnan(flops)
-    step = _step_of_events(part, steps, calls.calls.rows[chosen])
-    sums = np.bincount(step[step >= 0], flops[chosen][step >= 0], minlength=len(steps))
+def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
+    """Return the known matrix FLOPs of each step, by the operators that its work belongs to."""
+    calls = signatures(captured_trace(part.trace))
+    flops = calls.of_calls(lambda each: each.flops, np.float64)
+    step_of_event = np.full(len(part.table), -1, dtype=np.int64)
+    step_of_event[work] = step
+    linked = calls.calls.call_of_work >= 0
+    step_of_call = np.full(len(calls.calls), -1, dtype=np.int64)
+    step_of_call[calls.calls.call_of_work[linked]] = step_of_event[calls.calls.work[linked]]
+    chosen = calls.calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
+    sums = np.bincount(step_of_call[chosen], flops[chosen], minlength=size)
     return np.where(sums > 0, sums, np.nan)

@@ -51,6 +51,7 @@ NOTES = {
     "phase_times": STEPS,
     "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
     " name layers with torch.profiler.record_function",
+    "graph_replays": "no graph was launched",
     "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
     " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
