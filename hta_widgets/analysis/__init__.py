@@ -28,7 +28,9 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.efficiency.fusion_candidates import fusion_candidates
 from hta_widgets.analysis.efficiency.graph_replays import graph_replays
+from hta_widgets.analysis.efficiency.kernel_details import kernel_details
 from hta_widgets.analysis.efficiency.modules import modules
 from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
 from hta_widgets.analysis.efficiency.serving_steps import serving_steps
@@ -90,6 +92,7 @@ __all__ = [
     "diff_ops",
     "exposed_waits",
     "frequent_kernel_sequences",
+    "fusion_candidates",
     "graph_replays",
     "horovod_readiness",
     "idle_interval_stats",
@@ -97,6 +100,7 @@ __all__ = [
     "job_critical_path",
     "job_path_summary",
     "kernel_breakdown",
+    "kernel_details",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
     "kernels_by_annotation",

@@ -52,6 +52,9 @@ NOTES = {
     "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
     " name layers with torch.profiler.record_function",
     "graph_replays": "no graph was launched",
+    "kernel_details": "no kernels matched compute",
+    "fusion_candidates": "no pointwise operators with shapes follow each other: record_shapes=True"
+    " records them",
     "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
     " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
