@@ -15,6 +15,7 @@ from hta_widgets.analysis.critical.path import (
     path_selection,
     with_critical_path,
 )
+from hta_widgets.analysis.cross_rank.all_to_all import all_to_all_matrix
 from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
@@ -67,6 +68,7 @@ from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.readers.formats import module_getattr
 
 __all__ = [
+    "all_to_all_matrix",
     "byteps_arrivals",
     "byteps_bandwidth",
     "byteps_clock",

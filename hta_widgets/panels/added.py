@@ -144,7 +144,10 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return one row per sender and receiver; an all-to-all sends equal shares to its members."""
+    """Return one row per sender and receiver.
+
+    An all-to-all whose splits are not in the file sends equal shares to its members.
+    """
     match = matching(traces)
     operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
     source, target = match.event_field("source"), match.event_field("target")
@@ -154,14 +157,23 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
     blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
     blocks += map(batched_sends, traces.values())
+    matrix = analysis.all_to_all_matrix(traces)
+    is_exact = len(matrix) > 0 and not matrix.attrs["unknown"]
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]
     pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
     pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
-    blocks.append(pairs.loc[pairs["rank"] != pairs["peer"], ["rank", "peer", "bytes"]])
-    sums = pd.concat(blocks).groupby(["rank", "peer"])["bytes"].agg(["size", "sum"]).reset_index()
-    frame: pd.DataFrame = sums.rename(columns={"size": "count", "sum": "bytes"})
-    frame.attrs = {"note": "" if len(frame) else "no sends between ranks, and no all-to-all"}
+    blocks.append(pairs[["rank", "peer", "bytes"]][: 0 if is_exact else None])
+    messages = pd.concat(blocks).assign(count=1)
+    if is_exact:
+        split = matrix.rename(columns={"sender": "rank", "receiver": "peer"})
+        messages = pd.concat([messages, split[["rank", "peer", "bytes", "count"]]])
+    messages = messages[messages["rank"] != messages["peer"]]
+    frame: pd.DataFrame = messages.groupby(["rank", "peer"])[["count", "bytes"]].sum().reset_index()
+    frame.attrs = {
+        "note": "" if len(frame) else "no sends between ranks, and no all-to-all",
+        "even": int(not is_exact),
+    }
     return frame
 
 

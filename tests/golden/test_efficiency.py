@@ -12,6 +12,7 @@ from support.golden import GOLDEN, MISSING, SHARED
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.all_to_all import split_bytes
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.devices import UsedDevice, match_device
 from hta_widgets.analysis.efficiency.precision import kernel_units
@@ -194,3 +195,16 @@ def test_modules_have_the_flops_of_the_reference(tmp_path, name, flows):
         rows = [row for row in csv.DictReader(file) if row["trace"] == name]
     for row in rows:
         assert own.loc[row["module"]].tolist() == [float(row[key]) for key in columns]
+
+
+def test_all_to_all_bytes():
+    for row in pd.read_csv(FOLDER / "all_to_all.csv", keep_default_na=False).itertuples():
+        args = {
+            "Collective name": row.collective_name,
+            "In msg nelems": row.in_msg_nelems,
+            "dtype": row.dtype,
+            "In split size": row.in_split_size,
+        }
+        expected = json.loads(row.bytes_to_each_member or "null")
+        members = len(json.loads(row.process_group_ranks))
+        assert split_bytes(args, "In", members) == expected, row.note

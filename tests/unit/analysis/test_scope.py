@@ -33,7 +33,7 @@ ANALYSES = [
     "exposed_waits", "collectives", "stragglers", "stragglers_by_step", "rank_clusters",
     "parallel_groups", "clock_offsets", "horovod_readiness", "operator_efficiency",
     "step_efficiency", "modules", "serving_steps",
-    "graph_replays", "kernel_details", "fusion_candidates",
+    "graph_replays", "kernel_details", "fusion_candidates", "all_to_all_matrix",
 ]  # fmt: skip
 
 
