@@ -93,8 +93,8 @@ def all_to_all_matrix(
 
         ``.attrs``: ``unknown``, collectives without splits or sizes; ``mismatches``, pairs for
         which both ranks' sums are known and differ; ``imbalance``, the bytes of the rank or node
-        that receives most over the mean, without local copies; ``inter_node_bytes``; ``nodes``,
-        ``file``, ``given`` or ``assumed``.
+        that receives most over the mean, without local copies, None if unknown;
+        ``inter_node_bytes``; ``nodes``: ``file``, ``given`` or ``assumed``.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def all_to_all_matrix(
         note=note_text("no_ranks") if not results else none if frame.empty else "",
         unknown=unknown,
         mismatches=mismatches,
-        imbalance=float(received.max() / received.mean()) if has_traffic else float("nan"),
+        imbalance=float(received.max() / received.mean()) if has_traffic else None,
         inter_node_bytes=inter_bytes,
         nodes=nodes_from,
     )
