@@ -15,6 +15,7 @@ from hta_widgets.analysis.critical.path import (
     path_selection,
     with_critical_path,
 )
+from hta_widgets.analysis.cross_rank.all_to_all import all_to_all_matrix
 from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
@@ -28,7 +29,12 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.efficiency.fusion_candidates import fusion_candidates
+from hta_widgets.analysis.efficiency.graph_replays import graph_replays
+from hta_widgets.analysis.efficiency.kernel_details import kernel_details
+from hta_widgets.analysis.efficiency.modules import modules
 from hta_widgets.analysis.efficiency.operator_efficiency import operator_efficiency
+from hta_widgets.analysis.efficiency.serving_steps import serving_steps
 from hta_widgets.analysis.efficiency.step_efficiency import step_efficiency
 from hta_widgets.analysis.horovod import horovod_readiness
 from hta_widgets.analysis.idle import (
@@ -62,6 +68,7 @@ from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.readers.formats import module_getattr
 
 __all__ = [
+    "all_to_all_matrix",
     "byteps_arrivals",
     "byteps_bandwidth",
     "byteps_clock",
@@ -89,12 +96,15 @@ __all__ = [
     "diff_ops",
     "exposed_waits",
     "frequent_kernel_sequences",
+    "fusion_candidates",
+    "graph_replays",
     "horovod_readiness",
     "idle_interval_stats",
     "idle_time_breakdown",
     "job_critical_path",
     "job_path_summary",
     "kernel_breakdown",
+    "kernel_details",
     "kernel_duration_by_rank",
     "kernel_type_breakdown",
     "kernels_by_annotation",
@@ -104,6 +114,7 @@ __all__ = [
     "memory_bandwidth_summary",
     "memory_events",
     "memory_timeline",
+    "modules",
     "mpi_call_stacks",
     "mpi_compare",
     "mpi_hosts",
@@ -123,6 +134,7 @@ __all__ = [
     "queue_length_summary",
     "rank_clusters",
     "rank_time_heatmap",
+    "serving_steps",
     "snapshot_peak",
     "snapshot_segments",
     "snapshot_timeline",

@@ -25,6 +25,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import EventTable
+from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.intervals import Intervals, clip, total_length, union
 from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoize
 from hta_widgets.trace.selection import (
@@ -326,15 +327,22 @@ def rank_parts(
     selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
+    *,
+    captured: bool = False,
 ) -> RankParts:
-    """Return the selected events of each selected rank; parameters as in `narrow_selection`."""
+    """Return the selected events of each selected rank; parameters as in `narrow_selection`.
+
+    With `captured`, the kernels of graphs have the operators of the graphs' captures.
+    """
     chosen = narrow_selection(traces, selection, window, ranks)
-    members = chosen.owner.values()
-    return RankParts(
-        [trace for trace in members if chosen.ranks is None or trace.rank in chosen.ranks],
-        chosen,
-        traces.executor,
-    )
+    members = [
+        trace
+        for trace in chosen.owner.values()
+        if chosen.ranks is None or trace.rank in chosen.ranks
+    ]
+    if captured:
+        members = [captured_trace(trace) if trace.capture else trace for trace in members]
+    return RankParts(members, chosen, traces.executor)
 
 
 def rank_part(trace: Trace, selection: Selection) -> RankPart:

@@ -20,7 +20,7 @@ from hta_widgets.charts.diffs import (
     diff_steps,
     diff_waterfall,
 )
-from hta_widgets.charts.efficiency import operator_efficiency
+from hta_widgets.charts.efficiency import modules, operator_efficiency
 from hta_widgets.charts.figure import column, row, to_html
 from hta_widgets.charts.groups import (
     communication_by_group,
@@ -77,6 +77,7 @@ __all__ = [
     "launch_stats",
     "memory_bandwidth",
     "memory_timeline",
+    "modules",
     "mpi_compare",
     "mpi_message_sizes",
     "mpi_ranks",

@@ -1,8 +1,9 @@
-"""The roofline: intensity and rate of operators, with the limits of their devices.
+"""The roofline of operators with the limits of their devices, and the tree of modules.
 
-The horizontal axis has FLOPs per byte, the vertical one TFLOP/s, both logarithmic. A roof rises
-with the memory bandwidth up to the peak of a precision: at 2039 GB/s and 312 TFLOP/s, an operator
-with 100 FLOP/byte is below the slope, at most at 204 TFLOP/s, and one with 200 below the flat part.
+The roofline has FLOPs per byte on the horizontal axis and TFLOP/s on the vertical one, both
+logarithmic. A roof rises with the memory bandwidth up to the peak of a precision: at 2039
+GB/s and 312 TFLOP/s, an operator with 100 FLOP/byte is below the slope, at most at 204 TFLOP/s, and
+one with 200 below the flat part.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
+from hta_widgets.charts.defined import draw_definition
 from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
@@ -26,6 +28,7 @@ from hta_widgets.charts.figure import (
 )
 from hta_widgets.charts.rows import Dots, legend_for, selection_box
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
 
 _HEIGHT = 280
@@ -90,6 +93,46 @@ def operator_efficiency(
         unmatched_note(frame),
     )
     return _draw(drawn, roofs, style)
+
+
+@check_arguments
+def modules(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Layers",
+    **options: Any,
+) -> Any:
+    """Draw the tree of modules: each below the module that calls it, as wide as its device time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.modules`.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One tile per path with at least 0.1 % of the time, the mean of the ranks; as wide as the
+        host's time if the trace has no device work.
+
+    Examples
+    --------
+    >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
+        "calls", "host_ns", "device_ns", "device_self_ns", "forward_device_ns",
+        "backward_device_ns", "recompute_device_ns", "forward_flops", "backward_flops",
+        "recompute_flops", "events",
+    )  # fmt: skip
+    bars = frame if frame.empty else module_bars(frame)
+    return draw_definition("layers", bars, width, theme, title)
 
 
 def _sources(frame: pd.DataFrame) -> list[str]:

@@ -15,6 +15,7 @@ from hta_widgets.charts.diffs import COLOURS, counts_text, relative_change
 from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import Bars, RowsContent, Scale, Tooltip
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.panels.layers import left_edges
 from hta_widgets.text import plural, share_delta
 from hta_widgets.trace.names import short_name
 
@@ -72,7 +73,7 @@ def diff_icicle(
     total = float(size[level == 0].sum())
     if total <= 0:
         return empty_figure(frame, style, note="nothing below these operators takes time")
-    left = _left_edges(frame["parent"].to_numpy(), size)
+    left = left_edges(frame["parent"].to_numpy(), size)
     wide = size >= _MIN_SHARE * total
     is_shown = wide & (level < depth)
     data = frame[is_shown].reset_index(drop=True)
@@ -128,17 +129,6 @@ def diff_icicle(
 
 def _cut_name(name: str, letters: int) -> str:
     return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
-
-
-def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
-    left = np.zeros(len(size))
-    used_width = np.zeros(len(size) + 1)
-    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
-        begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + used_width[above]
-        used_width[above] += size[node]
-    return left
 
 
 def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:

@@ -46,6 +46,8 @@ def write_demo(
     missing: Iterable[int] = (),
     uneven_us: float = 0.0,
     events_per_step: Size | None = None,
+    modules: bool = False,
+    checkpoint: bool = False,
     changes: Iterable[ChangeName] = (),
     format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
     truth_path: str | Path | None = None,
@@ -84,6 +86,10 @@ def write_demo(
     events_per_step : int, optional
         Approximate number of records per rank and step; determines the number of layers. The
         default is 12 layers, about 5 000 records.
+    modules : bool, default False
+        Write the calls of modules, as files recorded with ``with_stack=True`` have them.
+    checkpoint : bool, default False
+        Recompute each layer in the backward pass.
     changes : iterable of str, optional
         Differences from the usual job, to be found by comparing the two:
         ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
@@ -106,8 +112,9 @@ def write_demo(
         in the files. ``collective_list`` has members, arrivals and end of each, ns since
         ``zero_ns``, the job's start on the true clock. ``step_flops`` has the FLOPs of a step on
         one rank: ``forward_flops``, ``backward_flops`` with the scores that attention computes
-        again, ``model_flops`` without. ``changes`` lists what a comparison with
-        the usual job should find.
+        again, ``model_flops`` without, ``recompute_flops`` of a checkpoint.
+        ``module_ns`` has the device time of each rank by module (``""`` for none) and phase, the
+        module's own. ``changes`` lists what a comparison with the usual job should find.
 
     Examples
     --------
@@ -132,7 +139,7 @@ def write_demo(
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
     files = {rank: f"rank-{rank}.trace.{format}" for rank in plan.written}
-    model = _model(plan, events_per_step, injected)
+    model = _model(plan, events_per_step, injected, modules=modules, checkpoint=checkpoint)
     program, nodes = training_step(model)
     template = step_template(program, nodes)
     truth = Truth(plan, program)
@@ -148,9 +155,21 @@ def write_demo(
     return facts | {"truth_path": str(path)}
 
 
-def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
+def _model(
+    plan: JobPlan,
+    events_per_step: int | None,
+    changes: frozenset[ChangeName],
+    *,
+    modules: bool,
+    checkpoint: bool,
+) -> Model:
     groups = {kind: len(groups[0].ranks) for kind, groups in plan.groups.items()}
-    model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
+    model = Model(
+        ranks=groups["world"],
+        tensor_ranks=groups.get("tensor", 1),
+        modules=modules,
+        checkpoint=checkpoint,
+    )
     if events_per_step is None:
         return replace(model, changes=changes)
     two_layers, three_layers = (
@@ -268,6 +287,7 @@ class StepTimes:
         every = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
         self.times_ns: Ints = np.rint(every).astype(np.int64)
         starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
+        self.work_ns = ends - starts
         self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]
 
     def _ready(self, device: Ints) -> Floats:
@@ -311,9 +331,13 @@ class Truth:
         self.collectives: list[dict[str, Any]] = []
         #: numbers of records, and of complete events, by rank
         self.counts = np.zeros((2, plan.ranks), np.int64)
+        self.owners = [event.owner for event in program.device]
+        self.module_ns = {owner: np.zeros(plan.ranks, np.int64) for owner in self.owners}
 
     def add(self, step: int, times: StepTimes) -> None:
         """Add the collectives of one step."""
+        for owner, work_ns in zip(self.owners, times.work_ns.T, strict=True):
+            self.module_ns[owner] += work_ns
         written = np.isin(np.arange(self.plan.ranks), self.plan.written)
         for position, device in enumerate(times.collectives):
             call = self.program.collectives[device]
@@ -382,4 +406,8 @@ class Truth:
             "events": events,
             "files": {str(rank): name for rank, name in files.items()},
             "collective_list": self.collectives,
+            "module_ns": [
+                {"module": path, "phase": phase, "device_ns": time_ns.tolist()}
+                for (path, phase), time_ns in self.module_ns.items()
+            ],
         }

@@ -73,6 +73,7 @@ class DeviceEvent:
     call: HostEvent
     launch: int  # tick at which the call hands the work over
     graph_node: int = -1
+    owner: tuple[str, str] = ("", "forward")  # path of the module that it works for, and phase
 
 
 @dataclass(slots=True)
@@ -142,6 +143,7 @@ class Program:
     correlations: int = 0
     sequences: dict[str, int] = field(default_factory=dict)  # collectives a step, by partition
     thread: int = MAIN
+    owner: tuple[str, str] = ("", "forward")
     allocated_bytes: int = 0
     _open: list[int] = field(default_factory=list)
 
@@ -204,6 +206,14 @@ class Program:
                 )
 
     @contextmanager
+    def python_function(self, name: str, path: str, phase: str) -> Iterator[None]:
+        """Open a Python function around the block, whose work is that of a module."""
+        before, self.owner = self.owner, (path, phase)
+        with self.op(name, category="python_function", before=700, after=500):
+            yield
+        self.owner = before
+
+    @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
         """Run the block on another thread, while this one waits for it."""
         self.thread, before = thread, self.thread
@@ -251,7 +261,7 @@ class Program:
         self, kind: str, work: DeviceTask, stream: int, call: HostEvent, graph_node: int = -1
     ) -> None:
         self.items.append(Item(kind, stream, len(self.device)))
-        self.device.append(DeviceEvent(work, stream, call, call.end, graph_node))
+        self.device.append(DeviceEvent(work, stream, call, call.end, graph_node, self.owner))
 
     def collective(
         self, work: DeviceTask, collective_call: CollectiveCall, stream: int, annotation: str

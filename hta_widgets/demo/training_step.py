@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -90,6 +91,8 @@ class Model:
     words: int = 32_000
     ranks: int = 8  # in the group that reduces gradients
     tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
+    modules: bool = False  # whether files have the calls of modules
+    checkpoint: bool = False  # whether layers are recomputed in the backward pass
     changes: frozenset[ChangeName] = frozenset()  # compared with the usual job
 
     @property
@@ -111,7 +114,9 @@ class Model:
         attention = 2 * self.layers * self.batch * pairs * self.width
         backward = {"backward_flops": 2 * products + 5 * attention}
         model = {"model_flops": 3 * products + 6 * attention}
-        return {"forward_flops": products + 2 * attention, **backward, **model}
+        again = products - 2 * self.rows * self.width * self.words + 2 * attention
+        recompute = {"recompute_flops": again * self.checkpoint}
+        return {"forward_flops": products + 2 * attention, **backward, **model, **recompute}
 
     @property
     def activation_bytes(self) -> int:
@@ -131,6 +136,7 @@ class Node:
     name: str  # autograd's; empty for a collective, which has no node
     op: int  # the forward operator, a host event
     backward: Callable[[], int]  # returns the number of parameters whose gradients it computed
+    module: str = ""  # path of the module that made it
 
 
 @dataclass(slots=True)
@@ -142,12 +148,40 @@ class Operators:
     tape: list[Node] = field(default_factory=list)
     ready: int = 0  # parameters whose gradients wait for their bucket
     held: int = 0  # parameters whose gradients are reduced last
+    is_again: bool = False  # within the recomputation of a layer
+    again: int = 0  # operators that were recomputed
+
+    @contextmanager
+    def module(self, class_name: str, number: int) -> Iterator[None]:
+        """Run the block as the call of a module."""
+        if not self.model.modules:
+            yield
+            return
+        above, phase = self.program.owner
+        path = f"{above}.{class_name}_{number}" if above else f"{class_name}_{number}"
+        with self.program.python_function(f"nn.Module: {class_name}_{number}", path, phase):
+            yield
+
+    @contextmanager
+    def recomputation(self) -> Iterator[None]:
+        """Run the block as the forward pass of a checkpoint, below a node of autograd."""
+        self.is_again = True
+        name = "torch/utils/checkpoint.py(1123): recompute_fn"
+        top = "Transformer_0" if self.model.modules else ""
+        with self.program.python_function(name, top, "recompute"):
+            yield
+        self.is_again = False
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
         """Put a node on the tape; its position there is autograd's sequence number."""
-        self.tape.append(Node(name, op, backward))
+        if self.is_again:
+            # The threads count on their own, so numbers occur twice.
+            self.again += 1
+        else:
+            self.tape.append(Node(name, op, backward, self.program.owner[0]))
         event = self.program.host[op]
-        number = f'"Sequence number": @SEQ{len(self.tape)}@, "Fwd thread id": 0'
+        place = self.again if self.is_again else len(self.tape)
+        number = f'"Sequence number": @SEQ{place}@, "Fwd thread id": 0'
         event.details = f"{event.details}, {number}" if event.details else number
 
     def _empty(self, size_bytes: int) -> None:
@@ -330,6 +364,8 @@ class Operators:
     def exchange(self, way: ExchangeDirection) -> None:
         """Gather or scatter the sequence now, and do the opposite in the backward pass."""
         self._exchange(way)
+        if self.is_again:
+            return
         opposite: ExchangeDirection = "scatter" if way == "gather" else "gather"
         self.tape.append(Node("", -1, partial(self._exchange, opposite)))
 
@@ -447,30 +483,58 @@ def _load_batch(program: Program, model: Model) -> None:
 
 def _forward(operators: Operators) -> None:
     model = operators.model
-    with operators.program.annotation("DistributedDataParallel.forward", COMPUTE):
-        operators.embedding()
-        for _ in range(model.layers):
-            _layer(operators)
-        operators.layer_norm()
-        operators.linear(model.width, model.words)
+    with (
+        operators.program.annotation("DistributedDataParallel.forward", COMPUTE),
+        operators.module("Transformer", 0),
+    ):
+        with operators.module("Embedding", 0):
+            operators.embedding()
+        for number in range(model.layers):
+            _layer(operators, number)
+            if model.checkpoint:
+                _checkpoint(operators, number)
+            # The bucket's gradients are reduced at this point of the backward pass.
+            operators.tape.append(Node("", -1, operators.reduce_gradients))
+        with operators.module("LayerNorm", 2 * model.layers):
+            operators.layer_norm()
+        with operators.module("Linear", 4 * model.layers):
+            operators.linear(model.width, model.words)
 
 
-def _layer(operators: Operators) -> None:
+def _layer(operators: Operators, number: int) -> None:
     width = operators.model.width
-    operators.layer_norm()
-    operators.exchange("gather")
-    operators.linear(width, 3 * width)
-    operators.attention()
-    operators.linear(width, width)
-    operators.add()
-    operators.layer_norm()
-    operators.linear(width, 4 * width)
-    operators.gelu()
-    operators.linear(4 * width, width)
-    operators.exchange("scatter")
-    operators.add()
-    # The bucket's gradients are reduced at this point of the backward pass.
-    operators.tape.append(Node("", -1, operators.reduce_gradients))
+    with operators.module("Block", number):
+        with operators.module("LayerNorm", 2 * number):
+            operators.layer_norm()
+        operators.exchange("gather")
+        with operators.module("Attention", number):
+            with operators.module("Linear", 4 * number):
+                operators.linear(width, 3 * width)
+            operators.attention()
+            with operators.module("Linear", 4 * number + 1):
+                operators.linear(width, width)
+        operators.add()
+        with operators.module("LayerNorm", 2 * number + 1):
+            operators.layer_norm()
+        with operators.module("Linear", 4 * number + 2):
+            operators.linear(width, 4 * width)
+        operators.gelu()
+        with operators.module("Linear", 4 * number + 3):
+            operators.linear(4 * width, width)
+        operators.exchange("scatter")
+        operators.add()
+
+
+def _checkpoint(operators: Operators, number: int) -> None:
+    """Let the layer's last node recompute the layer before its gradients."""
+    last = operators.tape.pop()
+
+    def backward() -> int:
+        with operators.recomputation():
+            _layer(operators, number)
+        return last.backward()
+
+    operators.tape.append(replace(last, backward=backward))
 
 
 def _loss(program: Program, model: Model) -> None:
@@ -492,14 +556,17 @@ def _backward(operators: Operators) -> None:
     with program.annotation("## backward ##", COMPUTE), program.on_thread(AUTOGRAD):
         for number in range(len(operators.tape), 0, -1):
             node = operators.tape[number - 1]
+            program.owner = (node.module, "backward")
             if node.name:
                 operators.ready += _node(program, node, number)
             else:
                 node.backward()
+        program.owner = ("", "backward")
         operators.reduce_gradients()
         if operators.held:
             operators.all_reduce(operators.held)
         program.wait(COMPUTE, GRADIENTS)
+    program.owner = ("", "forward")
 
 
 def _node(program: Program, node: Node, number: int) -> int:

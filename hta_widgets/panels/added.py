@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import has_shapes, operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
@@ -143,7 +144,10 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return one row per sender and receiver; an all-to-all sends equal shares to its members."""
+    """Return one row per sender and receiver.
+
+    An all-to-all whose splits are not in the file sends equal shares to its members.
+    """
     match = matching(traces)
     operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
     source, target = match.event_field("source"), match.event_field("target")
@@ -153,14 +157,23 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     is_message = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
     blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]]
     blocks += map(batched_sends, traces.values())
+    matrix = analysis.all_to_all_matrix(traces)
+    is_exact = len(matrix) > 0 and not matrix.attrs["unknown"]
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]
     pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
     pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
-    blocks.append(pairs.loc[pairs["rank"] != pairs["peer"], ["rank", "peer", "bytes"]])
-    sums = pd.concat(blocks).groupby(["rank", "peer"])["bytes"].agg(["size", "sum"]).reset_index()
-    frame: pd.DataFrame = sums.rename(columns={"size": "count", "sum": "bytes"})
-    frame.attrs = {"note": "" if len(frame) else "no sends between ranks, and no all-to-all"}
+    blocks.append(pairs[["rank", "peer", "bytes"]][: 0 if is_exact else None])
+    messages = pd.concat(blocks).assign(count=1)
+    if is_exact:
+        split = matrix.rename(columns={"sender": "rank", "receiver": "peer"})
+        messages = pd.concat([messages, split[["rank", "peer", "bytes", "count"]]])
+    messages = messages[messages["rank"] != messages["peer"]]
+    frame: pd.DataFrame = messages.groupby(["rank", "peer"])[["count", "bytes"]].sum().reset_index()
+    frame.attrs = {
+        "note": "" if len(frame) else "no sends between ranks, and no all-to-all",
+        "even": int(not is_exact),
+    }
     return frame
 
 
@@ -277,6 +290,22 @@ def _roofline(traces: TraceSet) -> pd.DataFrame:
     return shown
 
 
+def _serving(traces: TraceSet) -> pd.DataFrame:
+    steps = analysis.serving_steps(traces)
+    on_device = steps["device_span_ns"] > 0
+    start_ns = steps["device_start_ns"].where(on_device, steps["start_ns"])
+    time_ns = steps["device_span_ns"].where(on_device, steps["host_ns"])
+    frame = steps.assign(start_ns=start_ns, end_ns=start_ns + time_ns, time_ns=time_ns)
+    frame["phase"] = frame["phase"].where(frame["phase"] != "", frame["engine"])
+    frame.attrs = {
+        "all_tokens_per_s": steps.attrs["tokens_per_s"].get("all", np.nan),
+        "note": steps.attrs.get("note", ""),
+    }
+    columns = ["rank", "step", "name", "phase", "tokens", "start_ns", "end_ns", "time_ns"]
+    times = ["device_span_ns", "device_ns", "host_ns", "tokens_per_s"]
+    return frame[[*columns, *times]]
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -288,12 +317,14 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "launch_outliers": _launch_outliers,
     "messages": _messages,
     "roofline": _roofline,
+    "layers": layers,
+    "serving": _serving,
 }
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW_PANELS = ("critical_path", "memory", "roofline")
+_SLOW_PANELS = ("critical_path", "memory", "roofline", "layers")
 _MAX_SLOW_RANKS = 16
 
 
@@ -361,6 +392,10 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no sends between ranks"] = ["messages"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
+    if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):
+        missing["no steps of an inference engine"] = ["serving"]
+    if not has_layers(traces):
+        missing["no modules: with_stack=True records them"] = ["layers"]
     if not roles - {"cpu"}:
         missing["no GPU work"].append("roofline")
     elif not has_shapes(next(iter(traces.values()))):

@@ -45,6 +45,7 @@ from hta_widgets.readers.windows import join_windows
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
 from hta_widgets.text import share
+from hta_widgets.trace.graph_captures import graph_replays
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.trace import Trace
@@ -110,6 +111,7 @@ def load(
     progress: bool | Progress = True,
     memory_limit: float | str | None = None,
     steps: str | None = None,
+    capture: Any = None,
 ) -> TraceSet:
     """Load traces.
 
@@ -151,6 +153,11 @@ def load(
         do not state them; searched for in the names of ranges. The last number in a name is the
         step's number. By default ranges such as ``iteration 10`` are steps, else ranges of one name
         that tile most of the time. The cache is not used.
+    capture : path-like, iterable of path-like, mapping or TraceSet, optional
+        Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
+        follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
+        replayed kernels; `analysis.graph_replays` says with which certainty. The events stay those
+        of `source`, and `TraceSet.save` does not keep the capture.
 
     Returns
     -------
@@ -166,6 +173,19 @@ def load(
     --------
     >>> traces = hw.load("runs/llama-8b/")  # doctest: +SKIP
     """
+    if capture is not None:
+        load_both: Callable[..., TraceSet] = partial(
+            load,
+            format=format,
+            executor=executor,
+            cache=cache,
+            progress=progress,
+            memory_limit=memory_limit,
+            steps=steps,
+        )
+        replay = load_both(source, ranks=ranks)
+        is_loaded = isinstance(capture, TraceSet)
+        return with_captures(replay, capture if is_loaded else load_both(capture))
     if format not in format_names():
         raise TraceError(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(format_names())}."
@@ -209,6 +229,22 @@ def load(
         files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
     )
     return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
+
+
+def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
+    """Return the ranks with the traces of their graphs' captures, by rank."""
+    if len(replay) == len(capture) == 1:
+        pairs = dict(zip(replay, capture.values(), strict=True))
+    else:
+        pairs = {rank: capture[rank] for rank in replay if rank in capture}
+    linked = {rank: replay[rank].replace(capture=trace) for rank, trace in pairs.items()}
+    problems = Problems()
+    problems.merge(replay.problem_list)
+    for rank, trace in linked.items():
+        if not any(launch.capture >= 0 for launch in graph_replays(trace)):
+            problems.add("capture", 1, "no graph matches its capture", rank, trace.path)
+    every = [linked.get(rank, trace) for rank, trace in replay.items()]
+    return TraceSet(every, problems=problems, like=replay)
 
 
 def read_trace(

@@ -25,13 +25,14 @@ ProblemKind = Literal[
     "clock",
     "part",
     "merged",
+    "capture",
 ]
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
 #: Problems without loss of events.
 LOSSLESS_KINDS = frozenset(
-    {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged"}
+    {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged", "capture"}
 )
 
 POSSIBLE_DUPLICATE = "perhaps a copy"

@@ -320,6 +320,8 @@ class Trace:
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
     copy_table: CopyTable = field(default_factory=CopyTable)
+    #: a trace of the capture of this rank's graphs; see `hta_widgets.trace.graph_captures`
+    capture: Trace | None = None
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)

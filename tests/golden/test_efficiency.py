@@ -1,5 +1,7 @@
 """FLOPs, bytes, devices and kernels against reference figures that are not the product's own."""
 
+import csv
+import gzip
 import json
 import math
 
@@ -10,9 +12,11 @@ from support.golden import GOLDEN, MISSING, SHARED
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.all_to_all import split_bytes
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.devices import UsedDevice, match_device
 from hta_widgets.analysis.efficiency.precision import kernel_units
+from hta_widgets.analysis.efficiency.serving_names import parse_step_name
 from hta_widgets.analysis.efficiency.work import call_work
 
 FOLDER = GOLDEN / "efficiency"
@@ -157,3 +161,50 @@ def test_steps_of_hosts_that_run_ahead_last_as_long_as_on_the_device():
     assert steps.attrs["ahead"] == [15, 16, 17]
     assert (steps["recompute_flops"] > 0).all()
     assert not math.isnan(steps.attrs["job_mfu"])
+
+
+def test_names_are_read_as_in_the_reference():
+    with (FOLDER / "serving_annotations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        parsed = parse_step_name(row["annotation"])
+        if not row["engine"]:
+            assert parsed is None
+            continue
+        pairs = row.pop("attention_pairs")
+        assert parsed.attention_pairs == float(pairs) if pairs else True
+        assert {key: str(getattr(parsed, key)) for key in row if key != "annotation"} == {
+            key: text for key, text in row.items() if key != "annotation"
+        }
+
+
+@pytest.mark.parametrize("flows", [True, False])
+@pytest.mark.parametrize("name", ["mlp", "mlp_checkpoint", "mlp_checkpoint_reentrant", "decoder"])
+def test_modules_have_the_flops_of_the_reference(tmp_path, name, flows):
+    with gzip.open(FOLDER / f"recorded/{name}.json.gz") as file:
+        document = json.load(file)
+    if not flows:  # then sequence numbers link both passes
+        events = document["traceEvents"]
+        document["traceEvents"] = [event for event in events if event["ph"] not in "sft"]
+    (tmp_path / "trace.json").write_text(json.dumps(document))
+    frame = analysis.modules(load(tmp_path / "trace.json"), fold=False)
+    columns = ["forward_flops", "backward_flops", "recompute_flops"]
+    below = frame[frame["parent"] >= 0].groupby("parent")[columns].sum()
+    own = frame[columns].sub(below, fill_value=0).set_index(frame["path"]) / 2  # of two steps
+    with (FOLDER / "recorded/modules.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["trace"] == name]
+    for row in rows:
+        assert own.loc[row["module"]].tolist() == [float(row[key]) for key in columns]
+
+
+def test_all_to_all_bytes():
+    for row in pd.read_csv(FOLDER / "all_to_all.csv", keep_default_na=False).itertuples():
+        args = {
+            "Collective name": row.collective_name,
+            "In msg nelems": row.in_msg_nelems,
+            "dtype": row.dtype,
+            "In split size": row.in_split_size,
+        }
+        expected = json.loads(row.bytes_to_each_member or "null")
+        members = len(json.loads(row.process_group_ranks))
+        assert split_bytes(args, "In", members) == expected, row.note

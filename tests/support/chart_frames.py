@@ -51,6 +51,18 @@ def efficiency() -> pd.DataFrame:
     )  # fmt: skip
 
 
+def modules() -> pd.DataFrame:
+    return table(
+        "rank path module class_name depth parent instances calls host_ns device_ns "
+        "device_self_ns forward_device_ns backward_device_ns recompute_device_ns forward_flops "
+        "backward_flops recompute_flops source events",
+        (0, "Net_0", "Net_0", "Net", 0, -1, 1, 2, 9 * MS, 5 * MS, MS, 2 * MS, 3 * MS, 0,
+         1e9, 2e9, 0.0, "nn.Module", "nn.Module: Net_0"),
+        (0, f"Net_0.{HOSTILE}", HOSTILE, HOSTILE, 1, 0, 3, 6, 8 * MS, 4 * MS, 4 * MS, MS, 3 * MS,
+         0, 1e9, 2e9, 0.0, "nn.Module", f"nn.Module: {HOSTILE}"),
+    )  # fmt: skip
+
+
 def overlap() -> pd.DataFrame:
     return table(
         "rank communication_ns overlapped_ns overlap_share exposed_ns compute_ns",
@@ -469,6 +481,7 @@ _FRAMES: dict[str, Callable[..., pd.DataFrame]] = {
     "kernel_duration_by_rank": kernels, "launch_stats": launches, "queue_length": queue,
     "queue_length_summary": queues, "step_phases": phases, "rank_time_heatmap": rank_time,
     "memory_bandwidth": bandwidth, "operators": operators, "operator_efficiency": efficiency,
+    "modules": modules,
     "user_annotation_breakdown": annotations, "frequent_kernel_sequences": sequences,
     "stragglers": stragglers, "collectives": collectives, "arrivals": collectives,
     "clock_offsets": clock_offsets, "step_times": step_times, "parallel_groups": parallel_groups,

@@ -155,6 +155,21 @@ def added() -> dict[str, pd.DataFrame]:
     roofline.attrs = {
         "others": 3, "ranks": 2, "device": "A100", "source": "data sheet", "known_share": 0.9,
     }  # fmt: skip
+    layers = tree.assign(
+        tflop_per_s=[1.5, float("nan"), 2.0],
+        instances=[1, 1, 12],
+        events=["nn.Module: A_0", "", "nn.Module: B_0\nnn.Module: B_1"],
+        **dict.fromkeys(("forward_device_ns", "backward_device_ns", "recompute_device_ns"), 900),
+    )
+    layers.attrs = {"left_out": 2, "measure": "GPU time", "ranks": 2, "note": "no stacks"}
+    serving = pd.DataFrame({
+        "rank": [0, 0, 1], "step": [0, 1, 0], "name": ["step[DECODE bs=4]", "a", "b"],
+        "phase": ["decode", "prefill", "decode"], "tokens": [4, 100, -1],
+        "start_ns": [0, 500, 20], "end_ns": [100, 900, 140], "time_ns": [100, 400, 120],
+        "device_span_ns": [100, 400, 120], "device_ns": [90, 300, 110], "host_ns": [50, 60, 70],
+        "tokens_per_s": [4e7, 2.5e8, float("nan")],
+    })  # fmt: skip
+    serving.attrs = {"all_tokens_per_s": 2.08e8}
     device_tree = tree.copy()
     device_tree.attrs = {"left_out": 3, "outside": 0.77}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
@@ -194,6 +209,8 @@ def added() -> dict[str, pd.DataFrame]:
         ),
         "launch_outliers": launches.assign(short=["a", "b"], count=[40, 4], launches=[40, 8]),
         "roofline": roofline,
+        "layers": layers,
+        "serving": serving,
         "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
             count=[1, 3, 2], bytes=[1000, 500, 90]
         ),

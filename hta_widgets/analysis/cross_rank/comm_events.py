@@ -295,13 +295,18 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     )
 
 
+def recorded_operators(trace: Trace, rows: Rows) -> Ints:
+    """Return the ``record_param_comms`` operator that launched each event, -1 for none."""
+    return _enclosing_events(trace, trace.launch_of[rows], _RECORD)
+
+
 def batched_sends(trace: Trace) -> pd.DataFrame:
     """Return ``rank``, ``peer`` and ``bytes`` of sends that share a kernel with others."""
     # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
     records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
-    launched = _enclosing_events(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
+    launched = recorded_operators(trace, comm_events(trace).rows)
     args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
     source, target = _send_recv_ranks(trace, args, labels)

@@ -9,4 +9,8 @@ From the bottom up:
 - `counted_calls`: the calls of a rank that do its work, each piece of work once
 - `signatures`: these calls by signature, with device time and work
 - `operator_efficiency`, `step_efficiency`: the frames
+- `module_owners`, `modules`: which module each event works for, and the tree of modules
+- `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
+- `graph_replays`: launches of graphs and the operators of their captures
+- `serving_names`, `serving_steps`: steps of inference engines
 """

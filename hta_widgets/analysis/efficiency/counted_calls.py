@@ -144,14 +144,16 @@ def _leaves(forest: Forest, owner: Ints, roles: dict[str, Bools], is_matrix: Boo
     return np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | listed))
 
 
+def is_autograd_node(name: str) -> bool:
+    """Return whether an operator is a node of autograd, by its name."""
+    return name.startswith(_NODE) or (name.endswith(_BACKWARD_SUFFIXES) and "::" not in name)
+
+
 def _below_backward(trace: Trace, tree: OperatorTree) -> Bools:
     """Return which operators are at or below a node of autograd."""
     names = trace.table.names.values
     nodes = [
-        code
-        for code in np.unique(_names(trace, tree)).tolist()
-        if names[code].startswith(_NODE)
-        or (names[code].endswith(_BACKWARD_SUFFIXES) and "::" not in names[code])
+        code for code in np.unique(_names(trace, tree)).tolist() if is_autograd_node(names[code])
     ]
     is_node = mask_of_rows(np.array(nodes, np.int64), len(names) + 1)[_names(trace, tree)]
     return _nearest(tree.forest, is_node) >= 0

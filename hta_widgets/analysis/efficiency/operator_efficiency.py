@@ -167,7 +167,7 @@ def operator_efficiency(
     chosen = narrow_selection(traces, selection, window, ranks)
     lasting = replace(chosen, start_ns=None, end_ns=None)
     find = partial(_of_rank, peaks=peaks, added=added_devices(), keys=tuple(group_by))
-    parts = rank_parts(chosen.owner, lasting)
+    parts = rank_parts(chosen.owner, lasting, captured=True)
     results = list(map_ranks(parts, find, (chosen.start_ns, chosen.end_ns)))
     frame = _base_frame(results)
     known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())

@@ -132,7 +132,7 @@ def step_efficiency(
         on the device; ``outside_flops`` of operators outside of steps.
     """
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
-    parts = rank_parts(traces, selection, window, ranks)
+    parts = rank_parts(traces, selection, window, ranks, captured=True)
     steps = dict(iter(times.groupby("rank")["step"]))
     find = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
     args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]

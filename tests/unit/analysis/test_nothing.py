@@ -53,6 +53,15 @@ NOTES = {
     "parallel_groups": "neither headers nor communication kernels name process groups",
     "step_times": STEPS,
     "phase_times": STEPS,
+    "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
+    " name layers with torch.profiler.record_function",
+    "all_to_all_matrix": "no all-to-all collectives",
+    "graph_replays": "no graph was launched",
+    "kernel_details": "no kernels matched compute",
+    "fusion_candidates": "no pointwise operators with shapes follow each other: record_shapes=True"
+    " records them",
+    "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
+    " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
     "cupti_counters": f"{COUNTERS} are asked for",
     "memory_bandwidth": COPIES,

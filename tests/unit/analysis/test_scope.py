@@ -32,7 +32,8 @@ ANALYSES = [
     "memory_bandwidth_summary", "queue_length_summary", "rank_time_heatmap", "step_times",
     "exposed_waits", "collectives", "stragglers", "stragglers_by_step", "rank_clusters",
     "parallel_groups", "clock_offsets", "horovod_readiness", "operator_efficiency",
-    "step_efficiency",
+    "step_efficiency", "modules", "serving_steps",
+    "graph_replays", "kernel_details", "fusion_candidates", "all_to_all_matrix",
 ]  # fmt: skip
 
 

@@ -1,0 +1,249 @@
+"""Launch geometry, occupancy and tensor cores of kernels.
+
+NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
+a unit of at most 2048 threads are 25 %. It is no measurement. AMD's writes grid and block only,
+in older files on the launching call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.efficiency.precision import kernel_units
+from hta_widgets.analysis.efficiency.signatures import signatures
+from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows
+from hta_widgets.trace.columns import event_arg_texts
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+#: Kernels below this mean are short: their launch takes as long.
+_SHORT_NS: Final = 10_000
+_ARGS: Final = (
+    "grid", "block", "registers per thread", "shared memory", "blocks per SM",
+    "est. achieved occupancy %", "occupancy",
+)  # fmt: skip
+_TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
+_SCHEMA: Final = {
+    "rank": "int64",
+    **dict.fromkeys(("name", "grid", "block"), "str"),
+    **dict.fromkeys(("count", "sum_ns", "min_ns", "max_ns"), "int64"),
+    **dict.fromkeys(("threads", "registers", "shared_memory", "operators"), "int64"),
+    **dict.fromkeys(("mean_ns", "blocks_per_sm", "warps_per_sm", "waves"), "float64"),
+    **dict.fromkeys(("occupancy_share", "sm_efficiency_share"), "float64"),
+    **dict.fromkeys(("limited_by", "tensor_core", "precision", "operator", "module"), "str"),
+    "short": "bool",
+}
+
+
+@check_arguments
+def kernel_details(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how kernels that compute use the device: geometry, occupancy, tensor cores.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The kernels; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, kernel, grid and block, by rank, then time:
+
+        - ``count, sum_ns, mean_ns, min_ns, max_ns``; ``short``, a mean below 10 µs
+        - ``grid, block`` as in the file; ``threads`` of a block, ``registers`` of a thread,
+          ``shared_memory`` of a block in bytes; -1 if the file does not have them
+        - ``blocks_per_sm``, of the grid on each of the device's units; ``warps_per_sm``;
+          ``waves``, in how many rounds the blocks run; ``sm_efficiency_share``, the share of units
+          with a block
+        - ``occupancy_share``, as the profiler computes it from the launch, and ``limited_by``
+        - ``tensor_core``: ``yes``, ``no`` or ``unknown``, by the kernel's name, and ``no`` below
+          operators without matrix work; ``precision``, empty if unknown
+        - ``operator`` with the most time, of ``operators`` that launched it; ``module``, the class
+
+        ``.attrs``: ``tensor_core_share`` and ``unknown_tensor_core_share`` of the time, and
+        ``short_kernels`` and ``short_ns``.
+
+    Examples
+    --------
+    >>> details = kernel_details(traces)  # doctest: +SKIP
+    >>> details[details["tensor_core"] == "no"].nlargest(5, "sum_ns")  # doctest: +SKIP
+    """
+    parts = rank_parts(traces, selection, window, ranks, captured=True)
+    frame = pd.DataFrame(stack_blocks(list(map_ranks(parts, _details_of_rank)), _SCHEMA))
+    frame = frame.sort_values(["rank", "sum_ns"], ascending=[True, False], ignore_index=True)
+    time_ns = max(int(frame["sum_ns"].sum()), 1)
+    shares = {
+        value: float(frame.loc[frame["tensor_core"] == value, "sum_ns"].sum() / time_ns)
+        for value in ("yes", "unknown")
+    }
+    short = frame[frame["short"]]
+    columns = ["rank", "name", *_TIMES, *(name for name in _SCHEMA if name not in _TIMES)]
+    return result_frame(
+        {name: frame[name] for name in dict.fromkeys(columns)},
+        matched=count_by_kind(parts, ("compute",)),
+        note="" if len(frame) else note_text("no_kernels_of", kinds="compute"),
+        tensor_core_share=shares["yes"],
+        unknown_tensor_core_share=shares["unknown"],
+        short_kernels=int(short["count"].sum()),
+        short_ns=int(short["sum_ns"].sum()),
+    )
+
+
+def _details_of_rank(part: RankPart) -> dict[str, Any]:
+    trace, table = part.trace, part.table
+    rows = part.rows_of_kinds("compute")
+    rows = rows[table.stream[rows] >= 0]
+    texts = _launch_texts(trace, rows)
+    launch = pd.factorize(pd.Series(texts, dtype=object))[0] if texts else np.empty(0, np.int64)
+    tree, owners = operator_tree(trace), module_owners(trace)
+    call = trace.launch_of[rows]
+    classes = list(dict.fromkeys(owners.class_names))
+    class_of = np.array([classes.index(name) for name in owners.class_names], dtype=np.int64)
+    innermost = tree.innermost[call]
+    operator = np.where(innermost >= 0, table.name[np.append(tree.rows, 0)[innermost]], -1)
+    events = pd.DataFrame(
+        {
+            "name": table.name[rows],
+            "launch": launch,
+            "time_ns": part.durations(rows),
+            "operator": operator,
+            "module": np.append(class_of, -1)[np.maximum(np.append(owners.owner, -1)[call], -1)],
+            "is_vector": _is_below_vector_work(trace, rows),
+        }
+    )
+    groups = events.groupby(["name", "launch"], sort=False)
+    times = groups["time_ns"].agg(["count", "sum", "mean", "min", "max"])
+    keys = times.index
+    operator_of, class_of_kernel = (_longest(events, key) for key in ("operator", "module"))
+    named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
+    only_vector = groups["is_vector"].all()
+    units = [kernel_units(table.names[name]) for name, _ in keys]
+    first = groups["launch"].first()
+    geometry = [_geometry(trace, texts[at]) for at in _first_places(launch, first.to_numpy())]
+    tensor_core = [
+        "no" if each.tensor_core == "unknown" and below else each.tensor_core
+        for each, below in zip(units, only_vector, strict=True)
+    ]
+    return {
+        "rank": part.rank,
+        "name": [table.names[name] for name, _ in keys],
+        **{f"{name}_ns": times[name].to_numpy() for name in ("sum", "mean", "min", "max")},
+        "count": times["count"].to_numpy(),
+        **{key: np.array([each[key] for each in geometry]) for key in _geometry(trace, ())},
+        "tensor_core": tensor_core,
+        "precision": [each.precision for each in units],
+        "operator": [table.names[code] if code >= 0 else "" for code in operator_of[keys]],
+        "operators": named.reindex(keys, fill_value=0).to_numpy(),
+        "module": [classes[at] if at >= 0 else "" for at in class_of_kernel[keys]],
+        "short": times["mean"].to_numpy() < _SHORT_NS,
+    }
+
+
+def _longest(events: pd.DataFrame, key: str) -> pd.Series:
+    """Return the value of a column with the most time, by kernel and launch."""
+    sums = events.groupby(["name", "launch", key], sort=False)["time_ns"].sum()
+    ordered = sums.reset_index().sort_values("time_ns", kind="stable")
+    return ordered.groupby(["name", "launch"])[key].last()
+
+
+def _first_places(codes: Ints, wanted: Ints) -> list[int]:
+    first = np.unique(codes, return_index=True)[1]
+    places: list[int] = first[wanted].tolist()
+    return places
+
+
+def _launch_texts(trace: Trace, rows: Rows) -> list[tuple[bytes, ...]]:
+    """Return the args of each kernel; grid, block and shared memory of its call where it has none.
+
+    On AMD's devices these args are on the launching call.
+    """
+    texts = event_arg_texts(trace, rows, _ARGS)
+    missing = [at for at, text in enumerate(texts) if not text[0]]
+    calls = trace.launch_of[rows[missing]]
+    linked = [at for at, call in zip(missing, calls.tolist(), strict=True) if call >= 0]
+    keys = ("grid", "block", "shared memory")
+    of_calls = event_arg_texts(trace, calls[calls >= 0], keys)
+    for at, (grid, block, shared) in zip(linked, of_calls, strict=True):
+        texts[at] = (grid, block, texts[at][2], shared, *texts[at][4:])
+    return texts
+
+
+def _geometry(trace: Trace, text: tuple[bytes, ...]) -> dict[str, Any]:
+    """Return the columns of a launch."""
+    values = [_decode(each) for each in text] or [None] * len(_ARGS)
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = values
+    device = _first_device(trace)
+    units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")
+    warp = device.get("warpSize") or 32
+    threads = prod(block) if _is_sizes(block) else -1
+    per_sm = float("nan")
+    if isinstance(blocks_per_sm, (int, float)) and 0 < blocks_per_sm < float("inf"):
+        per_sm = float(blocks_per_sm)
+    elif _is_sizes(grid) and units:
+        per_sm = prod(grid) / units
+    share = float("nan")
+    if isinstance(occupancy, (int, float)) and occupancy > 0:
+        share = occupancy / 100
+    resident = share * max_threads / threads if max_threads and threads > 0 else float("nan")
+    limited = limits.get("limitingFactors") if isinstance(limits, dict) else ""
+    return {
+        "grid": json.dumps(grid) if _is_sizes(grid) else "",
+        "block": json.dumps(block) if _is_sizes(block) else "",
+        "threads": threads,
+        "registers": registers if type(registers) is int else -1,
+        "shared_memory": shared if type(shared) is int else -1,
+        "blocks_per_sm": per_sm,
+        "warps_per_sm": per_sm * threads / warp if threads > 0 else float("nan"),
+        "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
+        "sm_efficiency_share": min(per_sm, 1.0) if per_sm == per_sm else float("nan"),  # noqa: PLR0124
+        "occupancy_share": share,
+        "limited_by": ", ".join(map(str, limited)) if isinstance(limited, list) else str(limited),
+    }
+
+
+def _decode(text: bytes) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+
+
+def _first_device(trace: Trace) -> dict[str, Any]:
+    devices = trace.metadata.get("deviceProperties")
+    first = devices[0] if isinstance(devices, list) and devices else {}
+    return first if isinstance(first, dict) else {}
+
+
+def _is_below_vector_work(trace: Trace, rows: Rows) -> Any:
+    """Return whether each kernel belongs to an operator that has no matrix work."""
+    calls = signatures(trace)
+    place = positions_of_rows(calls.calls.work, len(trace))[rows]
+    call = np.append(calls.calls.call_of_work, -1)[place]
+    return np.append(calls.of_calls(lambda work: work.kind == "vector", bool), False)[call]

@@ -1,0 +1,107 @@
+"""What an inference engine's annotation says of its step: phase, requests and tokens.
+
+For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
+prompts have 6144 tokens, and 3 that generate a token each. A text may also have sums over requests
+of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
+their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk\d+sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
+_TOKENS: Final = r"|(?P<{0}_tokens>\d+)(?:_(?P<{0}_square>\d+))?)"
+_VLLM: Final = re.compile(
+    r"execute_(?:\d+_)?"
+    + "_".join(
+        rf"{name}_(?P<{letter}>\d+)\(" + (_SUMS + _TOKENS).format(letter) + r"\)"
+        for name, letter in (("context", "c"), ("generation", "g"))
+    )
+)
+_SGLANG: Final = re.compile(r"step\[(?P<mode>EXTEND|DECODE|MIXED) bs=(?P<bs>\d+)(?P<rest>[^\]]*)\]")
+_ATOM: Final = re.compile(
+    r"(?P<mode>prefill|decode)\[bs=(?P<bs>\d+)(?:/(?P<padded>\d+))? tok=(?P<tokens>\d+)"
+)
+_DIFFUSION: Final = re.compile(r"execute_diffusion_\d+_\d+x\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """An engine's step; numbers are -1 if its name does not have them."""
+
+    engine: str
+    phase: str
+    prefill_requests: int = -1
+    decode_requests: int = -1
+    prefill_tokens: int = -1
+    decode_tokens: int = -1
+    padded_tokens: int = -1
+    attention_pairs: float = float("nan")
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_step_name(name: str) -> StepName | None:
+    """Return what the name of an annotation says, None if it is no engine's step.
+
+    Examples
+    --------
+    >>> parse_step_name("step[DECODE bs=64]").decode_tokens
+    64
+    """
+    if match := _VLLM.match(name):
+        return _vllm_step(match.groupdict())
+    if match := _SGLANG.match(name):
+        return _sglang_step(match["mode"], int(match["bs"]), match["rest"])
+    if match := _ATOM.match(name):
+        requests, tokens = int(match["bs"]), int(match["tokens"])
+        padded = int(match["padded"] or -1)
+        if match["mode"] == "prefill":
+            return StepName("atom", "prefill", requests, 0, tokens, 0, padded)
+        return StepName("atom", "decode", 0, requests, 0, tokens, padded)
+    return StepName("diffusion", "") if _DIFFUSION.match(name) else None
+
+
+def _pairs(new: int, square: int, product: int) -> float:
+    return product - (square - new) / 2
+
+
+def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
+    number = {key: int(text) for key, text in texts.items() if text is not None}
+    pairs, tokens = 0.0, {}
+    for letter in "cg":
+        tokens[letter] = number.get(f"{letter}_tokens", number.get(f"{letter}_sq", -1))
+        square = number.get(f"{letter}_square", number.get(f"{letter}_sqsq", -1))
+        product = number.get(f"{letter}_sqsk", square)
+        if number[letter]:
+            pairs += _pairs(tokens[letter], square, product) if square >= 0 else float("nan")
+    phase = "decode" if not number["c"] else "mixed" if number["g"] else "prefill"
+    return StepName(
+        "vllm", phase, number["c"], number["g"], tokens["c"], tokens["g"], attention_pairs=pairs
+    )
+
+
+def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
+    number = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
+    sums = [
+        _pairs(*(number[f"{letter}_{key}"] for key in ("sq", "sqsq", "sqsk")))
+        for letter in "cg"
+        if f"{letter}_sqsk" in number
+    ]
+    pairs = sum(sums) if sums else float("nan")
+    if mode == "DECODE":
+        tokens = number.get("g_sq", requests)
+        return StepName("sglang", "decode", 0, requests, 0, tokens, attention_pairs=pairs)
+    if mode == "EXTEND":
+        tokens = number.get("toks", number.get("c_sq", -1))
+        return StepName("sglang", "prefill", requests, 0, tokens, 0, attention_pairs=pairs)
+    prefill, decode, prefill_tokens, decode_tokens = (
+        number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
+    )
+    return StepName(
+        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, attention_pairs=pairs
+    )

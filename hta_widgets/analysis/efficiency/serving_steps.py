@@ -1,0 +1,278 @@
+"""Steps of inference engines: prefill and decode, tokens per second, and time on the device.
+
+An engine annotates its steps, one within another in some files: SGLang's ``step[DECODE bs=32]`` is
+inside an ``execute_…`` of the same tokens. The outermost counts. A step lasts on the device from
+the first to the last of what it launched. In a first step, what was launched may wait for work that
+was launched before recording began and is not in the file: the time until then does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.serving_names import StepName, parse_step_name
+from hta_widgets.analysis.efficiency.signatures import signatures
+from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.text import duration
+from hta_widgets.trace.arrays import (
+    Floats,
+    Ints,
+    Rows,
+    mask_of_rows,
+    positions_of_rows,
+    sum_by_group,
+)
+from hta_widgets.trace.graph_captures import captured_trace
+from hta_widgets.trace.host_stack import category_mask, name_mask, nearest_ancestor
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+_NO_STEPS: Final = (
+    "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
+    "SGLang"
+)
+#: Work that starts later after its launch, on an idle device, waits for work that is not recorded.
+_MIN_WAIT_NS: Final = 1_000_000
+_MAX_LAUNCH_NS: Final = 100_000
+_NUMBERS: Final = (
+    "prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens", "padded_tokens",
+)  # fmt: skip
+_TIMES: Final = (
+    "start_ns", "host_ns", "device_start_ns", "device_ns", "device_span_ns", "gap_ns",
+    "waited_ns",
+)  # fmt: skip
+_SCHEMA: Final = {
+    **dict.fromkeys(("rank", "step"), "int64"),
+    **dict.fromkeys(("name", "engine", "phase"), "str"),
+    **dict.fromkeys(_NUMBERS, "int64"),
+    "tokens": "int64",
+    "attention_pairs": "float64",
+    **dict.fromkeys(_TIMES, "int64"),
+    "tokens_per_s": "float64",
+    "flops": "float64",
+    "replayed": "bool",
+}
+
+
+@check_arguments
+def serving_steps(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the steps of inference engines with their tokens and times.
+
+    The names of annotations say what a step does: those of vLLM (``execute_context_…``), SGLang
+    (``step[…]``), ATOM and diffusion servers. Of nested ones, the outermost counts. Device work
+    belongs to the step that launched it, or the graph that it is part of; work that was launched
+    before recording began belongs to none.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The annotations and device work; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks; device times are cut at the window.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step, in that order:
+
+        - ``step``, counted from 0; ``name``, ``engine`` and ``phase`` (``prefill``, ``decode``,
+          ``mixed``)
+        - ``prefill_requests, decode_requests, prefill_tokens, decode_tokens``; ``tokens``, the sum;
+          ``padded_tokens`` of a batch that is filled up; -1 if the name does not have it
+        - ``attention_pairs`` of query and key that causal attention computes, NaN if unknown; more
+          than layers with a sliding window compute
+        - ``start_ns, host_ns``; ``device_start_ns``; ``device_ns``, the time that its work covers;
+          ``device_span_ns``, from first to last; ``gap_ns`` to the work of the next step;
+          ``waited_ns`` for work that is not in the file, in a first step, which is left out of
+          ``device_span_ns``
+        - ``tokens_per_s``, over ``device_span_ns`` and the gap, or the host's time without device
+          work
+        - ``flops`` of matrix work, NaN if unknown; ``replayed``, whether a graph was launched
+
+        ``.attrs``: ``tokens_per_s`` by phase, and ``all`` from the first work to the last with the
+        time between steps; ``output_tokens``, the least and most that were generated: a prefill
+        that completes a prompt generates one.
+
+    Examples
+    --------
+    >>> serving_steps(traces).attrs["tokens_per_s"]["decode"]  # doctest: +SKIP
+    3277.6
+    """
+    parts = rank_parts(traces, selection, window, ranks)
+    blocks = list(map_ranks(parts, _steps_of_rank))
+    frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
+    note = note_text("no_ranks") if not blocks else _NO_STEPS
+    prefills = int(frame.loc[frame["prefill_requests"] > 0, "prefill_requests"].sum())
+    decoded = int(frame.loc[frame["decode_tokens"] > 0, "decode_tokens"].sum())
+    return result_frame(
+        {name: frame[name] for name in _SCHEMA},
+        matched={"steps": len(frame)},
+        note=[prelaunched_note(parts), _waited_note(frame)] if len(frame) else note,
+        tokens_per_s=_rates(frame),
+        output_tokens=(decoded, decoded + prefills),
+    )
+
+
+def _waited_note(frame: pd.DataFrame) -> str:
+    waited = frame["waited_ns"] > 0
+    if not waited.any():
+        return ""
+    longest = duration(int(frame["waited_ns"].max()))
+    return f"a first step waits {longest} for work launched before recording began: left out"
+
+
+def _rates(frame: pd.DataFrame) -> dict[str, float]:
+    """Return tokens per second of all steps, and of each phase over its own steps."""
+    counted = frame[frame["tokens"] >= 0]
+    period = counted["tokens"] / counted["tokens_per_s"]
+    rates = {
+        str(phase): float(rows["tokens"].sum() / max(period[rows.index].sum(), 1e-9))
+        for phase, rows in counted.groupby("phase")
+        if phase
+    }
+    if len(counted):
+        rates["all"] = float(counted["tokens"].sum() / max(period.sum(), 1e-9))
+    # Ranks of a job serve the same tokens, or their own: a rate is that of one rank.
+    return rates
+
+
+def _step_rows(part: RankPart) -> tuple[Rows, list[StepName]]:
+    """Return the outermost annotations of steps, in the order of their starts."""
+    table = part.table
+    names = table.names
+    is_step = name_mask(part.trace, lambda name: parse_step_name(name) is not None)
+    is_step &= category_mask(part.trace, "user_annotation|cpu_op|operator")
+    rows = np.flatnonzero(is_step)
+    above = nearest_ancestor(table.parent, is_step)[table.parent[rows]]
+    nested, rows = rows[above >= 0], rows[above < 0]
+    inner = {names[code] for code in table.name[nested].tolist()}
+    engines = {step.engine for step in map(parse_step_name, inner) if step}
+    start, end = part.clip_rows(rows)
+    rows = rows[part.contains(rows) & (end >= start)]
+    rows = rows[np.argsort(table.start_ns[rows], kind="stable")]
+    steps = [parse_step_name(names[code]) or StepName("", "") for code in table.name[rows].tolist()]
+    if engines == {"sglang"}:  # its scheduler adds names in the form of vLLM's
+        steps = [replace(step, engine="sglang") for step in steps]
+    return rows, steps
+
+
+def _step_of_events(part: RankPart, steps: Rows, rows: Rows) -> Ints:
+    """Return the step that encloses each host event, or begins last before it; -1 for none."""
+    table = part.table
+    above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
+    place = positions_of_rows(steps, len(table))[above]
+    # Another thread may launch.
+    start = table.start_ns[rows]
+    before = np.searchsorted(table.start_ns[steps], start, side="right") - 1
+    is_inside = (before >= 0) & (start < table.end_ns[steps[before]])
+    return np.where((place < 0) & is_inside & (rows >= 0), before, place)
+
+
+def _steps_of_rank(part: RankPart) -> dict[str, Any]:
+    table, shift_ns = part.table, part.trace.shift_ns
+    rows, steps = _step_rows(part)
+    size = len(rows)
+    if not size:
+        return {"rank": part.rank, **{name: np.empty(0, np.int64) for name in list(_SCHEMA)[1:]}}
+    work = part.device_work_rows()
+    launch = part.trace.launch_of[work]
+    work, launch = work[launch >= 0], launch[launch >= 0]
+    step = _step_of_events(part, rows, launch)
+    work, launch, step = work[step >= 0], launch[step >= 0], step[step >= 0]
+    start, end = part.clip_rows(work)
+    first = np.full(size, np.iinfo(np.int64).max)
+    last = np.full(size, -1, dtype=np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    has_work = last >= 0
+    first[~has_work] = last[~has_work] = -1
+    waited = np.zeros(size, dtype=np.int64)
+    if has_work[0]:
+        begin = first[0]
+        first[0] = _begin_of_recorded_work(part, work[step == 0], launch[step == 0])
+        waited[0] = first[0] - begin
+    order = np.argsort(step, kind="stable")
+    bounds = np.searchsorted(step[order], np.arange(size + 1))
+    busy = [
+        total_length(union(start[order[low:high]], end[order[low:high]]))
+        for low, high in pairwise(bounds.tolist())
+    ]
+    gap = np.zeros(size, dtype=np.int64)
+    follows = has_work[:-1] & has_work[1:]
+    gap[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
+    host_ns = part.durations(rows)
+    span = np.where(has_work, last - first, 0)
+    numbers = {name: np.array([getattr(each, name) for each in steps]) for name in _NUMBERS}
+    prefill, decode = numbers["prefill_tokens"], numbers["decode_tokens"]
+    tokens = np.where((prefill >= 0) & (decode >= 0), prefill + decode, -1)
+    period = np.where(has_work, span + gap, host_ns)
+    rate = np.where(tokens >= 0, tokens, np.nan) / np.where(period > 0, period, np.nan) * 1e9
+    graph = name_mask(part.trace, lambda name: "GraphLaunch" in name)
+    return {
+        "rank": part.rank,
+        "step": np.arange(size),
+        "name": [table.names[code] for code in table.name[rows].tolist()],
+        "engine": [each.engine for each in steps],
+        "phase": [each.phase for each in steps],
+        **numbers,
+        "tokens": tokens,
+        "attention_pairs": np.array([each.attention_pairs for each in steps]),
+        "start_ns": table.start_ns[rows] + shift_ns,
+        "host_ns": host_ns,
+        "device_start_ns": np.where(has_work, first + shift_ns, -1),
+        "device_ns": np.array(busy, dtype=np.int64),
+        "device_span_ns": span,
+        "gap_ns": gap,
+        "waited_ns": waited,
+        "tokens_per_s": rate,
+        "flops": _flops(part, work, step, size),
+        "replayed": sum_by_group(step, graph[launch].astype(np.int64), size) > 0,
+    }
+
+
+def _begin_of_recorded_work(part: RankPart, work: Rows, launch: Rows) -> int:
+    """Return the start of a step's work without work that other, unrecorded work kept waiting.
+
+    For example, a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms.
+    """
+    start, end = part.clip_rows(work)
+    order = np.argsort(start, kind="stable")
+    start, reached = start[order], np.maximum.accumulate(end[order])
+    idle_ns = start[1:] - reached[:-1]
+    launched = part.table.end_ns[launch[order]]
+    called = np.minimum(launched, part.table.start_ns[launch[order]] + _MAX_LAUNCH_NS)[1:]
+    waits = (idle_ns > _MIN_WAIT_NS) & (called < start[1:] - idle_ns * 0.9)
+    return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
+
+
+def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
+    """Return the known matrix FLOPs of each step, by the operators that its work belongs to."""
+    calls = signatures(captured_trace(part.trace))
+    flops = calls.of_calls(lambda each: each.flops, np.float64)
+    step_of_event = np.full(len(part.table), -1, dtype=np.int64)
+    step_of_event[work] = step
+    linked = calls.calls.call_of_work >= 0
+    step_of_call = np.full(len(calls.calls), -1, dtype=np.int64)
+    step_of_call[calls.calls.call_of_work[linked]] = step_of_event[calls.calls.work[linked]]
+    chosen = calls.calls.is_matrix & ~np.isnan(flops) & (step_of_call >= 0)
+    sums = np.bincount(step_of_call[chosen], flops[chosen], minlength=size)
+    return np.where(sums > 0, sums, np.nan)

@@ -1,0 +1,84 @@
+"""The tree of modules as bars: each below the module that calls it, as wide as its device time.
+
+For example, ``Mlp_0`` takes 9 µs and begins at 0. Its modules ``Block ×3`` (7 µs) and ``Linear_6``
+(1 µs) are the bars 0 to 7 and 7 to 8 of the next row; 1 µs is its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.efficiency.module_owners import has_module_ranges
+from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.traceset import TraceSet
+
+_SUMS = ("calls", "host_ns", "device_ns", "device_self_ns")
+_DEVICE = ("forward_device_ns", "backward_device_ns", "recompute_device_ns")
+_FLOPS = ("forward_flops", "backward_flops", "recompute_flops")
+_MIN_SHARE = 0.001  # of the whole: narrower bars could not be seen
+
+
+def left_edges(parent: Ints, size: Floats) -> Floats:
+    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
+    left = np.zeros(len(size))
+    taken = np.zeros(len(size) + 1)
+    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
+        begin = left[above] if above >= 0 else 0.0
+        left[node] = begin + taken[above]
+        taken[above] += size[node]
+    return left
+
+
+def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the bars of the frame of `analysis.modules`, means of its ranks.
+
+    Bars are as wide as the time on the device, or on the host if there is none.
+    """
+    ranks = max(frame["rank"].nunique(), 1)
+    groups = frame.groupby("path", sort=False)
+    bars = groups[["module", "depth"]].first()
+    sums = groups[[*_SUMS, *_DEVICE]].sum() // ranks
+    bars = bars.join(sums).join(groups["instances"].max())
+    bars["events"] = groups["events"].agg(lambda texts: "\n".join(dict.fromkeys(texts)))
+    above = np.where(frame["parent"] >= 0, frame["path"].to_numpy()[frame["parent"]], "")
+    parent = frame.assign(above=above).groupby("path", sort=False)["above"].first()
+    flops = groups[list(_FLOPS)].sum(min_count=1).sum(axis=1, min_count=1) / ranks
+    bars["tflop_per_s"] = flops / bars["device_ns"].where(bars["device_ns"] > 0) / 1e3
+    measure = "device_ns" if bars["device_ns"].any() else "host_ns"
+    order = bars["depth"].argsort(kind="stable").to_numpy()  # parents first
+    bars, parent = bars.iloc[order], parent.iloc[order]
+    place = pd.Index(bars.index).get_indexer(pd.Index(parent))
+    size = bars[measure].to_numpy(np.float64)
+    inner = np.bincount(place[place >= 0], size[place >= 0], minlength=len(size))
+    left = left_edges(place, size)
+    bars = bars.assign(
+        name=bars.index,
+        short=bars["module"],
+        left_ns=left.astype(np.int64),
+        right_ns=(left + size).astype(np.int64),
+        own_ns=np.maximum(size - inner, 0).astype(np.int64),
+        count=bars["calls"],
+    )
+    is_wide = size >= _MIN_SHARE * max(size[place < 0].sum(), 1)
+    names = ["depth", "name", "short", "left_ns", "right_ns", "own_ns", "count", "host_ns"]
+    columns = [*names, "device_ns", *_DEVICE, "tflop_per_s", "instances", "events"]
+    drawn = pd.DataFrame({name: bars[name][is_wide].reset_index(drop=True) for name in columns})
+    drawn.attrs = {
+        "left_out": int((~is_wide).sum()),
+        "ranks": ranks,
+        "measure": "GPU time" if measure == "device_ns" else "host time",
+        "note": frame.attrs.get("note", ""),
+    }
+    return drawn
+
+
+def layers(traces: TraceSet) -> pd.DataFrame:
+    """Return the bars of all modules of a job."""
+    return module_bars(analysis.modules(traces))
+
+
+def has_layers(traces: TraceSet) -> bool:
+    """Return whether any rank has calls of modules, or ranges that may name layers."""
+    return any(has_module_ranges(trace) for trace in traces.values())

@@ -1,0 +1,327 @@
+"""Operators and modules of the kernels that a graph replays, from a trace of the graph's capture.
+
+A graph is captured once: the host runs operators, whose launches record nodes and run no kernels.
+Later one call launches all kernels of the graph, and no operator is in that file. The captured
+launches are those without device work; ``StreamBeginCapture`` and ``StreamEndCapture`` separate
+graphs. A graph's kernels are matched with them:
+
+=============  =====================================================================================
+``name``       same names in the same order
+``name-order``  as many of each name, in another order; or several equal graphs, taken in turn
+``order``      same count, where captured calls do not name their kernels
+``partial``    the capture has more calls, which launched nothing
+``none``       fewer than 95 % of the kernels match, or several captures fit equally
+=============  =====================================================================================
+
+For example, a capture has the launches of ``a, b, a``, and a replay runs ``a, a, b``: the first
+``a`` of one belongs to the first of the other, with certainty ``name-order``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows
+from hta_widgets.trace.columns import (
+    EventTable,
+    FlowTable,
+    NumberedRecords,
+    RecordSource,
+    StringPool,
+    Track,
+    concatenate_tables,
+    event_args,
+    take_rows,
+    to_int64,
+)
+from hta_widgets.trace.host_stack import (
+    CALLS,
+    category_mask,
+    name_mask,
+    nearest_ancestor,
+    nested_parents,
+)
+from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.trace import Trace
+
+_LAUNCH: Final = re.compile(r"(?!.*Graph)(.*Launch|.*Mem(cpy|set))")
+_MIN_MATCHED: Final = 0.95
+_CERTAINTIES: Final = ("name", "name-order", "order", "partial", "none")
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedGraph:
+    """The launches of a captured graph: rows of the capture, and the names of their kernels."""
+
+    label: str
+    calls: Rows
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphReplay:
+    """A launch of a graph: its kernels, and the captured call of each, -1 for none.
+
+    `capture` is the position of the captured graph, -1 for none; `graph` numbers distinct graphs.
+    """
+
+    launch: int
+    kernels: Rows
+    calls: Ints
+    certainty: str
+    capture: int
+    graph: int
+
+
+def _node_name(name: str) -> str:
+    """Return the name of a node; copies and fills by kind."""
+    if "emcpy" in name or "copyBuffer" in name:
+        return "Memcpy"
+    return "Memset" if "emset" in name or "fillBuffer" in name else name
+
+
+@memoize
+def captured_graphs(trace: Trace) -> list[CapturedGraph]:
+    """Return the graphs that a trace captured, in the order of their captures."""
+    table = trace.table
+    calls = np.flatnonzero(
+        name_mask(trace, lambda name: _LAUNCH.match(name) is not None) & category_mask(trace, CALLS)
+    )
+    launched = np.zeros(len(table) + 1, dtype=bool)
+    launched[trace.launch_of] = True
+    calls = calls[~launched[calls]]
+    begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
+    ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
+    if len(begins) and len(begins) == len(ends):
+        number = np.searchsorted(table.start_ns[begins], table.start_ns[calls], side="right") - 1
+        is_inside = (number >= 0) & (table.start_ns[calls] < table.end_ns[ends[number]])
+        groups = [calls[is_inside & (number == at)] for at in range(len(begins))]
+    else:
+        groups = [calls]
+    labels = name_mask(trace, lambda name: name.startswith("capture_"))
+    label_of = nearest_ancestor(table.parent, labels)
+    graphs = []
+    for rows in filter(len, groups):
+        kernels = event_args(trace, rows, ("kernel",))["kernel"]
+        names = [table.names[code] for code in table.name[rows].tolist()]
+        nodes = tuple(
+            _node_name(kernel if isinstance(kernel, str) else name if "em" in name else "")
+            for kernel, name in zip(kernels, names, strict=True)
+        )
+        label = int(label_of[rows[0]])
+        graphs.append(
+            CapturedGraph(table.names[table.name[label]] if label >= 0 else "", rows, nodes)
+        )
+    return graphs
+
+
+@memoize
+def graph_replays(trace: Trace) -> list[GraphReplay]:
+    """Return the launches of graphs of a rank, matched with its capture."""
+    table = trace.table
+    graphs = captured_graphs(trace.capture) if trace.capture is not None else []
+    is_launch = name_mask(trace, lambda name: "GraphLaunch" in name)
+    work = np.flatnonzero(np.append(is_launch, False)[trace.launch_of] & (table.stream >= 0))
+    launch = trace.launch_of[work]
+    node = to_int64(event_args(trace, work, ("graph node id",))["graph node id"])
+    order = np.lexsort((work, node, launch))
+    groups = np.split(work[order], np.flatnonzero(np.diff(launch[order])) + 1)
+    codes: dict[tuple[str, ...], int] = {}
+    turns: Counter[int] = Counter()
+    replays = []
+    for kernels in filter(len, groups):
+        nodes = tuple(_node_name(table.names[code]) for code in table.name[kernels].tolist())
+        graph = codes.setdefault(nodes, len(codes))
+        capture, certainty, places = _match(nodes, graphs, turns[graph])
+        turns[graph] += 1
+        calls = np.full(len(kernels), -1, dtype=np.int64)
+        if capture >= 0:
+            calls = np.append(graphs[capture].calls, -1)[places]
+        row = int(trace.launch_of[kernels[0]])
+        replays.append(GraphReplay(row, kernels, calls, certainty, capture, graph))
+    return replays
+
+
+def _match(
+    nodes: tuple[str, ...], graphs: Sequence[CapturedGraph], turn: int
+) -> tuple[int, str, list[int]]:
+    """Return the captured graph of a replay, the certainty, and the captured call of each kernel.
+
+    `turn` counts the replays of the same kernels before.
+    """
+    fits = [match_nodes(nodes, graph.nodes) for graph in graphs]
+    best = min((_CERTAINTIES.index(certainty) for certainty, _ in fits), default=4)
+    if _CERTAINTIES[best] == "none":
+        return -1, "none", []
+    places = [at for at, (certainty, _) in enumerate(fits) if certainty == _CERTAINTIES[best]]
+    if len({graphs[at].nodes for at in places}) > 1:
+        return -1, "none", []
+    at = places[turn % len(places)]
+    certainty = "name-order" if len(places) > 1 and best == 0 else _CERTAINTIES[best]
+    return at, certainty, fits[at][1]
+
+
+def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list[int]]:
+    """Return the certainty, and for each kernel of a replay the place of its node, -1 for none.
+
+    Examples
+    --------
+    >>> match_nodes(["a", "a", "b"], ["a", "b", "a"])
+    ('name-order', [0, 2, 1])
+    """
+    if list(kernels) == list(nodes):
+        return "name", list(range(len(nodes)))
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for at, name in enumerate(nodes):
+        places[name].append(at)
+    counts = Counter(kernels)
+    if counts == Counter(nodes):
+        taken: Counter[str] = Counter()
+        matched = []
+        for name in kernels:
+            matched.append(places[name][taken[name]])
+            taken[name] += 1
+        return "name-order", matched
+    if len(kernels) == len(nodes) and set(nodes) <= {"", "Memcpy", "Memset"}:
+        return "order", list(range(len(nodes)))
+    matched, at = [], 0
+    for name in kernels:
+        after = next((place for place in places[name] if place >= at), -1)
+        matched.append(after)
+        at = after + 1 if after >= 0 else at
+    is_enough = sum(place >= 0 for place in matched) >= _MIN_MATCHED * max(len(kernels), 1)
+    if is_enough and len(nodes) > len(kernels):
+        return "partial", matched
+    return "none", []
+
+
+# --- the replay with the events of the capture ----------------------------------------------------
+
+
+class _JoinedRecords(NumberedRecords):
+    """The records of two files, those of the second after those of the first."""
+
+    def __init__(self, first: RecordSource | None, second: RecordSource | None) -> None:
+        self.sources = [source for source in (first, second) if source is not None]
+        self.path = self.sources[0].path if self.sources else ""
+        self.offset = len(first) if first is not None else 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sources))
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        first = 0
+        for source in self.sources:
+            inside = wanted[(wanted >= first) & (wanted < first + len(source))]
+            for number, body in source.records(inside - first):
+                yield number + first, body
+            first += len(source)
+
+
+@memoize
+def captured_trace(trace: Trace) -> Trace:
+    """Return a rank with the captured operators and modules of its graphs' kernels.
+
+    They follow the rank's own events, once for each replay, and launch its kernels, so that
+    analyses that follow launches find them; rows of its own events stay. Without a capture that
+    matches, this is the rank itself.
+    """
+    capture = trace.capture
+    replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
+    if capture is None or not replays:
+        return trace
+    graphs, parent = captured_graphs(capture), _host_parents(capture)
+    blocks: list[EventTable] = []
+    flows: list[tuple[Ints, Ints]] = []
+    names = StringPool(trace.table.names.values)
+    categories = StringPool(trace.table.categories.values)
+    offset = len(trace.source) if trace.source is not None else 0
+    first, base_ns = len(trace), trace.table.last_ns + 1
+    for replay in replays:
+        rows = _graph_rows(capture, graphs[replay.capture], parent)
+        place = positions_of_rows(rows, len(capture))
+        block = _copy_rows(capture, rows, names, categories)
+        step = np.full(len(rows), trace.table.step[replay.launch])
+        above = place[parent[rows]]
+        begin_ns = int(block.start_ns[0])
+        blocks.append(
+            take_rows(
+                block,
+                np.arange(len(rows)),
+                start_ns=block.start_ns - begin_ns + base_ns,
+                parent=np.where(above >= 0, above + first, -1).astype(np.int32),
+                track=np.full(len(rows), len(trace.tracks), np.int32),
+                step=step.astype(trace.table.step.dtype),
+                record=block.record + offset,
+            )
+        )
+        is_matched = replay.calls >= 0
+        flows.append((place[replay.calls[is_matched]] + first, replay.kernels[is_matched]))
+        base_ns += int(block.end_ns.max()) - begin_ns + 1
+        first += len(rows)
+    track = Track("", "captured", "thread", "captured", "capture", -1, (1 << 30,), 1, 1)
+    table = concatenate_tables(
+        [trace.table, *blocks],
+        names=names,
+        categories=categories,
+        tracks=[*trace.tracks, track],
+    )
+    source, target = (np.concatenate(ends) for ends in zip(*flows, strict=True))
+    return trace.replace(
+        _table=table,
+        _rules_version=-1,
+        flow_table=_add_launches(trace.flow_table, source, target),
+        source=_JoinedRecords(trace.source, capture.source),
+        capture=None,
+    )
+
+
+def _host_parents(capture: Trace) -> Ints:
+    """Return the parent of each event among operators, modules, annotations and calls."""
+    is_shown = name_mask(capture, lambda name: name.startswith("nn.Module: "))
+    is_shown |= category_mask(capture, "user_annotation")
+    parent = nested_parents(capture, is_shown)
+    is_shown |= category_mask(capture, f"cpu_op|operator|{CALLS}")
+    return nearest_ancestor(parent, is_shown)[parent]
+
+
+def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
+    """Return the captured calls of a graph and all events above them, ascending."""
+    rows = graph.calls
+    is_chosen = mask_of_rows(rows, len(capture))
+    while len(rows):
+        rows = np.unique(parent[rows[parent[rows] >= 0]])
+        rows = rows[~is_chosen[rows]]
+        is_chosen[rows] = True
+    return np.flatnonzero(is_chosen)
+
+
+def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: StringPool) -> EventTable:
+    """Return rows of a capture with the codes of other pools."""
+    table = capture.table
+    columns: dict[str, Any] = {}
+    pools = {"name": (table.names, names), "category": (table.categories, categories)}
+    for column, (old, new) in pools.items():
+        codes = getattr(table, column)[rows]
+        used = np.unique(codes)
+        code_of = np.zeros(len(old), dtype=codes.dtype)
+        code_of[used] = [new.add(old[code]) for code in used.tolist()]
+        columns[column] = code_of[codes]
+    correlation = np.full(len(rows), -1, dtype=table.correlation.dtype)
+    return take_rows(table, rows, correlation=correlation, **columns)
+
+
+def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
+    """Return the arrows with these launches instead of those of the graph."""
+    kind = flows.kinds.index("launch")
+    is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
+    none = np.full(len(source), -1, dtype=np.int64)
+    added = FlowTable(np.full(len(source), kind, flows.kind.dtype), source, target, flows.kinds)
+    added.source_record = added.target_record = none
+    return concatenate_tables([take_rows(flows, np.flatnonzero(is_other)), added])
