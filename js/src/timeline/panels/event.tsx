@@ -198,7 +198,11 @@ function sourceRow(source: SourceLine, copy: Copy): FactRow {
   };
   const value = (
     <>
-      <Link text={place} title={`${place}\nOpen it in the editor, or copy it`} press={press} />
+      <Link
+        text={place.split(/[\\/]/).slice(-2).join("/")}
+        title={`${place}\nOpen it in the editor, or copy it`}
+        press={press}
+      />
       <span class="hta-note">{source.function}</span>
       <CopyButton copy={copy} text={() => place} what="the source line" />
     </>
