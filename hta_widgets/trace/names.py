@@ -413,6 +413,7 @@ def _functor(arguments: list[str], wrappers: int = 0) -> str:
 
 def _functor_name(name: str) -> str:
     name = re.sub(r"^CUDAFunctor(?:OnSelf)?_|^launch_", "", name)
+    name = re.sub(r"(?:CUDA|Cuda)?Kernel(?:Impl)?$", "", name) or name
     name = re.sub(r"(?:_?[Ff]unctor_?|Ops?|_scalar)$", "", name) or name
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return _tidy(name).lower()

@@ -139,6 +139,13 @@ from hta_widgets.trace.names import disambiguate, short_name
         ),
         ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_8PipelineE", "Rmsnorm2dFwd"),
         ("void ck_tile::kentry<256, 1, ck_tile::FmhaFwdKernel<B>>(X)", "FmhaFwd"),
+        (
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::"
+                "GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#1}, X>(X)"
+            ),
+            "gelu_backward",
+        ),
         # Only the head of a name of a library.
         ("ampere_something_else", "something_else"),
         ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
