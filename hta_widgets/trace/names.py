@@ -365,7 +365,9 @@ def _short_wrapped_name(arguments: list[str]) -> str:
     if not name.startswith("Gemm") or not shapes:
         return _tidy(name)
     tile = max(shapes, key=lambda shape: [len(size) for size in shape])
-    return " ".join(filter(None, ("gemm", element and _ELEMENTS[element[1]], "x".join(tile))))
+    return " ".join(
+        filter(None, ("gemm", _ELEMENTS[element[1]] if element else "", "x".join(tile)))
+    )
 
 
 def _template_arguments(text: str, at: int) -> list[str]:
