@@ -1,9 +1,10 @@
-"""Verdicts of jobs in a folder's list: ranks, step time, and the sentence of the headline.
+"""Verdicts of jobs in a folder's list: ranks, step time, a small picture, the headline's sentence.
 
 A process of low priority reads one job at a time, so that the host stays free for its pages::
 
     $ python -m hta_widgets.host.verdicts /runs/job
-    {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …"}
+    {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …",
+     "picture": {"compute": [0, 71, …], "communication": [0, 12, …], "memory": [0, 0, …]}}
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from hta_widgets.errors import TraceError
 #: Larger jobs are read only when they are opened.
 MAX_BYTES = 200 << 20
 _TIMEOUT_S = 120
+#: Number of bins of the small picture.
+_BINS = 60
 
 
 async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
@@ -49,19 +52,31 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 
 
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
-    """Return ranks, median time of a step and first sentence of a job; None for no steps."""
+    """Return ranks, median time of a step, picture and first sentence of a job; None for no steps.
+
+    The picture has the share in percent of each bin of the job that all ranks spend in work of a
+    kind, communication without compute.
+    """
     # These imports take a second or two, which the host's own start should not.
     from hta_widgets.analysis.steps import step_length, step_times  # noqa: PLC0415
+    from hta_widgets.live.job import TileEngine  # noqa: PLC0415
     from hta_widgets.panels.headline import headline, text_of  # noqa: PLC0415
     from hta_widgets.readers.load import load  # noqa: PLC0415
+    from hta_widgets.tiles.packing import unpack  # noqa: PLC0415
 
     traces = load(paths[0] if len(paths) == 1 else list(paths), progress=False)
     steps = step_times(traces)
     columns = (steps[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
     step_ns = step_length(steps.attrs["ahead"], *columns)
+    reply, buffer = TileEngine(traces).answer({"op": "minimap", "bins": _BINS})
+    shares = unpack(reply["columns"], buffer or b"")
     return {
         "ranks": len(traces),
         "step_ns": int(median(step_ns)) if len(step_ns) else None,
+        "picture": {
+            "communication" if name == "exposed" else name: (100 * share).astype(int).tolist()
+            for name, share in shares.items()
+        },
         "text": text_of(headline(traces).text_parts),
     }
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
+from hta_widgets.tiles.stacks import foldable_stacks
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, StringPool, Track
 from hta_widgets.trace.trace import Trace
@@ -117,6 +118,8 @@ class TrackRow:
     unit: str = ""
     wait: int = -1
     late: int = -1
+    #: First depth and number of depths of each stack of Python frames.
+    stacks: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)
@@ -379,6 +382,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     table = trace.table
     counts, steps = _count_events(table)
     threads = _host_threads(counts)
+    stacks = foldable_stacks(trace)
     summary = _summary_rows(counts, threads, lane0)
     asyncs = async_groups(trace.async_table, table.categories)
     instants = _instant_groups(trace)
@@ -393,7 +397,10 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     lane = lane0 + len(summary)
     for row in (
         *(_track_row(counts, stream) for stream in _streams(counts)),
-        *(_track_row(counts, stream, label) for stream, label in threads.items()),
+        *(
+            _track_row(counts, stream, label, stacks.get(stream, ()))
+            for stream, label in threads.items()
+        ),
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(
             [
@@ -547,7 +554,12 @@ def _streams(counts: _TrackCounts) -> list[int]:
     return sorted(counts.with_role("stream", "annotation"), key=order)
 
 
-def _track_row(counts: _TrackCounts, track_index: int, label: str | None = None) -> TrackRow:
+def _track_row(
+    counts: _TrackCounts,
+    track_index: int,
+    label: str | None = None,
+    stacks: Sequence[tuple[int, int]] = (),
+) -> TrackRow:
     track = counts.tracks[track_index]
     return TrackRow(
         key=track.key,
@@ -561,6 +573,7 @@ def _track_row(counts: _TrackCounts, track_index: int, label: str | None = None)
         events=counts.count_of(track_index),
         communication=counts.communicates(track_index),
         source=track_index,
+        stacks=stacks,
     )
 
 

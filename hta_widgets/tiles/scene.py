@@ -314,6 +314,8 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
         track["unit"] = row.unit
     if row.wait >= 0:
         track |= {"wait": row.wait, "late": row.late}
+    if row.stacks:
+        track["stacks"] = [list(stack) for stack in row.stacks]
     return track
 
 

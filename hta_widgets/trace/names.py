@@ -1,7 +1,8 @@
 """Short names of kernels and operators, which still tell them apart.
 
 ``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>`` is
-``add``; `disambiguate` adds what distinguishes equal labels.
+``add``, ``ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn`` is ``gemm bf16 128x64 nn``;
+`disambiguate` adds what distinguishes equal labels.
 """
 
 from __future__ import annotations
@@ -62,12 +63,65 @@ _NCCL_REDUCTIONS = {"sum", "prod", "min", "max", "minmax", "premulsum", "sumpost
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
 _XMMA_TYPE = re.compile(r"(?:^|_)(tf32|bf16|f16|f32|f64|e4m3|e5m2|i8|s8|u8)")
 _TILE = re.compile(r"tilesize(\d+x\d+x\d+)")
-_CUTLASS = re.compile(r"^cutlass\w*_")
+_XMMA_LAYOUT = re.compile(r"_([nt]{2})_[nt]_tilesize")
 _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
-# Words without underscores: if names could be split in several ways, all of them would be tried.
-_TENSILE = re.compile(r"^(Cijk_[^\W_]+_[A-Z][^\W_]+)_([^\W_]+)_.*?MT(\d+x\d+x\d+)")
+#: Kernels of libraries by the pattern of their names, and their short names. Patterns have words
+#: without underscores: if names could be split in several ways, all of them would be tried.
+_LIBRARY_NAMES = tuple(
+    (re.compile(pattern), template)
+    for pattern, template in (
+        # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
+        (
+            r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)",
+            "gemm {dtype} {tile} {layout}",
+        ),
+        (
+            r"nvjet_(?:sm\d+_)?(?P<dtype>[^\W_]+)_(?P<tile>\d+x\d+)_\w*?(?P<more>bias_)?(?P<layout>[NT]{3})$",
+            "gemm {dtype} {tile} {layout} {more}",
+        ),
+        (
+            r"igemm_(?P<what>...)_[^\W_]+_(?P<layout>nhwc|nchw)_(?P<dtype>[^\W_]+)_.*?_bt(?P<tile>\d+x\d+x\d+)",
+            "conv {what} {dtype} {tile} {layout}",
+        ),
+        (
+            r"bmm_[^\W_]+_(?P<dtype>[^\W_]+)_[^\W_]+_t(?P<tile>\d+x\d+x\d+)",
+            "bmm {dtype} {tile}",
+        ),
+        (
+            r"fmha_cutlass(?P<what>[FB])_(?P<dtype>[^\W_]+)_[^\W_]+_(?P<tile>\d+x\d+)",
+            "fmha {what} {dtype} {tile}",
+        ),
+        (r"fmhaSm\d+\w?Kernel_(?P<what>\w+)", "fmha {what}"),
+        (r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$", "triton {what} {more}"),
+    )
+)
+#: Parts of names of libraries in short names; others stay.
+_PARTS = {
+    "S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "c64", "Z": "c128",
+    "tst": "bf16", "hsh": "f16", "Ailk_Bljk": "nn", "Ailk_Bjlk": "nt", "Alik_Bljk": "tn",
+    "Alik_Bjlk": "tt", "wrw": "wgrad",
+    "F8": "f8", "B8": "b8", "I8": "i8",
+}  # fmt: skip
+_ATTENTION_PASSES = {"F": "fwd", "B": "bwd"}
+#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16, adds up in f32.
+_MATRIX_WORD = re.compile(r"(?P<sum>g?[shdczi])\d*(?P<what>gemm|gemv|fprop|dgrad|wgrad|cudnn)")
+_PRECISION = re.compile(r"bf16|f16|fp16|tf32|f32|fp32|f64|fp64|[isu]8|e4m3|e5m2")
+_SUMS = {"s": "f32", "h": "f16", "d": "f64", "c": "c64", "z": "c128", "i": "i8", "gc": "c64"}
+_LAYOUT = re.compile(r"[nt]{2}|nhwc|nchw")
+#: Words that say how a kernel is made, not what it computes.
+_MAKING = re.compile(
+    r"cutlass|tensorop|wmma|simt|\d+|sm\d+|ldg\d+|f2f|stages|align\w+|v\d+"
+    r"|optimized|analytic|unity|stride"
+)
+_HEAD_SIZE = re.compile(r"kernel_traits<(\d+),.{0,80}?(bfloat16|half|float)_t")
+_TILE_SHAPE = re.compile(r"C<(\d+)>, (?:cute::)?C<(\d+)>, (?:cute::)?C<(\d+)>")
+_ELEMENT = re.compile(r"\b(bfloat16|half|float_e4m3|float_e5m2|tfloat32)_t\b")
+_ELEMENTS = {
+    "bfloat16": "bf16", "half": "f16", "float": "f32", "float_e4m3": "e4m3", "float_e5m2": "e5m2",
+    "tfloat32": "tf32",
+}  # fmt: skip
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
@@ -178,6 +232,8 @@ def _short_mangled_name(text: str) -> str:
     names = _source_names(text)
     if not names:
         return ""
+    if names[0] == "kentry":
+        return _tidy(next((name for name in names[1:] if len(name) > 1), names[0]))
     wrapped = next((name for name in names if name in _WRAPPERS), None)
     if wrapped:
         inner = names[names.index(wrapped) + 1 :]
@@ -218,29 +274,59 @@ def _short_gemm_name(text: str) -> str:
     xmma = _XMMA.match(text)
     if xmma:
         rest = xmma["rest"]
-        dtype, tile = _XMMA_TYPE.search(rest), _TILE.search(rest)
+        dtype, tile, layout = (
+            pattern.search(rest) for pattern in (_XMMA_TYPE, _TILE, _XMMA_LAYOUT)
+        )
         words = (
             xmma["what"],
             "implicit_gemm" if rest.startswith("implicit_gemm") else "",
             dtype[1] if dtype else "",
             tile[1] if tile else "",
+            layout[1] if layout else "",
         )
         return " ".join(filter(None, words))
-    tensile = _TENSILE.match(text)
-    if tensile:
-        return " ".join(tensile.groups())
-    if _CUTLASS.match(text) and re.fullmatch(r"\w+", text):
-        return _short_cutlass_name(text)
+    for pattern, template in _LIBRARY_NAMES:
+        match = pattern.match(text)
+        if match:
+            return _fill_template(template, match.groupdict(default=""))
     architecture = _ARCHITECTURE.match(text)
-    if architecture and re.fullmatch(r"\w+", text):
-        return re.sub(r"_v\d+$", "", text[architecture.end() :])
+    if re.fullmatch(r"\w+", text) and (architecture or text.startswith("cutlass")):
+        plain = text[architecture.end() :] if architecture else text
+        return _short_matrix_name(plain) or re.sub(r"_v\d+$", "", plain)
     return ""
 
 
-def _short_cutlass_name(name: str) -> str:
-    name = re.sub(r"^cutlass\w*?_(?:\d+_)?(?:(?:wmma_)?tensorop_|simt_)?", "", name)
-    name = re.sub(r"_(?:optimized|analytic|unity_stride|align\d+)(?=_|$)", "", name)
-    return name.replace("_", " ")
+def _fill_template(template: str, parts: dict[str, str]) -> str:
+    words = {key: _PARTS.get(part, part) for key, part in parts.items()}
+    words["layout"] = words.get("layout", "").lower()
+    words["more"] = words.get("more", "").strip("_")
+    if template.startswith("fmha"):
+        words["what"] = _ATTENTION_PASSES.get(parts["what"], parts["what"])
+    return " ".join(template.format_map(words).split())
+
+
+def _short_matrix_name(symbol: str) -> str:
+    """Return operation, precision, tile, layout and other words of a cuBLAS or CUTLASS kernel.
+
+    ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` is ``gemm bf16 64x64 tn relu``: of 64 rows
+    and columns; it reads 64 of the inner dimension at once, in 6 stages, which is left out.
+    """
+    what, dtype, sums, tile, layout, more = "", "", "", "", "", []
+    for word in symbol.split("_"):
+        matrix = _MATRIX_WORD.fullmatch(word)
+        if matrix and not what:
+            what, sums = matrix["what"].replace("cudnn", "conv"), _SUMS[matrix["sum"]]
+            if sums == "f32" and word.startswith("s1688"):
+                sums = "tf32"
+        elif _PRECISION.fullmatch(word):
+            dtype = dtype or word.replace("fp", "f")
+        elif re.fullmatch(r"\d+x\d+(x\d+)?", word):
+            tile = tile or word
+        elif _LAYOUT.fullmatch(word):
+            layout = layout or word
+        elif word and not _MAKING.fullmatch(word):
+            more.append(word)
+    return " ".join(filter(None, (what, dtype or sums, tile, layout, *more))) if what else ""
 
 
 def _short_kernel_name(text: str) -> str:
@@ -253,15 +339,35 @@ def _short_kernel_name(text: str) -> str:
         return ""
     name = head[0].rpartition("::")[2]
     arguments = _template_arguments(body, head.end())
-    if name in {"Kernel", "Kernel2", "device_kernel"} and arguments:
-        inner = _last_word(arguments[0])
-        return _short_cutlass_name(inner) if inner.startswith("cutlass") else _tidy(inner)
+    if name in {"Kernel", "Kernel2", "device_kernel", "kentry"} and arguments:
+        return _short_wrapped_name(arguments)
+    if name.startswith("flash_") and (traits := _HEAD_SIZE.search(body)):
+        return f"{_tidy(name)} {_ELEMENTS[traits[2]]} d{traits[1]}"
     if name in _WRAPPERS:
         functor = _functor(arguments)
         if functor:
             return " ".join(filter(None, (functor, _WRAPPERS[name])))
     tile = next((a for a in arguments if re.fullmatch(r"\d{2,4}", a)), "")
     return " ".join(filter(None, (_tidy(name), tile)))
+
+
+def _short_wrapped_name(arguments: list[str]) -> str:
+    """Return the short name of the kernel that CUTLASS or CK start through a common function."""
+    # Composable Kernel passes numbers first, FlashAttention 3 a check of the architecture.
+    inner = next((argument for argument in arguments if not argument.isdigit()), arguments[0])
+    name = _last_word(inner)
+    if name.startswith("enable_"):
+        return _short_wrapped_name(_template_arguments(inner, inner.find("<")) or [name])
+    if name.startswith("cutlass"):
+        return _short_matrix_name(name) or name
+    # Shapes of clusters of blocks have the same form as tiles, and are smaller.
+    shapes, element = _TILE_SHAPE.findall(inner), _ELEMENT.search(inner)
+    if not name.startswith("Gemm") or not shapes:
+        return _tidy(name)
+    tile = max(shapes, key=lambda shape: [len(size) for size in shape])
+    return " ".join(
+        filter(None, ("gemm", _ELEMENTS[element[1]] if element else "", "x".join(tile)))
+    )
 
 
 def _template_arguments(text: str, position: int) -> list[str]:
@@ -309,6 +415,7 @@ def _functor(arguments: list[str], wrappers: int = 0) -> str:
 
 def _functor_name(name: str) -> str:
     name = re.sub(r"^CUDAFunctor(?:OnSelf)?_|^launch_", "", name)
+    name = re.sub(r"(?:CUDA|Cuda)?Kernel(?:Impl)?$", "", name) or name
     name = re.sub(r"(?:_?[Ff]unctor_?|Ops?|_scalar)$", "", name) or name
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return _tidy(name).lower()
@@ -373,9 +480,17 @@ def _append_word(label: str, word: str) -> str:
     return f"{label} ({word})" if word else label
 
 
+def _parts_of_word(word: str) -> list[str]:
+    return word.split("_") if len(word) > _LONGEST else [word]
+
+
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
     """Return for each name the first words in which it differs from the others."""
-    words = [_WORDS.findall(name[:_MAX_READ]) for name in names]
+    words = [
+        # The words of names without brackets are joined by underscores.
+        [part for word in _WORDS.findall(name[:_MAX_READ]) for part in _parts_of_word(word)]
+        for name in names
+    ]
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):
         groups: dict[str, list[int]] = {}

@@ -9,10 +9,11 @@ import {
   classCss,
 } from "../facts/event_classes";
 import { asError, type ThemeName } from "../protocol/source";
-import { Button, ChoiceButtons, UndoRedoPair } from "../ui/controls";
+import { Button, ChoiceButtons, copyAndReport, UndoRedoPair } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
 import { OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
+import { comparisonLink } from "./address";
 import type { AlignmentBase } from "./align";
 import type { Colour, DiffContext } from "./context";
 import { shortLabels } from "./frames";
@@ -193,8 +194,16 @@ function DiffExportSheet(props: {
   const files = FILE_CHOICES.filter(
     ([op]) => live !== null && (op === "save_html" || timelines !== null),
   );
+  const link = comparisonLink(ctx.options);
+  const copyLink = (text: string): void =>
+    void copyAndReport(text, "the link", anchor).then((message) => (status.value = message));
   return (
     <div class="hta-save-form">
+      {link !== null && (
+        <div class="hta-diff-file">
+          <Button text="Copy link to this view" press={() => copyLink(link)} />
+        </div>
+      )}
       {files.map(([op, label, name]) => (
         <FileField key={op} label={label} name={name} press={(path) => void write(op, path)} />
       ))}

@@ -16,7 +16,7 @@ import { PlainTable, tableTitle } from "./tables";
 import { TimelinePair } from "./timelines";
 import { DiffToolbar } from "./toolbar";
 
-const WIDE = 1500;
+const WIDE = 1400;
 const NARROW = 900;
 /** Width from which details of both sides fit next to each other. */
 const ROOMY = 1200;

@@ -7,10 +7,13 @@ import type { Scene, SharedState } from "../protocol/source";
 import { pageAddress, splitFragment } from "./address";
 import {
   addressTrait,
+  addressChanges,
   applyAddress,
+  changedPanels,
   decodeState,
   encodeState,
   followAddress,
+  stateText,
   linkOf,
 } from "./link";
 import { INITIAL_STATE, STATE_KEYS } from "./store";
@@ -140,8 +143,8 @@ test("a page follows its state, until another address is opened", () => {
   const panels = ["timeline"];
   const model = new LooseModel({ _address: pageAddress(panels, "here"), panels });
   const shared = freshState();
-  const scene = () => SCENE;
-  followAddress(model, shared, scene, end.signal, () => undefined);
+  const text = () => stateText(shared, SCENE, changedPanels(model));
+  followAddress(model, addressChanges(model, shared), text, end.signal, () => undefined);
   shared.set("view", [-20, 900]);
   vi.runAllTimers();
   expect(location.hash).toBe("#/timeline/a?view=-20_900");

@@ -28,13 +28,23 @@ interface LinkedState {
   rejected: string[];
 }
 
+/** The link to a view whose state is `text`; null without an address, or without a text. */
+export function linkTo(model: Model, text: string | null): string | null {
+  const address = addressTrait(model);
+  return address === null || text === null ? null : `${address.base}?${text}`;
+}
+
 /** The link to the state of a view; null without an address, or if the state is too large. */
 export function linkOf(model: Model, state: SharedState, { range }: Scene): string | null {
-  const address = addressTrait(model);
-  if (address === null) return null;
-  const view = state.view ?? range;
-  const text = encodeState({ ...state, view }, changedPanels(model, address));
-  return text === null ? null : `${address.base}?${text}`;
+  const panels = changedPanels(model);
+  return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
+}
+
+/** The state of a view as text, without a window of time that is the whole job. */
+export function stateText(state: Model, { range }: Scene, panels: PanelIds | null = null) {
+  const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
+  const shared = Object.fromEntries(entries) as SharedState;
+  return encodeState(isSameJson(shared.view, range) ? { ...shared, view: null } : shared, panels);
 }
 
 /** The address of a view's model; null in notebooks. */
@@ -58,11 +68,14 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
   return parts === "" ? "" : `The link names what this job does not have: ${parts}.`;
 }
 
-/** Keep the page's address equal to the state, and apply addresses that the user opens. */
+/**
+ * Keep the page's address equal to the state, whose text `text` returns, and apply addresses that
+ * the user opens. `changes` are the traits that the text depends on.
+ */
 export function followAddress(
   model: Model,
-  state: Model,
-  scene: () => Scene,
+  changes: readonly (readonly [Model, string])[],
+  text: () => string | null,
   signal: AbortSignal,
   apply: () => void,
 ): void {
@@ -72,11 +85,8 @@ export function followAddress(
     if (address?.isPage !== true || signal.aborted) return;
     // The user has opened another address; its event is still to come.
     if (splitPageAddress()[0] !== address.base) return;
-    const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
-    const shared = Object.fromEntries(entries) as SharedState;
-    if (isSameJson(shared.view, scene().range)) shared.view = null;
-    const text = encodeState(shared, changedPanels(model, address)) ?? "";
-    const href = text === "" ? address.base.replace(/#$/, "") : `${address.base}?${text}`;
+    const state = text() ?? "";
+    const href = state === "" ? address.base.replace(/#$/, "") : `${address.base}?${state}`;
     try {
       if (href !== window.location.href) history.replaceState(history.state, "", href);
     } catch {
@@ -87,8 +97,7 @@ export function followAddress(
     clearTimeout(timer);
     timer = window.setTimeout(write, FOLLOW_MS);
   };
-  for (const key of STATE_KEYS) listenTo(state, `change:${key}`, writeLater, signal);
-  listenTo(model, "change:panels", writeLater, signal);
+  for (const [changed, key] of changes) listenTo(changed, `change:${key}`, writeLater, signal);
   const reopen = (): void => {
     apply();
     writeLater();
@@ -97,9 +106,15 @@ export function followAddress(
   writeLater();
 }
 
-function changedPanels(model: Model, address: ViewAddress): PanelIds | null {
+/** The traits that the address of a view depends on. */
+export function addressChanges(model: Model, state: Model): (readonly [Model, string])[] {
+  return [...STATE_KEYS.map((key) => [state, key] as const), [model, "panels"]];
+}
+
+/** The panels of a view; null if its address need not name them. */
+export function changedPanels(model: Model): PanelIds | null {
   const panels = model.get("panels") as PanelIds | undefined;
-  return panels === undefined || isSameJson(panels, address.panels) ? null : panels;
+  return panels === undefined || isSameJson(panels, addressTrait(model)?.panels) ? null : panels;
 }
 
 // State as text. `-`, `.`, `_` and `*` need no escapes in addresses.

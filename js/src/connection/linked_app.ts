@@ -4,7 +4,7 @@ import type { RenderProps } from "@anywidget/types";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene } from "../protocol/source";
 import { showFailurePanel } from "../ui/controls";
-import { applyAddress, followAddress } from "./link";
+import { addressChanges, applyAddress, changedPanels, followAddress, stateText } from "./link";
 import { listenTo, type Model } from "./store";
 
 export interface FollowedTraits {
@@ -37,7 +37,8 @@ export async function renderLinkedApp<T extends FollowedTraits>(
     const app = makeApp(scene, state);
     app.flash(rejected);
     const apply = (): void => app.flash(applyAddress(model, state, scene));
-    followAddress(model, state, () => scene, signal, apply);
+    const text = (): string | null => stateText(state, scene, changedPanels(model));
+    followAddress(model, addressChanges(model, state), text, signal, apply);
     let stateRef = model.get("state");
     let shownScene = model.get("_scene");
     const attach = (): void => {

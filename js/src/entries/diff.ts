@@ -1,6 +1,8 @@
 /** The comparison widget: one app per view, on the two states that the model names. */
 
 import type { RenderProps } from "@anywidget/types";
+import { applyComparisonAddress, followComparisonAddress } from "../compare/address";
+import type { DiffOptions } from "../compare/context";
 import { DiffApp } from "../compare/view";
 import { liveSource } from "../connection/answering";
 import type { Model } from "../connection/store";
@@ -30,14 +32,17 @@ async function render({ model, el, host, signal }: RenderProps<DiffTraits>): Pro
     const page = findPageSource(model);
     const openSource = async (held: Blocks) => (await openDiffPage(held)).source;
     const live = page === null ? liveSource(model, signal, openSource) : null;
-    new DiffApp(el, {
+    const options: DiffOptions = {
       scenes: [readScene(scenes[0]), readScene(scenes[1])],
       states: [states[0]!, states[1]!],
       source: page ?? live!.source,
       model,
       live,
       signal,
-    });
+    };
+    applyComparisonAddress(options);
+    new DiffApp(el, options);
+    followComparisonAddress(options);
   } catch (error) {
     showFailurePanel(el, "The comparison cannot be shown", asError(error), signal);
   }

@@ -88,11 +88,22 @@ async function openDiff(view: HTMLElement): Promise<void> {
         right_state: "anywidget:right",
         _scenes: scenes,
         [EMBEDDED]: PAGE_SOURCE,
+        _address: fileAddress(),
       },
     },
   });
+  followFragment(host);
   view.textContent = "";
   await host.show("view", view);
+}
+
+const fileAddress = (panels: unknown = []) => pageAddress(panels as string[], "in this file");
+
+/** Give the view the address that the user opens in this page. */
+function followFragment(host: WidgetHost, panels?: unknown): void {
+  window.addEventListener("hashchange", () => {
+    void host.model("view").then((model) => model.setLocally("_address", fileAddress(panels)));
+  });
 }
 
 async function openView(view: HTMLElement): Promise<void> {
@@ -110,15 +121,13 @@ async function openView(view: HTMLElement): Promise<void> {
   const isDashboard = page.widget === "dashboard";
   offerPageSource(PAGE_SOURCE, new PageSource(page, blocks, download));
   const spec = await makeModel(page);
-  const address = () => pageAddress((spec.state.panels ?? []) as string[], "in this file");
-  Object.assign(spec.state, { _address: address(), _fills: true });
+  const { panels } = spec.state;
+  Object.assign(spec.state, { _address: fileAddress(panels), _fills: true });
   const host = makeHost({
     state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
     view: spec,
   });
-  window.addEventListener("hashchange", () => {
-    void host.model("view").then((model) => model.setLocally("_address", address()));
-  });
+  followFragment(host, panels);
   view.textContent = "";
   await host.show("view", view);
   if (!isDashboard) fitToWindow(view, await host.model("view"), () => FOOTER_PX);

@@ -159,12 +159,12 @@ class ViewPage {
     const { shown, request } = this;
     this.fullWindow?.abort();
     this.fullWindow = null;
-    if (shown === null || request === null || request.view === "diff") return;
+    if (shown === null || request === null) return;
     const panels = shown.get("panels");
     const isTimeline = request.view === "timeline";
     if (isTimeline) shown.setLocally("panels", ["timeline"]);
     const reach = "on this machine, while the command runs";
-    shown.setLocally("_address", pageAddress(shown.get("panels") as string[], reach));
+    shown.setLocally("_address", pageAddress((shown.get("panels") ?? []) as string[], reach));
     if (!isTimeline) return;
     const full = new AbortController();
     this.fullWindow = full;

@@ -86,7 +86,12 @@ test.each([
 
 const judged = (path: string, ranks: number, text: string): FolderEntry => ({
   ...entry(path),
-  verdict: { ranks, step_ns: ranks === 8 ? 34_600_000 : null, text },
+  verdict: {
+    ranks,
+    step_ns: ranks === 8 ? 34_600_000 : null,
+    text,
+    picture: { compute: [0, 70], communication: [0, 20] },
+  },
 });
 
 test("a job has its ranks, step time and verdict; names and verdicts are searched, columns sort", () => {

@@ -15,7 +15,15 @@ export interface FolderEntry {
   formats: string[];
   parts: FolderEntry[];
   /** The verdict of a job; null until it is known, or if the job cannot be read. */
-  verdict?: { ranks: number; step_ns: number | null; text: string } | null;
+  verdict?: Verdict | null;
+}
+
+interface Verdict {
+  ranks: number;
+  step_ns: number | null;
+  text: string;
+  /** Share in percent of each bin of the job that work of each kind takes. */
+  picture: Readonly<Record<string, readonly number[]>>;
 }
 
 export interface OpenViewRequest {
@@ -35,7 +43,7 @@ const SORTS: Readonly<
   Size: { valueOf: ({ bytes }) => bytes, isDescending: true },
   Changed: { valueOf: ({ changed_ms: changed }) => changed, isDescending: true },
 };
-const HEADS = ["Compare", "Name", "Ranks", "Step", "Contents", "Size", "Changed"];
+const HEADS = ["Compare", "Name", "Work", "Ranks", "Step", "Contents", "Size", "Changed"];
 const NUMBERS = new Set(["Ranks", "Step", "Size"]);
 
 /** The entries that a text matches, sorted by a column. */
@@ -178,6 +186,7 @@ export class StartPage {
           {isNew && <span class="hta-host-badge hta-host-new">new</span>}
           {verdict && <div class="hta-host-verdict">{verdict.text}</div>}
         </td>
+        <td>{verdict && <WorkPicture picture={verdict.picture} />}</td>
         <td class="hta-host-number">{verdict?.ranks}</td>
         <td class="hta-host-number">
           {typeof verdict?.step_ns === "number" && formatDuration(verdict.step_ns)}
@@ -215,6 +224,30 @@ export class StartPage {
     this.selectedPaths = togglePick(this.selectedPaths, path, true)?.slice(-2) ?? [];
     this.renderEntries();
   }
+}
+
+/** Work of all ranks over the job, stacked by kind; the rest is idle. */
+function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
+  const kinds = Object.entries(picture);
+  const bins = kinds[0]?.[1].length ?? 0;
+  const below = new Array<number>(bins).fill(0);
+  const paths = kinds.map(([kind, shares]) => {
+    const bars = shares.map(
+      (share, bin) => `M${bin} ${100 - (below[bin]! += share)}h1v${share}h-1z`,
+    );
+    return <path key={kind} data-kind={kind} d={bars.join("")} />;
+  });
+  return (
+    <svg
+      class="hta-host-picture"
+      viewBox={`0 0 ${bins} 100`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={`Work over the job: ${kinds.map(([kind]) => kind).join(", ")}`}
+    >
+      {paths}
+    </svg>
+  );
 }
 
 const UNITS: readonly [string, number][] = [

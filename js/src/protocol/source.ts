@@ -49,6 +49,8 @@ export interface SceneTrack {
   /** Communication tracks of jobs with several ranks: lanes drawn over this one. */
   wait?: number;
   late?: number;
+  /** First depth and number of depths of each stack of Python frames that one row can show. */
+  stacks?: readonly (readonly [number, number])[];
 }
 
 export interface SceneRank {
@@ -211,6 +213,8 @@ export interface RowInfo {
   badge?: "fold" | "unfold";
   /** Lanes without events in view, drawn as thin lines. */
   thinLanes?: number;
+  /** Whether stacks of Python frames have one row each; absent: there are none. */
+  stacks?: "folded" | "open";
 }
 
 /** Groups of similar ranks. One rank per group has a row and represents the others. */
@@ -243,6 +247,8 @@ export interface StageHit {
   arrival?: Arrival | null;
   /** The point is on the badge of a row that represents several ranks. */
   badge?: boolean;
+  /** The point is on the name of a stack of Python frames. */
+  stack?: boolean;
 }
 
 /** Everything drawn on top of the lanes. */
@@ -289,6 +295,8 @@ export interface RowState {
   onlyRanks?: ReadonlySet<number> | null;
   /** Lanes without events in view are as high as the others. */
   keepEmptyLanes?: boolean;
+  /** Tracks whose stacks of Python frames are unfolded, as in `pinned`. */
+  openStacks?: ReadonlySet<string>;
 }
 
 /** Texts around a picture. */

@@ -2,14 +2,22 @@
 
 import { hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
-import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
+import {
+  formatCount,
+  formatDuration,
+  formatShare,
+  formatTime,
+  formatValue,
+  plural,
+} from "../ui/formats";
 import { FONT, interpolateStops, type Theme } from "../ui/theme";
 import type { StageGeometry } from "./camera";
 import type { LatenessByRank, StatsByRank } from "./lanes";
 import { LATE_TINT } from "./paints";
 import type { StageFrame } from "./painter";
 import type { CanvasPen } from "./pen";
-import { BADGE_WIDTH, badgeLeft, type Band, type PlacedRow, type StageRow } from "./rows";
+import type { Band } from "./bands";
+import { BADGE_WIDTH, badgeLeft, type PlacedRow, type StageRow } from "./rows";
 
 interface RowFact {
   /** Texts from long to short; the first one that fits is drawn. */
@@ -289,12 +297,18 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme } = frame;
   const { row, y, clipTop, clipBottom } = placed;
-  const right = geometry.gutter - 8;
-  const availableWidth = right - (row.pinned ? 14 : 10);
   const bands = row.bands();
   const spill = bands.find(({ label }, index) => index > 0 && label !== "");
   const last = spill === undefined ? y + row.height - 4 : y + spill.top;
-  const top = Math.max(y, clipTop);
+  const stacks = bands.filter(({ frames, height }) => frames !== undefined && height >= 11);
+  for (const band of stacks) drawStackName(pen, frame, band, y, row.stacks === "folded");
+  // The name is below a stack at the top, or before it if there is no other lane.
+  const first = stacks.find((band) => band === bands[0]);
+  const above = first === undefined ? y : y + first.top + first.height;
+  const isAlone = last - above < LINE;
+  const right = geometry.gutter - 8 - (isAlone ? stackNameWidth(pen, frame, first) + 8 : 0);
+  const availableWidth = right - (row.pinned ? 14 : 10);
+  const top = Math.max(isAlone ? y : above, clipTop);
   const bottom = Math.min(last, clipBottom);
   const fullName = row.pairName ?? row.name;
   const name = geometry.narrow ? fullName.replace(/^(CPU|GPU) {2}/, "") : fullName;
@@ -326,6 +340,35 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     const baseline = y + band.top + band.height / 2 + BASELINE;
     pen.drawText(band.label, right, baseline, FONT.label, theme.ink3, "right");
   }
+}
+
+/** `16 frames` and an arrow, `16` in a narrow gutter. */
+function stackName({ geometry }: StageFrame, { frames = 0 }: Band): string {
+  return geometry.narrow ? formatCount(frames) : plural(frames, "frame");
+}
+
+const STACK_ARROW_WIDTH = 11;
+
+function stackNameWidth(pen: CanvasPen, frame: StageFrame, band: Band | undefined): number {
+  return band === undefined
+    ? 0
+    : pen.textWidth(stackName(frame, band), FONT.label) + STACK_ARROW_WIDTH;
+}
+
+/** Draw the number of frames of a stack, and an arrow that points down if they are unfolded. */
+function drawStackName(
+  pen: CanvasPen,
+  frame: StageFrame,
+  band: Band,
+  y: number,
+  isFolded: boolean,
+): void {
+  const { geometry, theme } = frame;
+  const right = geometry.gutter - 8;
+  const baseline = y + band.top + band.height / 2 + BASELINE;
+  const name = stackName(frame, band);
+  pen.drawText(name, right - STACK_ARROW_WIDTH, baseline, FONT.label, theme.ink2, "right");
+  drawArrow(pen, theme, right - 4, baseline - 4, !isFolded);
 }
 
 function drawArrow(pen: CanvasPen, theme: Theme, x: number, y: number, open: boolean): void {

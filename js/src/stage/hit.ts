@@ -64,6 +64,8 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
     const { left, right } = badgeHitArea(frame.layout.foldSizes);
     hit.badge = x >= left && x < right;
   }
+  const spot = visible.laneAt(y);
+  if (region === "gutter" && spot?.band.frames !== undefined) hit.stack = true;
   if (region !== "lanes") return hit;
   const strip = placed?.row.ribbon() ?? null;
   if (placed !== null && strip !== null && frame.ribbon !== null) {
@@ -73,13 +75,15 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
       return hit;
     }
   }
-  const spot = visible.laneAt(y);
   if (spot === null) return hit;
-  hit.lane = spot.band.lane;
-  const lane = frame.windows.get(spot.band.lane);
-  if (lane !== null && !lane.empty) {
+  // In a folded stack, the innermost frames are in front.
+  for (const number of [...(spot.band.stackLanes ?? [spot.band.lane])].reverse()) {
+    hit.lane = number;
+    const lane = frame.windows.get(number);
+    if (lane === null || lane.empty) continue;
     hit.slice = withLongerWait(frame, spot, sliceAt(frame, lane, x));
     if (hit.slice === null) hit.cell = cellAt(frame, lane, spot, time);
+    if (hit.slice !== null || hit.cell !== null) break;
   }
   const { over } = spot.band;
   if (hit.slice === null && over !== undefined && frame.lateness !== null) {

@@ -6,7 +6,7 @@ import { THEMES } from "../ui/theme";
 import { drawNoDataHatch, drawLane } from "./lanes";
 import { mix, pack, kindPaints, rgb } from "./paints";
 import { PixelRaster } from "./raster";
-import type { BandForm } from "./rows";
+import type { BandForm } from "./bands";
 
 const KINDS = recordedScene().kinds;
 const theme = THEMES.light;

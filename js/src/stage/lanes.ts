@@ -3,13 +3,14 @@
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { FONT } from "../ui/theme";
+import type { BandForm } from "./bands";
 import { xAtTime } from "./camera";
 import { type LaneWindow, pixelMapping, residualCells, SLOT_STATE } from "./lane_window";
 import { type StagePaints, STEPS } from "./paints";
 import type { StageFrame } from "./painter";
 import type { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
-import type { BandForm, PlacedRow } from "./rows";
+import type { PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
 /** All in device px; x from the left edge of the lanes. */
@@ -17,6 +18,8 @@ export interface LanePlacement extends RowPlacement {
   form: BandForm;
   /** Whether the page holds less detail of the rank than this view can show. */
   coarse: boolean;
+  /** Whether the lane is drawn over another one, without a ground. */
+  isOver?: boolean;
   /** Span in which any rank has data. */
   jobStart: number;
   jobEnd: number;
@@ -51,7 +54,7 @@ export function drawLane(
   shade: NameShader | null,
   overlays: OverlayWindows = NO_OVERLAY_WINDOWS,
 ): void {
-  drawGround(raster, place, paints);
+  if (place.isOver !== true) drawGround(raster, place, paints);
   if (place.y1 <= place.y0) return;
   // Below the lane's events: other calls may run during the wait.
   if (overlays.late !== null && !paints.byClass) {

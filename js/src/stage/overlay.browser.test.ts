@@ -18,6 +18,7 @@ function draw(
   overlay: Partial<Overlay>,
   rows: Partial<RowState> = {},
   searchMarks: PlacedMarks | null = null,
+  drawnScene = scene,
 ) {
   const canvas = document.createElement("canvas");
   canvas.width = 1100;
@@ -25,7 +26,7 @@ function draw(
   const ctx = canvas.getContext("2d", { willReadFrequently: true })!;
   const geometry = computeGeometry(1100, 500, 1, 2);
   const state = { open: new Set<number>(), pinned: [], filter: "", ...rows };
-  const layout = layoutRows(scene, state, geometry.rowsHeight);
+  const layout = layoutRows(drawnScene, state, geometry.rowsHeight);
   const visible = new VisibleLanes(placeRows(layout, 0, geometry.rowsTop, geometry.rowsHeight));
   const all = { ...NO_OVERLAY, ...overlay };
   const about = { geometry, theme, view: VIEW, visible, searchMarks, selectionMarks: null };
@@ -197,6 +198,27 @@ describe("hits of a search", () => {
     expect(px(300, sight.findLane(scene.ranks[1]!.summary[0]!.lane)!.y + 3)[3]).toBe(0);
     expect(hits([], "not a regular expression").box().right).toBe(-1);
   });
+});
+
+test("a hit in any frame of a folded stack keeps its colour in the row of the stack", () => {
+  const rank = scene.ranks[0]!;
+  const thread = rank.tracks.find(({ role, lanes }) => role === "thread" && lanes > 2)!;
+  const track = { ...thread, stacks: [[0, 3]] as const };
+  const lane = Uint32Array.from([0, 2].map((depth) => track.lane0 + depth));
+  const marks = { lane, bin: Uint32Array.of(400, 100), end: Uint32Array.of(440, 140) };
+  const placed = { marks: { ...marks, inView: 2, total: 2, error: null }, bins: 808 };
+  const lanes = [0, 1, 2].map((depth) => track.lane0 + depth);
+  const drawn = draw(
+    { search: "x" },
+    { open: new Set([0]) },
+    { ...placed, start: VIEW[0], end: VIEW[1], lanes },
+    { ...scene, ranks: [{ ...rank, tracks: [track] }] },
+  );
+  const { y, band } = drawn.sight.findLane(lanes[1]!)!;
+  const px = (bin: number) =>
+    drawn.at(drawn.geometry.lanesX + bin, Math.round(y + band.height / 2));
+  for (const bin of [120, 420]) expect(px(bin)[3]).toBe(0);
+  expect(px(250)).toEqual(VEIL);
 });
 
 test("a ruler shows its length, a note stays within the lanes", () => {

@@ -289,18 +289,18 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     drawVeil(pen, frame, xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
   }
   for (const spot of visible.lanes) {
-    const { lane, height } = spot.band;
-    // Lanes that have come into view since the request.
-    if (!lanes.includes(lane)) continue;
+    const { lane, height, stackLanes = [lane] } = spot.band;
+    // Lanes that have come into view since the request, and inner frames of a folded stack.
+    if (!lanes.includes(lane) || lane !== stackLanes[0]) continue;
     const outlines: [left: number, right: number][] = [];
     let dimmedFrom = xOf(0);
-    const last = countUpTo(marks.lane, lane);
-    for (let mark = countBelow(marks.lane, lane); mark < last; mark += 1) {
+    for (const mark of marksOfLanes(marks, stackLanes)) {
       const [x0, x1] = [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
       drawVeil(pen, frame, dimmedFrom, spot.top, x0, spot.bottom);
-      dimmedFrom = x1;
+      dimmedFrom = Math.max(dimmedFrom, x1);
       const before = outlines.at(-1);
-      if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX) before[1] = x1;
+      if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX)
+        before[1] = Math.max(before[1], x1);
       else outlines.push([x0, x1]);
     }
     drawVeil(pen, frame, dimmedFrom, spot.top, right, spot.bottom);
@@ -308,6 +308,15 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     for (const [x0, x1] of outlines)
       pen.strokeFrame(x0 - 1, spot.y - 1, x1 - x0 + 2, height + 2, colour, 1);
   }
+}
+
+/** Indices of the marks in these lanes, by their start. */
+function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): number[] {
+  const indices = lanes.flatMap((lane) => {
+    const first = countBelow(marks.lane, lane);
+    return Array.from({ length: countUpTo(marks.lane, lane) - first }, (_, at) => first + at);
+  });
+  return lanes.length === 1 ? indices : indices.sort((a, b) => marks.bin[a]! - marks.bin[b]!);
 }
 
 // Arrows between the selected event and the events that it launched or that launched it.

@@ -178,6 +178,7 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
     dataStart: 0,
     dataEnd: 0,
     coarse: false,
+    isOver: false,
     jobStart: job[0],
     jobEnd: job[1],
     valueRange: null,
@@ -215,6 +216,8 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
       const window = frame.windows.get(band.lane);
       if (window === null) continue;
       place.form = band.form;
+      // Frames of a folded stack lie over those that enclose them.
+      place.isOver = band.stackLanes !== undefined && band.lane !== band.stackLanes[0];
       place.y0 = px(bandY);
       place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
       place.valueRange = band.track?.range ?? null;
@@ -237,6 +240,8 @@ function drawLabels(
   shade: NameShader | null,
 ): void {
   const { band, y, top, bottom } = spot;
+  // In a folded stack, the innermost frames are in front.
+  if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return;
   if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
   // A name that is partly scrolled away would be cut.
   if (bottom - top < band.height - 2) return;

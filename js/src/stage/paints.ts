@@ -2,7 +2,7 @@
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { type Theme, THEMES } from "../ui/theme";
-import type { BandForm } from "./rows";
+import type { BandForm } from "./bands";
 
 /** Number of steps from the lane's colour to the full one, for partly covered pixels. */
 export const STEPS = 16;

@@ -81,6 +81,32 @@ describe("opened ranks", () => {
     expect(rowWith(lanesFrom(0)).height).toBe(Math.max(12, 3 * track.lanes + 4));
   });
 
+  test("draw the lanes of a stack of frames in one row, until it is unfolded", () => {
+    const scene = sceneOf(1);
+    const track = scene.ranks[0]!.tracks.find(({ role, lanes }) => role === "thread" && lanes > 4)!;
+    const withStack = { ...track, stacks: [[1, 3]] as const };
+    const ranks = [{ ...scene.ranks[0]!, tracks: [withStack] }];
+    const rowIn = (change: Partial<RowState>) =>
+      layoutRows({ ...scene, ranks }, state({ open: new Set([0]), ...change }), 500).rows[1]!;
+    const folded = rowIn({});
+    expect(folded.height).toBe((track.lanes - 2) * 17 + 4);
+    expect(
+      folded
+        .bands()
+        .map(({ top }) => top)
+        .slice(0, 5),
+    ).toEqual([1, 18, 18, 18, 35]);
+    expect(
+      folded
+        .bands()
+        .map(({ frames }) => frames)
+        .slice(0, 3),
+    ).toEqual([undefined, 3, undefined]);
+    const unfolded = rowIn({ openStacks: new Set([`0/${track.key}`]) });
+    expect(unfolded.height).toBe(track.lanes * 17 + 4);
+    expect([folded.stacks, unfolded.stacks]).toEqual(["folded", "open"]);
+  });
+
   test("keep the order of ranks and list their tracks below the head", () => {
     const { rows } = layoutRows(sceneOf(3), state({ open: new Set([1]) }), 500);
     const tracks = rows[1]!.rank.tracks.map(({ label }) => `1 ${label}`);

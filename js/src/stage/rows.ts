@@ -10,6 +10,17 @@ import type {
   SceneTrack,
 } from "../protocol/source";
 import { formatCount, rangesText } from "../ui/formats";
+import {
+  type Band,
+  computeFoldSizes,
+  countThin,
+  foldedBands,
+  type FoldSizes,
+  ribbonExtent,
+  type StackSpan,
+  trackBands,
+  trackHeight,
+} from "./bands";
 
 export interface StageRow {
   rank: SceneRank;
@@ -27,6 +38,8 @@ export interface StageRow {
   badge: "fold" | "unfold" | null;
   /** Lanes without events in view, drawn as thin lines. */
   thinLanes: number;
+  /** Whether stacks of Python frames have one row each; null for none. */
+  stacks: "folded" | "open" | null;
   /** Reason that the rank has its own row while similar ranks are folded; "" for none. */
   reason: string;
   open: boolean;
@@ -178,6 +191,7 @@ function headRow(
     memberRanks,
     badge: unfolded ? "fold" : memberRanks.length > 1 ? "unfold" : null,
     thinLanes: 0,
+    stacks: null,
     reason: rankGroups?.reasons.get(rank.rank) ?? "",
     open,
     pinned,
@@ -192,9 +206,11 @@ function trackRow(
   rank: SceneRank,
   track: SceneTrack,
   pinned: boolean,
+  state: RowState,
   emptyLanes: ReadonlySet<number>,
 ): StageRow {
-  const thinLanes = countThin(track, emptyLanes);
+  const folded = foldedStacks(rank, track, state);
+  const thinLanes = countThin(track, folded, emptyLanes);
   const name = pinned ? `rank ${rank.rank} · ${track.label}` : trackName(rank, track);
   return {
     rank,
@@ -204,14 +220,20 @@ function trackRow(
     memberRanks: [rank.rank],
     badge: null,
     thinLanes,
+    stacks: track.stacks === undefined ? null : folded.length > 0 ? "folded" : "open",
     reason: "",
     open: true,
     pinned,
     top: 0,
-    height: trackHeight(track, thinLanes),
-    bands: memoizeByKey(() => trackBands(track, name, emptyLanes)),
+    height: trackHeight(track, folded, emptyLanes),
+    bands: memoizeByKey(() => trackBands(track, name, folded, emptyLanes)),
     ribbon: () => null,
   };
+}
+
+/** The stacks of a track that are drawn in one row each. */
+function foldedStacks(rank: SceneRank, track: SceneTrack, state: RowState): readonly StackSpan[] {
+  return state.openStacks?.has(trackKey(rank, track)) === true ? [] : (track.stacks ?? []);
 }
 
 const NO_LANES: ReadonlySet<number> = new Set();
@@ -231,7 +253,7 @@ export function layoutRows(
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
   const anyOpen = [...visibleRanks.values()].some((tracks) => tracks !== null);
   const withRows = scene.ranks.filter(({ rank }) => visibleRanks.has(rank));
-  const scrolledRows = anyOpen ? 0 : pinnedTracksHeight(withRows, pins);
+  const scrolledRows = anyOpen ? 0 : pinnedTracksHeight(withRows, pins, state);
   const foldSizes = computeFoldSizes(
     scene.ranks,
     visibleRanks.size,
@@ -261,9 +283,12 @@ export function layoutRows(
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
-        first.push({ order: trackOrder, rows: [trackRow(rank, track, true, emptyLanes)] });
+        first.push({ order: trackOrder, rows: [trackRow(rank, track, true, state, emptyLanes)] });
       } else if (tracks?.includes(track)) {
-        rows.push({ ...trackRow(rank, track, false, emptyLanes), pinned: order !== undefined });
+        rows.push({
+          ...trackRow(rank, track, false, state, emptyLanes),
+          pinned: order !== undefined,
+        });
       }
     }
     if (order !== undefined) first.push({ order, rows });
@@ -291,11 +316,13 @@ export function layoutRows(
 function pinnedTracksHeight(
   ranks: readonly SceneRank[],
   pins: ReadonlyMap<string, number>,
+  state: RowState,
 ): number {
   let height = 0;
   for (const rank of ranks) {
     for (const track of tracksOf(rank)) {
-      if (pins.has(trackKey(rank, track))) height += trackHeight(track);
+      if (pins.has(trackKey(rank, track)))
+        height += trackHeight(track, foldedStacks(rank, track, state));
     }
   }
   return height;
@@ -381,289 +408,8 @@ export function makeRowInfo(row: StageRow, y: number): RowInfo {
     ...(row.memberRanks.length > 1 && { memberRanks: row.memberRanks }),
     ...(row.badge !== null && { badge: row.badge }),
     ...(row.thinLanes > 0 && { thinLanes: row.thinLanes }),
+    ...(row.stacks !== null && { stacks: row.stacks }),
   };
-}
-
-// Heights of a row's lanes and their positions in it. CSS px.
-
-/**
- * Appearance of a band's marks: `solid` is device time, `pale` is host time (a tint with a dark
- * left edge), `bar` is a thread of a folded rank.
- */
-export type BandForm = "solid" | "pale" | "bar" | "counter";
-
-export interface Band {
-  lane: number;
-  /** Offset from the top of the row. */
-  top: number;
-  height: number;
-  form: BandForm;
-  /** Name in the gutter, "" for none. */
-  label: string;
-  track: SceneTrack | null;
-  /** Communication between ranks: lanes of waits and of late arrivals that are drawn over it. */
-  over?: OverlayLanes | undefined;
-}
-
-interface OverlayLanes {
-  wait: number;
-  late: number;
-}
-
-function overlayLanes({ wait, late }: { wait?: number; late?: number }): OverlayLanes | undefined {
-  return wait === undefined || late === undefined ? undefined : { wait, late };
-}
-
-/** Sizes of a folded rank, the same for all ranks of a layout. */
-export interface FoldSizes {
-  mode: "full" | "line" | "compact";
-  height: number;
-  pad: number;
-  gpu: number;
-  comm: number;
-  /** Threads shown as bars. */
-  cpuBars: number;
-  /** Height of the ribbon of late arrivals below the communication; 0 for none. */
-  ribbon: number;
-}
-
-const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
-const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
-const CPU_BAR_HEIGHT = 3;
-const MAX_CPU_BARS = 3;
-/** More threads are shown as bars only if every rank still fits. */
-const MIN_CPU_BARS = 2;
-/** Sizes of folded ranks while another rank is opened. */
-const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
-const COMPACT_SIZES = { pad: 2, gpu: 8, comm: 6, height: 18 };
-/** From this many ranks on, threads are shown only for opened ranks. */
-const MANY_RANKS_FROM = 40;
-/** With more ranks than this that do not all fit, the ribbon takes priority over threads. */
-const RIBBON_FIRST = 16;
-const RIBBON_HEIGHT = 5;
-/** Two lines of text in the gutter. */
-const TWO_LINES_HEIGHT = 36;
-
-const LANE_PITCHES = {
-  thread: 17,
-  stream: 21,
-  annotation: 16,
-  async: 17,
-  instant: 12,
-  counter: 30,
-};
-/** Pitch of a lane without events in view, and least height of a track of such lanes: its name. */
-const THIN_LANE_HEIGHT = 3;
-const NAMED_LANE_HEIGHT = 12;
-const GAPS_BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
-
-function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
-  return rank.summary.filter((lane) => lane.role === role);
-}
-
-/**
- * Sizes with which `count` folded ranks fit into `availableHeight`; if too small to read, the rows
- * scroll.
- */
-function computeFoldSizes(
-  ranks: readonly SceneRank[],
-  count: number,
-  availableHeight: number,
-  anyOpen: boolean,
-  ribbons = false,
-): FoldSizes {
-  if (anyOpen) return { mode: "line", ...LINE_SIZES, cpuBars: MAX_CPU_BARS, ribbon: 0 };
-  const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
-  const hasGpu = hasComm || ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
-  const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
-  const rankHeight = count > 0 ? Math.floor(availableHeight / count) : availableHeight;
-  const gpuHeight = hasGpu ? FULL_SIZES.gpu : 0;
-  const commHeight = hasComm ? FULL_SIZES.comm + FULL_SIZES.gap : 0;
-
-  const full = (cpuBars: number, ribbon = 0, min = TWO_LINES_HEIGHT): FoldSizes => {
-    const cpu = cpuBars > 0 ? FULL_SIZES.beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
-    const late = ribbon > 0 ? ribbon + FULL_SIZES.gap : 0;
-    const parts = FULL_SIZES.pad + gpuHeight + commHeight + late + cpu + FULL_SIZES.below;
-    const { pad, gpu, comm } = FULL_SIZES;
-    return { mode: "full", height: Math.max(min, parts), pad, gpu, comm, cpuBars, ribbon };
-  };
-  if (count > MANY_RANKS_FROM && hasGpu) {
-    const plain = full(0, 0, TWO_LINES_HEIGHT - 2);
-    if (rankHeight < plain.height) return compactFold(rankHeight, hasComm);
-    const rich = full(0, RIBBON_HEIGHT, TWO_LINES_HEIGHT - 2);
-    return growFold(ribbons && rich.height <= rankHeight ? rich : plain, rankHeight);
-  }
-  if (count > MANY_RANKS_FROM) {
-    return {
-      mode: "compact",
-      ...COMPACT_SIZES,
-      cpuBars: Math.min(threads, MAX_CPU_BARS),
-      ribbon: 0,
-    };
-  }
-  const all = full(Math.min(threads, MAX_CPU_BARS));
-  const bars = all.height <= rankHeight ? all.cpuBars : Math.min(threads, MIN_CPU_BARS);
-  if (!ribbons) return growFold(full(bars), rankHeight);
-  const rich = full(bars, RIBBON_HEIGHT);
-  if (rich.height <= rankHeight) return growFold(rich, rankHeight);
-  return growFold(count > RIBBON_FIRST ? full(0, RIBBON_HEIGHT) : full(bars), rankHeight);
-}
-
-/** Position of the ribbon in a folded row, from its top; null for none. */
-function ribbonExtent(
-  rank: SceneRank,
-  fold: FoldSizes,
-  bands: readonly Band[],
-): { top: number; height: number } | null {
-  const above = bands.find(({ over }) => over !== undefined);
-  if (fold.ribbon === 0 || above === undefined || lanesOf(rank, "comm").length === 0) return null;
-  return { top: above.top + above.height + FULL_SIZES.gap, height: fold.ribbon };
-}
-
-function compactFold(rankHeight: number, hasComm: boolean): FoldSizes {
-  const extra = Math.max(0, Math.min(rankHeight - COMPACT_SIZES.height, 14));
-  const forComm = hasComm ? Math.floor(extra * 0.43) : 0;
-  return {
-    mode: "compact",
-    height: COMPACT_SIZES.height + extra,
-    pad: COMPACT_SIZES.pad,
-    gpu: COMPACT_SIZES.gpu + extra - forComm + (hasComm ? 0 : COMPACT_SIZES.comm),
-    comm: COMPACT_SIZES.comm + forComm,
-    cpuBars: 0,
-    ribbon: 0,
-  };
-}
-
-/** Distribute remaining room to the device lanes, up to their max height. */
-function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
-  const maxGrowth = MAX_GROWN_SIZES.gpu - fold.gpu + (MAX_GROWN_SIZES.comm - fold.comm);
-  const extra = Math.max(0, Math.min(rankHeight - fold.height, maxGrowth));
-  const forGpu = Math.round((extra * (MAX_GROWN_SIZES.gpu - fold.gpu)) / maxGrowth);
-  return {
-    ...fold,
-    height: fold.height + extra,
-    gpu: fold.gpu + forGpu,
-    comm: fold.comm + extra - forGpu,
-  };
-}
-
-/** Bands of a folded rank, or of the head of an opened one. */
-function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
-  const bands: Band[] = [];
-  const [gpu] = lanesOf(rank, "gpu");
-  const [comm] = lanesOf(rank, "comm");
-  const threads = lanesOf(rank, "cpu");
-  const isFull = fold.mode === "full";
-  const emptyBand = { form: "solid", track: null } as const;
-  let top = fold.pad;
-  if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
-  const lineHeight = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
-  if (gpu !== undefined) {
-    const height = fold.gpu + lineHeight;
-    bands.push({ ...emptyBand, lane: gpu.lane, top, height, label: isFull ? gpu.label : "" });
-    top += height + FULL_SIZES.gap;
-  }
-  if (comm !== undefined) {
-    const band = {
-      ...emptyBand,
-      lane: comm.lane,
-      top,
-      height: fold.comm,
-      over: overlayLanes(comm),
-    };
-    bands.push({ ...band, label: isFull ? comm.label : "" });
-    top += fold.comm + FULL_SIZES.gap;
-    if (fold.ribbon > 0) top += fold.ribbon + FULL_SIZES.gap;
-  }
-  if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
-  top += FULL_SIZES.beforeCpu - FULL_SIZES.gap;
-  const shown = busiestThreads(rank, threads, fold.cpuBars);
-  const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
-  for (const [index, thread] of shown.entries()) {
-    const band = {
-      ...emptyBand,
-      form: "bar",
-      lane: thread.lane,
-      top,
-      height: CPU_BAR_HEIGHT,
-    } as const;
-    bands.push({ ...band, label: index === 0 ? label : "" });
-    top += CPU_BAR_HEIGHT + 1;
-  }
-  return bands;
-}
-
-/** The threads with most events, in the scene's order. */
-function busiestThreads(rank: SceneRank, threads: SceneRank["summary"], maxCount: number) {
-  if (threads.length <= maxCount) return threads;
-  const events = (label: string) =>
-    rank.tracks.find((track) => track.role === "thread" && track.label === label)?.events ?? 0;
-  const byEvents = [...threads].sort((a, b) => events(b.label) - events(a.label));
-  const chosen = new Set(byEvents.slice(0, maxCount));
-  return threads.filter((thread) => chosen.has(thread));
-}
-
-function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: FoldSizes): Band[] {
-  const shown = busiestThreads(rank, threads, Math.max(1, fold.cpuBars));
-  if (shown.length === 0) return [];
-  const availableHeight = fold.height - 2 * fold.pad - (shown.length - 1);
-  const height = Math.max(2, Math.min(12, Math.floor(availableHeight / shown.length)));
-  return shown.map((thread, index) => ({
-    lane: thread.lane,
-    top: fold.pad + index * (height + 1),
-    height,
-    form: "bar",
-    label: index === 0 && fold.mode === "full" ? "CPU" : "",
-    track: null,
-  }));
-}
-
-type PitchKey = keyof typeof LANE_PITCHES;
-
-function pitchKeyOf(role: SceneTrack["role"]): PitchKey {
-  return role === "other" ? "thread" : role;
-}
-
-function trackHeight(track: SceneTrack, thinCount = 0): number {
-  const size = pitchKeyOf(track.role);
-  const height =
-    LANE_PITCHES[size] * Math.max(1, track.lanes) -
-    (LANE_PITCHES[size] - THIN_LANE_HEIGHT) * thinCount;
-  return Math.max(height + GAPS_BELOW[size], NAMED_LANE_HEIGHT);
-}
-
-function countThin(track: SceneTrack, emptyLanes: ReadonlySet<number>): number {
-  let thin = 0;
-  const end = track.lane0 + track.lanes;
-  for (let lane = track.lane0; lane < end; lane += 1) if (emptyLanes.has(lane)) thin += 1;
-  return thin;
-}
-
-/** Bands of an opened rank's track: one per depth, then one per spill lane. */
-function trackBands(track: SceneTrack, name: string, emptyLanes: ReadonlySet<number>): Band[] {
-  const size = pitchKeyOf(track.role);
-  const pitch = LANE_PITCHES[size];
-  const form: BandForm =
-    size === "counter" ? "counter" : size === "thread" || size === "annotation" ? "pale" : "solid";
-  const spillsFrom = size === "counter" ? track.lanes : Math.max(1, track.nested);
-  let below = 1;
-  return Array.from({ length: track.lanes }, (_, depth) => {
-    const lane = track.lane0 + depth;
-    const isThin = emptyLanes.has(lane);
-    const top = below;
-    below += isThin ? THIN_LANE_HEIGHT : pitch;
-    const full = size === "stream" && track.lanes === 1 ? pitch : pitch - 1;
-    return {
-      lane,
-      top,
-      height: isThin ? THIN_LANE_HEIGHT - 1 : full,
-      // The ground of this form makes a thin line visible.
-      form: isThin ? "solid" : form,
-      label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
-      track,
-      over: depth === 0 ? overlayLanes(track) : undefined,
-    };
-  });
 }
 
 // Similar ranks folded into one row: the groups, and the position of their badge.

@@ -2,10 +2,10 @@
 
 import { hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
+import type { Band } from "./bands";
 import { type StageGeometry, computeGeometry } from "./camera";
 import { interleaveRows, type RowPairing } from "./paired_rows";
 import {
-  type Band,
   type RowLayout,
   layoutRows,
   naturalHeight,

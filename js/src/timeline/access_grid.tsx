@@ -58,8 +58,11 @@ function rowOf(ctx: TimelineContext, rows: readonly RowInfo[], { rank, lane }: B
   return exact >= 0 ? exact : rows.findIndex((row) => row.rank === rank);
 }
 
-function nameOf({ rank, track, memberRanks, badge, open }: RowInfo): string {
-  if (track !== null) return `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
+function nameOf({ rank, track, memberRanks, badge, open, stacks }: RowInfo): string {
+  if (track !== null) {
+    const name = `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
+    return stacks === "folded" ? `${name}, Python frames folded` : name;
+  }
   const who =
     memberRanks === undefined
       ? `rank ${rank}${badge === "fold" ? ", like ranks unfolded" : ""}`

@@ -99,6 +99,8 @@ export class Commands {
       "open-all": () => rows.toggleAll(),
       fold: () => this.fold(),
       "fold-group": () => this.foldGroup(),
+      stacks: () =>
+        rows.toggleAllStacks() || status.flashMessage(["No stacks of Python frames to fold."]),
       roomy: () => rows.toggleEmptyLanes(),
       export: () => app.panels.openExport(),
       help: () => app.help.toggle(ctx.button("help")),

@@ -244,6 +244,16 @@ export class HoverController {
       if (track.role === "stream" && spilled > 0 && track.nested > 0) {
         lines.push(noteLine(`${plural(spilled, "extra lane")}: events overlap without nesting`));
       }
+      if (row.stacks !== undefined) {
+        const frames = (track.stacks ?? []).reduce((sum, [, count]) => sum + count, 0);
+        lines.push(
+          noteLine(
+            row.stacks === "folded"
+              ? `${plural(frames, "level")} of Python frames without branches are folded; click ▸ to unfold`
+              : "Click ▾ to fold levels of Python frames without branches",
+          ),
+        );
+      }
       if (row.thinLanes !== undefined) {
         const lanesText =
           row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;

@@ -250,6 +250,7 @@ export class PointerInput {
       if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row === null) return;
       if (hit.row.track === null) rows.toggle(hit.row.rank);
+      else if (hit.stack === true) rows.toggleStacks(hit.row);
       else if (hit.row.thinLanes !== undefined || rows.keepEmptyLanes.value)
         rows.toggleEmptyLanes();
       return;

@@ -34,6 +34,8 @@ export class RowsController {
   readonly rankGroups = signal<RankGroups | null>(null);
   /** Lanes without events in view keep their height. */
   readonly keepEmptyLanes = signal(false);
+  /** Tracks whose stacks of Python frames are unfolded. */
+  private readonly openStacks = signal<ReadonlySet<string>>(new Set());
   private readonly open;
   /** Ranks that were chosen elsewhere; null shows all. */
   private readonly onlyRanks = signal<ReadonlySet<number> | null>(null);
@@ -54,6 +56,7 @@ export class RowsController {
         rankGroups: this.rankGroups.value,
         onlyRanks: this.onlyRanks.value,
         keepEmptyLanes: this.keepEmptyLanes.value,
+        openStacks: this.openStacks.value,
       }),
       (state) => {
         stage.setRows(state);
@@ -76,6 +79,19 @@ export class RowsController {
   /** Give empty lanes their full height, or make them thin. */
   toggleEmptyLanes(): void {
     this.keepEmptyLanes.value = !this.keepEmptyLanes.value;
+  }
+
+  /** Unfold the stacks of Python frames of a track, or fold them. */
+  toggleStacks(row: Pick<RowInfo, "rank" | "track">): void {
+    this.openStacks.value = toggleMember(this.openStacks.value, pinName(row));
+  }
+
+  /** Unfold all stacks of the rows, or fold them if none is folded; false if there are none. */
+  toggleAllStacks(): boolean {
+    const rows = this.stateSignal.value.filter(({ stacks }) => stacks !== undefined);
+    const isFolded = rows.some(({ stacks }) => stacks === "folded");
+    this.openStacks.value = new Set(isFolded ? rows.map(pinName) : []);
+    return rows.length > 0;
   }
 
   /** Ranks that have a row, or are folded into one; null for all of the job. */

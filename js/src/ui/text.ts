@@ -123,7 +123,10 @@ function groupsOfSameLabel(labels: readonly string[]): number[][] {
 /** The fewest words of each name that distinguish it from the others. */
 function differingWords(names: readonly string[]): string[] {
   const wordsByName = names.map((name) =>
-    Array.from(name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
+    Array.from(name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!).flatMap(
+      // The words of names without brackets are joined by underscores.
+      (word) => (word.length > MAX_LABEL_LENGTH ? word.split("_") : [word]),
+    ),
   );
   const chosenTexts = names.map(() => "");
   const longest = Math.max(...wordsByName.map((nameWords) => nameWords.length));

@@ -67,6 +67,7 @@ export class TraceEditor {
       this.touch();
     } else if (message.type === "loading") this.showLoading(message.text);
     else if (message.type === "action") void this.act(message.action);
+    else if (message.type === "source") void showSource(message.path, message.line);
     else void this.save(message.name, message.file);
   }
 
@@ -224,6 +225,24 @@ export class TraceEditor {
 
 function escape(text: string): string {
   return text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
+}
+
+/** Show a line of a file of the workspace, or of an absolute path, beside the view. */
+async function showSource(name: string, line: number): Promise<void> {
+  // Characters with a meaning in patterns match as any character; the end is compared below.
+  const pattern = `**/${path.posix.basename(name).replace(/[^\w.-]/g, "?")}`;
+  const candidates = path.isAbsolute(name) ? [] : await vscode.workspace.findFiles(pattern);
+  const inWorkspace = candidates.find(({ fsPath }) => `/${fsPath}`.endsWith(`/${name}`));
+  const uri = path.isAbsolute(name) ? vscode.Uri.file(name) : inWorkspace;
+  try {
+    if (uri === undefined) throw new Error("no file of the workspace ends with this path");
+    const at = new vscode.Position(Math.max(0, line - 1), 0);
+    const viewColumn = vscode.ViewColumn.Beside;
+    await vscode.window.showTextDocument(uri, { selection: new vscode.Range(at, at), viewColumn });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    void vscode.window.showErrorMessage(`${name} cannot be opened: ${reason}`);
+  }
 }
 
 /** Bytes of a file, or of all files below a folder. */

@@ -34,5 +34,7 @@ export type FromPage =
   /** Null if loading has ended. */
   | { type: "loading"; text: string | null }
   | { type: "action"; action: Action }
+  /** A line of a source file to show; paths in traces may be relative to an unknown folder. */
+  | { type: "source"; path: string; line: number }
   /** A file to save with a dialog: the path of one that Python wrote, or content from the page. */
   | { type: "save"; name: string; file: string | ArrayBuffer };

@@ -52,6 +52,11 @@ class EditorPage {
         .arrayBuffer()
         .then((bytes) => this.editor.postMessage({ type: "save", name, file: bytes }));
     });
+    document.addEventListener("hta-open", (event) => {
+      event.preventDefault();
+      const { path, line } = (event as CustomEvent<{ path: string; line: number }>).detail;
+      this.editor.postMessage({ type: "source", path, line });
+    });
     this.editor.postMessage({ type: "ready" });
   }
 

@@ -303,6 +303,15 @@ test("files of a page go to the dialog's path, or nowhere", async () => {
   ]);
 });
 
+test("a source line is shown in a file of the workspace, or of an absolute path", async () => {
+  const panel = edit(trace);
+  fake.files = ["/job/other/train.py", "/job/my [x]/train.py", "/job/x/retrain.py"];
+  for (const path of ["my [x]/train.py", "/abs/train.py", "gone/train.py"])
+    panel.say({ type: "source", path, line: 82 });
+  await vi.waitFor(() => expect(fake.said.join()).toContain("gone/train.py cannot be opened"));
+  expect(fake.shown.sort()).toEqual(["/abs/train.py:81", "/job/my [x]/train.py:81"]);
+});
+
 test("a window that is reloaded shows its jobs again", async () => {
   const panel = new Panel();
   panels.push(panel);

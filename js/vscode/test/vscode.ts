@@ -26,6 +26,20 @@ export class Uri {
   }
 }
 
+export class Position {
+  constructor(
+    readonly line: number,
+    readonly character: number,
+  ) {}
+}
+
+export class Range {
+  constructor(
+    readonly start: Position,
+    readonly end: Position,
+  ) {}
+}
+
 export class TabInputCustom {
   constructor(
     readonly uri: Uri,
@@ -76,6 +90,8 @@ const fresh = () => ({
   saveTo: undefined as Uri | undefined,
   copied: [] as unknown[],
   said: [] as string[],
+  files: [] as string[],
+  shown: [] as unknown[],
   notebooks: [] as any[],
   status: {
     text: "",
@@ -108,6 +124,8 @@ export const window = {
   showOpenDialog: async () => undefined,
   showInformationMessage: async (text: string) => fake.said.push(text),
   showErrorMessage: async (text: string) => fake.said.push(text),
+  showTextDocument: async (uri: Uri, { selection }: { selection: Range }) =>
+    fake.shown.push(`${uri.fsPath}:${selection.start.line}`),
   showNotebookDocument: async () => undefined,
   tabGroups: {
     get all() {
@@ -123,6 +141,12 @@ export const window = {
 export const workspace = {
   getConfiguration: () => ({ get: (name: string, other: unknown) => fake.settings[name] ?? other }),
   getWorkspaceFolder: () => ({ uri: new Uri("/work space") }),
+  findFiles: async (pattern: string) => {
+    const name = new RegExp(
+      `/${pattern.replace("**/", "").replaceAll(".", "\\.").replaceAll("?", ".")}$`,
+    );
+    return fake.files.filter((path) => name.test(path)).map((path) => new Uri(path));
+  },
   onDidChangeConfiguration: new Emitter().on,
   fs: {
     copy: async (from: Uri, to: Uri) => fake.copied.push([from.fsPath, to.fsPath]),
@@ -179,6 +203,6 @@ export class NotebookData {
 }
 
 export const StatusBarAlignment = { Left: 1 };
-export const ViewColumn = { Active: -1 };
+export const ViewColumn = { Active: -1, Beside: -2 };
 export const TaskScope = { Workspace: 2 };
 export const NotebookCellKind = { Code: 2 };

@@ -68,6 +68,7 @@ def test_jobs_are_read_ahead_newest_first_and_again_when_they_change(write, tmp_
     verdict = job_verdict([folder.next_unread().source])
     assert verdict["ranks"] == 1
     assert verdict["step_ns"] is None
+    assert set(verdict["picture"]) == {"cpu"}
     folder.verdicts[folder.next_unread().key] = verdict
     assert [entry["verdict"] for entry in folder.to_json()] == [verdict, None]
     assert folder.next_unread().path == "old/rank-0.json"
@@ -76,6 +77,14 @@ def test_jobs_are_read_ahead_newest_first_and_again_when_they_change(write, tmp_
     assert folder.next_unread().path == "new/rank-0.json"
     monkeypatch.setattr(web, "MAX_VERDICT_BYTES", 10)
     assert folder.next_unread() is None
+
+
+def test_a_picture_shows_when_ranks_work(tmp_path):
+    work = [small.kernel(0, 400), small.nccl(300, 900), small.kernel(900, 1200)]
+    picture = job_verdict([str(small.write(tmp_path, work))])["picture"]
+    # 60 bins of 20 ns: communication counts where no kernel computes.
+    assert picture["compute"] == [100] * 20 + [0] * 25 + [100] * 15
+    assert picture["communication"] == [0] * 20 + [100] * 25 + [0] * 15
 
 
 def test_a_process_of_its_own_reads_a_verdict(tmp_path, monkeypatch):

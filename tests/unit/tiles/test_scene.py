@@ -290,3 +290,27 @@ def test_the_engine_asks_the_analysis_once(ask, monkeypatch):
     assert first == again
     assert first["clusters"] == [{"representative": 0, "ranks": [0, 1], "why": ""}]
     assert requests == [[0, 1]]
+
+
+def _frame(name, start, end):
+    return small.event("python_function", f"a.py(1): {name}", start, end, pid=10)
+
+
+def test_python_frames_without_branches_are_stacks(tmp_path):
+    outer = [_frame(name, at, 900 - at) for at, name in enumerate(["main", "run", "train"])]
+    steps = [_frame("step", 100, 300), _frame("step", 400, 600)]
+    calls = [_frame("call", 110 + at, 210 + at) for at in (0, 300)]
+    modules = [_frame("forward", 120 + at, 130 + at) for at in (0, 300)]
+    ends = [_frame("impl", 122 + at, 128 + at) for at in (0, 300)]
+    operator = small.event("cpu_op", "aten::mm", 123, 124, pid=10)
+
+    def stacks(*events):
+        scene = TileEngine(small.load(tmp_path, list(events))).scene()
+        return tracks(scene)["main thread"].get("stacks")
+
+    # "train" has two children: it ends the first stack; the last depth has the operator as well.
+    assert stacks(*outer, *steps, *calls, *modules, operator) == [[0, 3], [3, 3]]
+    assert stacks(*outer, *steps, *calls, *modules, *ends) == [[0, 3], [3, 4]]
+    # Two lanes are no stack, nor are lanes with other events.
+    assert stacks(*outer[:2], operator) is None
+    assert stacks(*outer[:2], small.event("cpu_op", "aten::add", 3, 800, pid=10), operator) is None

@@ -20,7 +20,7 @@ from hta_widgets.trace.names import disambiguate, short_name
         ),
         (
             "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(…)",
-            "s1688gemm 256x64 16x4 nn",
+            "gemm tf32 256x64 nn",
         ),
         (
             "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_…_tilesize128x128x16_stage4_…",
@@ -83,10 +83,10 @@ from hta_widgets.trace.names import disambiguate, short_name
             "softmax_warp_forward 10",
         ),
         ("at::cuda::(anonymous namespace)::spin_kernel(long)", "spin"),
-        ("volta_scudnn_128x64_relu_xregs_large_nn_v1", "scudnn_128x64_relu_xregs_large_nn"),
+        ("volta_scudnn_128x64_relu_xregs_large_nn_v1", "conv f32 128x64 nn relu xregs large"),
         (
             "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0",
-            "Cijk_Ailk_Bjlk SB 64x16x16",
+            "gemm f32 64x16x16 nt",
         ),
         (
             "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEEEEviT0_T1_",
@@ -104,7 +104,50 @@ from hta_widgets.trace.names import disambiguate, short_name
         # One kernel for all collectives.
         ("ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)", "NCCL collective"),
         ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "RCCL collective"),
-        ("triton_poi_fused_add_cos_sin_0", "triton_poi_fused_add_cos_sin_0"),
+        ("triton_poi_fused_add_cos_sin_0", "triton poi add_cos_sin_0"),
+        # Kernels of libraries: operation, precision, tile, layout, all else.
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn", "gemm bf16 128x64 nn"),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", "gemm f16 128x128 tn"),
+        ("volta_sgemm_32x32_sliced1x4_tn", "gemm f32 32x32 tn sliced1x4"),
+        ("nvjet_tst_144x128_64x6_2x1_v_bz_bias_TNN", "gemm bf16 144x128 tnn bias"),
+        ("Cijk_Alik_Bljk_BBS_BH_MT256x192x64_MI16x16x1_SN", "gemm bf16 256x192x64 tn"),
+        ("Cijk_Ailk_Bljk_F8B8NS_BH_MT256x192x64_MI16x16x1", "gemm f8 256x192x64 nn"),
+        ("igemm_wrw_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x16_wt32", "conv wgrad bf16 128x64x16 nhwc"),
+        ("sm90_xmma_gemm_bf16bf16_f32_tn_n_tilesize64x64x64_x", "gemm bf16 64x64x64 tn"),
+        ("fmha_cutlassB_f16_aligned_64x128_rf_sm80(X)", "fmha bwd f16 64x128"),
+        (
+            (
+                "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, "
+                "cutlass::bfloat16_t>, false>(X)"
+            ),
+            "flash_fwd bf16 d64",
+        ),
+        (
+            (
+                "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<"
+                "cute::C<2>, cute::C<1>, cute::C<1>>, cute::tuple<cute::C<128>, cute::C<64>, "
+                "cute::C<32>>, cutlass::half_t>>(X)"
+            ),
+            "gemm f16 128x64x32",
+        ),
+        (
+            (
+                "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<"
+                "flash::Mainloop<2>>>>(X)"
+            ),
+            "FlashAttnFwdSm90",
+        ),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_8PipelineE", "Rmsnorm2dFwd"),
+        ("void ck_tile::kentry<256, 1, ck_tile::FmhaFwdKernel<B>>(X)", "FmhaFwd"),
+        (
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::"
+                "GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#1}, X>(X)"
+            ),
+            "gelu_backward",
+        ),
+        # Only the head of a name of a library.
+        ("ampere_something_else", "something_else"),
         ("enumerate(DataLoader)#_It.__next__", "enumerate(DataLoader)#_It.__next__"),
         ("PyTorch Profiler (0)", "PyTorch Profiler (0)"),
         ("<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"),
@@ -162,3 +205,14 @@ def test_names_of_a_megabyte_are_short_and_stay_different(head, part):
 
 def test_long_names_that_differ_at_their_ends_stay_different():
     assert short_name("a" * 50_000) != short_name("a" * 50_000 + "b")
+
+
+def test_equal_short_names_get_the_parts_that_differ():
+    names = [
+        "cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align1",
+        "cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4",
+        "cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4",
+    ]
+    labels = disambiguate([short_name(name) for name in names], names)
+    ends = ["16x4, align1", "16x4, align4", "32x3"]
+    assert labels == [f"gemm tf32 128x128 nn ({end})" for end in ends]

@@ -37,6 +37,7 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
+import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import type { PanelControl } from "./panels";
 
@@ -130,6 +131,8 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   ];
   if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
   if (detail === null) return <FactList rows={rows} />;
+  const source = findSourceLine(detail);
+  if (source !== null) rows.unshift(sourceRow(source, panels.copy));
 
   /** Enclosing events; in deep nests the two nearest, until the user expands the lists. */
   const chain = (name: string, parents: readonly Brief[]): void => {
@@ -188,6 +191,26 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   if (correlation !== null && correlation >= 0)
     rows.push({ name: "Correlation", value: String(correlation) });
   return <FactList rows={rows} />;
+}
+
+/** The line of code; a press opens it in an editor, or copies it. */
+function sourceRow(source: SourceLine, copy: Copy): FactRow {
+  const place = `${source.path}:${source.line}`;
+  const press = (): void => {
+    if (!openInHost(source)) copy(place, "the source line");
+  };
+  const value = (
+    <>
+      <Link
+        text={place.split(/[\\/]/).slice(-2).join("/")}
+        title={`${place}\nOpen it in the editor, or copy it`}
+        press={press}
+      />
+      <span class="hta-note">{source.function}</span>
+      <CopyButton copy={copy} text={() => place} what="the source line" />
+    </>
+  );
+  return { name: "Source", value, className: "line" };
 }
 
 /** Rows of a collective: share of waiting, message size, bandwidth. */
