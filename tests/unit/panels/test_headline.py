@@ -343,6 +343,9 @@ def test_an_accelerator_is_no_gpu(tmp_path):
     assert text.startswith("The device is idle 49 % of its span")
     assert "gemm takes 100 % of device work" in text
     assert "GPU" not in text
+    name = {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "/device:TPU:0"}}
+    work = [small.kernel(0, 1_000, cat="kernel"), small.kernel(50_000, 100_000, cat="kernel")]
+    assert "GPU" not in said(small.load(tmp_path, [name, *work]))
 
 
 def test_the_run_is_as_long_as_the_timeline_says(tmp_path):
