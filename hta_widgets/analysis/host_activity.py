@@ -183,10 +183,21 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free memory, if the host frees as often as a program without a cache.
 
-    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any.
+    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. A call that
+    takes more than all others does more than to free: the first ones of a program load libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
     frees = np.array(["free" in name.lower() for name in table.names.values], dtype=bool)
     freed: Rows = rows[frees[table.name[rows]]]
-    return freed if len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows) else freed[:0]
+    is_often = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
+    dur = table.dur_ns[freed]
+    return freed if is_often and 2 * int(dur.max()) <= int(dur.sum()) else freed[:0]
+
+
+def longest_memory_call(trace: Trace) -> int | None:
+    """Return the call that takes more time than all others that allocate or free memory, if any."""
+    rows = np.flatnonzero(memory_calls(trace))
+    dur = trace.table.dur_ns[rows]
+    dominates = len(rows) > 0 and 2 * int(dur.max()) > int(dur.sum())
+    return int(rows[dur.argmax()]) if dominates else None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -63,9 +63,13 @@ _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     """Return the traces, those of one rank joined, and the first file of each joined other file."""
+    identities = [_rank_identity(trace) for trace in traces]
+    in_folder = Counter(identities)
     by_rank: dict[Any, list[Trace]] = defaultdict(list)
-    for trace in traces:
-        by_rank[_rank_identity(trace) or id(trace)].append(trace)
+    for trace, identity in zip(traces, identities, strict=True):
+        if identity is not None and in_folder[identity] == 1:
+            identity = _NUMBER.sub("#", identity[0]), *identity[1:]
+        by_rank[identity or id(trace)].append(trace)
     if len(by_rank) == len(traces):
         return list(traces), {}
     # A profiler repeats on all ranks; a single further file was left by another run.
@@ -91,14 +95,12 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
         return None
     path = PurePath(trace.path)
     rank: Any = trace.stated_rank
-    folder = _NUMBER.sub("#", str(path.parent))
     if rank is None:
         handler = _HANDLER_NAME.fullmatch(path.name)
         rank = rank_in_name(path.name) or (handler and handler[1])
-        folder = folder if rank_in_name(path.name) else str(path.parent)
     if rank is None:
         return None
-    return folder, rank, trace.local_rank, trace.world_size, trace.host
+    return str(path.parent), rank, trace.local_rank, trace.world_size, trace.host
 
 
 def _follows(earlier: Trace, later: Trace) -> bool:
@@ -111,11 +113,11 @@ def _follows(earlier: Trace, later: Trace) -> bool:
     pair = earlier, later
     calls, later_calls = (ids[ids > 0] for ids in (trace.table.correlation for trace in pair))
     steps = [step_numbers(trace.table.names.values) for trace in pair]
-    if pause_ns < _MIN_RESTART_NS or _numbers_go_on([calls + 1, later_calls]):
+    if _numbers_go_on([calls + 1, later_calls]) or _numbers_go_on(steps):
         return True
-    if all((numbers >= 0).any() for numbers in steps):
-        return _numbers_go_on(steps)
-    return PurePath(earlier.path).parent == PurePath(later.path).parent
+    if PurePath(earlier.path).parent != PurePath(later.path).parent:
+        return False
+    return pause_ns < _MIN_RESTART_NS or not all((numbers >= 0).any() for numbers in steps)
 
 
 def _numbers_go_on(numbers: Sequence[Ints]) -> bool:

@@ -522,6 +522,14 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
         "for 90 % of that, the host allocates or frees memory of the device (12 calls of hipFree):"
         " the caching allocator is off or emptied."
     ) in said(small.load(tmp_path, rank))
+    rank.append(small.call(-580_000, -80_000, name="hipFree"))
+    text = said(small.load(tmp_path, [*rank, small.kernel(-600_000, -590_000)]))
+    assert "memory of the device, most of it in one call of hipFree (500 µs)." in text
+
+
+def test_ranks_that_are_last_together_are_never_last_at_none(shared):
+    text = said(hw.load(shared / "cases/cycles", cache=False))
+    assert "Rank 1 arrives last, together with others" in text
 
 
 def test_a_device_that_is_busy_with_other_work_is_not_idle(tmp_path):
