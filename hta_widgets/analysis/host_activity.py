@@ -39,14 +39,22 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
 #: Calls in which a host thread waits for its device.
-_WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
+_WAITING_CALLS = re.compile(
+    r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)|^ur(QueueFinish|EventWait)", re.IGNORECASE
+)
+#: Copies that return at once, except from or to pageable memory: those that last longer wait.
+_ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
+_BLOCKING_NS = 1_000_000
 #: Calls that make a stream wait for work of another one.
-_STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
+_STREAM_WAITS = re.compile(
+    r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
+)
 
 #: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
 _ALLOCATOR_CALLS = re.compile(
     r"(cuda|cu|hip|musa|mu|aclrt)(Host|Ext|Mem|MemHost)?"
-    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*",
+    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*"
+    r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
 #: Minimum number of calls that free memory for a program without a cache.
@@ -167,9 +175,10 @@ def launch_calls(trace: Trace) -> Rows:
 @memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
-    return category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _WAITING_CALLS.search(name) is not None
-    )
+    waits = name_mask(trace, lambda name: _WAITING_CALLS.search(name) is not None)
+    copies = name_mask(trace, lambda name: _ASYNC_COPIES.fullmatch(name) is not None)
+    is_blocking = copies & (trace.table.dur_ns > _BLOCKING_NS)
+    return category_mask(trace, CALLS) & (waits | is_blocking)
 
 
 @memoize

@@ -67,9 +67,10 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     in_folder = Counter(identities)
     by_rank: dict[Any, list[Trace]] = defaultdict(list)
     for trace, identity in zip(traces, identities, strict=True):
+        key = identity
         if identity is not None and in_folder[identity] == 1:
-            identity = _NUMBER.sub("#", identity[0]), *identity[1:]
-        by_rank[identity or id(trace)].append(trace)
+            key = _NUMBER.sub("#", identity[0]), *identity[1:]
+        by_rank[key or id(trace)].append(trace)
     if len(by_rank) == len(traces):
         return list(traces), {}
     # A profiler repeats on all ranks; a single further file was left by another run.
