@@ -21,6 +21,7 @@ from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union, unite
 from hta_widgets.trace.memo import memoize
@@ -139,7 +140,9 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
     table = trace.table
-    called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
+    # Files of 2021 state operators as the category of steps, which last whatever the host does.
+    is_step = step_numbers(table.names.values)[table.name] >= 0
+    called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")
     loads = name_mask(trace, is_data_loading_name)
     return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python

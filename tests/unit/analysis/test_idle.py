@@ -234,6 +234,18 @@ def test_the_innermost_call_names_the_cause(tmp_path, name):
     assert causes(load(tmp_path, rank)) == {cause: ns for cause, ns in expected.items() if ns}
 
 
+@pytest.mark.parametrize("category", ["Operator", "cpu_op", "user_annotation"])
+def test_a_step_is_no_operator(tmp_path, category):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event(category, "ProfilerStep#3", -300, 9500, pid=10, tid=1),
+        event("Operator", "aten::mm", 7000, 9150, pid=10, tid=1),
+        call(9000, 9100, 2), kernel(9100, 9200, launch=2),
+    ]  # fmt: skip
+    expected = {"host_nothing": 6000, "host_operator": 2000, "launch_call": 100}
+    assert causes(load(tmp_path, rank)) == expected
+
+
 def test_memory_calls_of_another_thread_precede_python(tmp_path):
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),
