@@ -98,7 +98,8 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
     rank: Any = trace.stated_rank
     if rank is None:
         handler = _HANDLER_NAME.fullmatch(path.name)
-        rank = rank_in_name(path.name) or (handler and handler[1])
+        named = rank_in_name(path.name) or rank_in_name(path.parent.name)
+        rank = named or (handler and handler[1])
     if rank is None:
         return None
     return str(path.parent), rank, trace.local_rank, trace.world_size, trace.host

@@ -121,6 +121,7 @@ def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
 
 WINDOWS = {
     "folders of iterations": ("iteration_10/rank3.json", "iteration_20/rank3.json", step(8, 5e6)),
+    "a folder of the rank": ("rank_3/step_7.json", "rank_3/step_8.json", step(8, 5e6)),
     "a profiler of its own for each": ("worker3.json", "b-worker3.json", step(6, 1e5)),
     "launches that go on": ("worker3.json", "b-worker3.json", step(6, 5e6, call=9)),
 }
