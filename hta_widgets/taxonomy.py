@@ -125,7 +125,10 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("communication", "collective_comm", None, "collectives"),
     # Device work, by name.
     Rule(
-        "memory", _DEVICE_WORK, r"^(hip|cuda|cu|musa|aclrt|cnrt)?mem(cpy|set)", "copies and fills"
+        "memory",
+        _DEVICE_WORK,
+        r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)",
+        "copies and fills",
     ),
     Rule(
         "memory",

@@ -21,7 +21,8 @@ from hta_widgets.analysis.frames import columns_of_rows, concat_arrays, int64, r
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -105,9 +106,27 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
     if not is_phase.any():
         return (np.empty(0, np.int64),) * 3
     numbers = np.array([int(name) if _RANK.fullmatch(name) else -1 for name in names], np.int64)
-    rows = np.flatnonzero((numbers[table.name] >= 0) & (table.parent >= 0))
-    rows = rows[is_phase[table.name[table.parent[rows]]]]
-    selected = np.unique(table.parent[rows[part.contains(rows)]])
-    rows = rows[np.isin(table.parent[rows], selected)]
-    ready_ns = table.start_ns[rows] + part.trace.shift_ns
-    return table.parent[rows].astype(np.int64), numbers[table.name[rows]], ready_ns
+    rows = np.flatnonzero(numbers[table.name] >= 0)
+    phase = _phase_of(table, rows, np.flatnonzero(is_phase[table.name]))
+    rows, phase = rows[phase >= 0], phase[phase >= 0]
+    is_selected = np.isin(phase, phase[part.contains(rows)])
+    rows, phase = rows[is_selected], phase[is_selected]
+    return phase, numbers[table.name[rows]], table.start_ns[rows] + part.trace.shift_ns
+
+
+def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
+    """Return the last phase that began before each event on its track; -1 if it has ended.
+
+    The last rank may be ready at the instant in which the phase ends, so it is no child of it.
+    """
+    both = np.concatenate((phases, rows))
+    is_event = np.arange(len(both)) >= len(phases)
+    order = np.lexsort((is_event, table.start_ns[both], table.track[both]))
+    latest = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(both))))
+    phase = np.full(len(both), -1, dtype=np.int64)
+    phase[order] = np.where(latest >= 0, both[order[latest]], -1)
+    phase = phase[is_event]
+    within = (table.track[phase] == table.track[rows]) & (
+        table.end_ns[phase] >= table.start_ns[rows]
+    )
+    return np.where((phase >= 0) & within, phase, -1)

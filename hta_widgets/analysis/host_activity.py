@@ -21,6 +21,7 @@ from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union, unite
 from hta_widgets.trace.memo import memoize
@@ -39,14 +40,22 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
 #: Calls in which a host thread waits for its device.
-_WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
+_WAITING_CALLS = re.compile(
+    r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)|^ur(QueueFinish|EventWait)", re.IGNORECASE
+)
+#: Copies that return at once, except from or to pageable memory: those that last longer wait.
+_ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
+_BLOCKING_NS = 1_000_000
 #: Calls that make a stream wait for work of another one.
-_STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
+_STREAM_WAITS = re.compile(
+    r"(cuda|hip|cu|musa|mu|aclrt)StreamWait(Event|Value)\w*|urEnqueueEventsWait\w*", re.IGNORECASE
+)
 
 #: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
 _ALLOCATOR_CALLS = re.compile(
     r"(cuda|cu|hip|musa|mu|aclrt)(Host|Ext|Mem|MemHost)?"
-    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*",
+    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*"
+    r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
 #: Minimum number of calls that free memory for a program without a cache.
@@ -131,7 +140,9 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
     table = trace.table
-    called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
+    # Files of 2021 state operators as the category of steps, which last whatever the host does.
+    is_step = step_numbers(table.names.values)[table.name] >= 0
+    called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")
     loads = name_mask(trace, is_data_loading_name)
     return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
@@ -167,9 +178,10 @@ def launch_calls(trace: Trace) -> Rows:
 @memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
-    return category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _WAITING_CALLS.search(name) is not None
-    )
+    waits = name_mask(trace, lambda name: _WAITING_CALLS.search(name) is not None)
+    copies = name_mask(trace, lambda name: _ASYNC_COPIES.fullmatch(name) is not None)
+    is_blocking = copies & (trace.table.dur_ns > _BLOCKING_NS)
+    return category_mask(trace, CALLS) & (waits | is_blocking)
 
 
 @memoize
@@ -183,10 +195,21 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free memory, if the host frees as often as a program without a cache.
 
-    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any.
+    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. A call that
+    takes more than all others does more than to free: the first ones of a program load libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
     frees = np.array(["free" in name.lower() for name in table.names.values], dtype=bool)
     freed: Rows = rows[frees[table.name[rows]]]
-    return freed if len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows) else freed[:0]
+    is_often = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
+    dur = table.dur_ns[freed]
+    return freed if is_often and 2 * int(dur.max()) <= int(dur.sum()) else freed[:0]
+
+
+def longest_memory_call(trace: Trace) -> int | None:
+    """Return the call that takes more time than all others that allocate or free memory, if any."""
+    rows = np.flatnonzero(memory_calls(trace))
+    dur = trace.table.dur_ns[rows]
+    dominates = len(rows) > 0 and 2 * int(dur.max()) > int(dur.sum())
+    return int(rows[dur.argmax()]) if dominates else None

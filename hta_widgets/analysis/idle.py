@@ -346,7 +346,7 @@ def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
     start, end = part.clip_rows(rows)
     if not len(rows):
         return start, end, rows
-    busy = union(start, end)
+    busy = part.union_of_kinds(*DEVICE_WORK_KINDS)
     # Events of 0 ns count for the edges of the span, although they cover nothing of it.
     gap_start = np.concatenate(([start.min()], busy.end))
     gap_end = np.concatenate((busy.start, [end.max()]))

@@ -18,6 +18,7 @@ from hta_widgets.diff.sequences import align_positions
 from hta_widgets.diff.sides import RunSide, step_at
 from hta_widgets.diff.stats import combined_p_value, mean_parts
 from hta_widgets.trace.arrays import Bools, Ints, concatenate_ranges
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
@@ -164,10 +165,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     Alignment
         A step of several ranks runs from its earliest start to its latest end.
     """
-    labels = [
-        [f"ProfilerStep#{step}" for step in side.steps.tolist()] if side.has_steps else ["all"]
-        for side in diff.sides
-    ]
+    labels = [_step_labels(side) if side.has_steps else ["all"] for side in diff.sides]
     marks = [side.envelope() for side in diff.sides]
     note = ""
     if base == "collectives":
@@ -195,6 +193,19 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     return Alignment(
         base, before, after, _slots((before, after), marks, labels, note), _gap_frame(before, after)
     )
+
+
+def _step_labels(side: RunSide) -> list[str]:
+    """Return the name of each step in the file; one that repeats a number also has its own."""
+    table = next(iter(side.parts.values())).table
+    named = step_numbers(table.names.values)[table.name]
+    rows = np.flatnonzero((named >= 0) & (table.stream < 0))
+    number_of_step = dict(zip(table.step[rows].tolist(), named[rows].tolist(), strict=True))
+    labels = []
+    for step in side.steps.tolist():
+        number = number_of_step.get(step, step)
+        labels.append(f"ProfilerStep#{number}{'' if number == step else f' (step {step})'}")
+    return labels
 
 
 def _time_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:

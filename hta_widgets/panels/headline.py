@@ -26,7 +26,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
-from hta_widgets.analysis.host_activity import free_calls
+from hta_widgets.analysis.host_activity import free_calls, longest_memory_call
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
 from hta_widgets.panels.run_times import (
@@ -371,21 +371,26 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause_ns": cause_ns,
             "within": within,
             "launches": launch_bound_rate(traces, times),
-            "freed_by": _uncached_frees(traces, times) if cause == "host_allocation" else None,
+            **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
         },
     )
 
 
-def _uncached_frees(traces: TraceSet, times: RunTimes) -> tuple[str, int] | None:
-    """Return the name of the call that frees memory most often, and the number of its calls.
+def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
+    """Return the call that frees memory most often, of a host without a caching allocator.
 
-    None stands for a host with a caching allocator, which hardly frees.
+    Else the call that takes most of the time of all calls for memory, if there is one.
     """
     calls = Counter[str]()
+    longest: dict[str, Any] = {}
     for rank in times.ranks:
         table = traces[rank].table
         calls.update(table.names[code] for code in table.name[free_calls(traces[rank])].tolist())
-    return next(iter(calls.most_common(1)), None)
+        row = longest_memory_call(traces[rank])
+        if row is not None and not longest:
+            name = table.names[int(table.name[row])]
+            longest = {"longest_call": (name, int(table.dur_ns[row]))}
+    return {"freed_by": calls.most_common(1)[0]} if calls else longest
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

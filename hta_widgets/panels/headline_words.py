@@ -90,8 +90,9 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     if late.on_hosts:
         wait_ns = late.wait_ns / len(late.waiting)
         how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(wait_ns)}"
-        often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
-        last = "" if times.ranks else f", which arrive{'s' if not others else ''} last at {often}"
+        often = f"at {count(late.last)} of {plural(late.collectives, 'collective')}"
+        often = often if late.last else "together with others"
+        last = "" if times.ranks else f", which arrive{'s' if not others else ''} last {often}"
         of_run = f"{share(wait_ns / times.run_ns)} of the run"
         return [f"{subject} {how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
@@ -110,9 +111,10 @@ def _exposed_waiting_text(times: RunTimes) -> str:
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
     """State how often the first late rank is last, and its slow phase or the delay's cause."""
+    often = f" at {count(late.last)} of {plural(late.collectives, 'collective')}"
     pieces: list[Piece] = [
         rank_piece(late.ranks[0], begins=True),
-        f" arrives last at {count(late.last)} of {plural(late.collectives, 'collective')}",
+        f" arrives last{often if late.last else ', together with others'}",
     ]
     if late.phase:
         excess = _longer_by(late.phase_over, "the median rank")
@@ -181,15 +183,22 @@ def _idle_text(
     cause_ns: int,
     within: str,
     launches: LaunchRate | None,
-    freed_by: tuple[str, int] | None,
+    freed_by: tuple[str, int] | None = None,
+    longest_call: tuple[str, int] | None = None,
 ) -> list[Piece]:
-    """State the largest cause of idleness; `freed_by` is the call that frees memory uncached."""
+    """State the largest cause of idleness; `freed_by` is the call that frees memory uncached.
+
+    `longest_call` takes more time than all other calls for memory.
+    """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
     if freed_by:
         name, calls = freed_by
         meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"
+    if longest_call:
+        name, dur_ns = longest_call
+        meaning += f", most of it in one call of {name} ({duration(dur_ns)})"
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     total = "that"
     if launches:

@@ -6,18 +6,19 @@ each stage::
     worker0.1700000000000.pt.trace.json    window 0 of rank 0
     worker0.1700000000500.pt.trace.json    window 1 of rank 0
 
-Files are windows of a rank if they are in one folder, state or are named after the same rank, share
-world, host and a process, do not overlap in time, and the numbers of their steps go on. At least
+Files are windows of a rank if they state or are named after the same rank, share world, host and a
+process, do not overlap in time, and the numbers of their steps or launches go on. They are in one
+folder, or in folders like ``iteration_10`` and ``iteration_20``, as torchtitan names them. At least
 half of the ranks have several. They become one `Trace`, whose metadata state the windows
-(`merged_format.stated_windows`). Nothing is known about the
-time between two windows, so analyses do not count it.
+(`merged_format.stated_windows`). Nothing is known about the time between two windows, so analyses
+do not count it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -53,15 +54,23 @@ from hta_widgets.trace.tracks import disambiguate_tracks
 
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
+_NUMBER = re.compile(r"\d+")
+#: A file that begins earlier than this is of the same run: a process does not start so fast.
+_MIN_RESTART_NS = 1_000_000_000
 #: A file that begins later than this is of another run, whatever its process.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     """Return the traces, one per rank, and the first file of the rank of each other file."""
+    identities = [_rank_identity(trace) for trace in traces]
+    in_folder = Counter(identities)
     by_rank: dict[Any, list[Trace]] = defaultdict(list)
-    for trace in traces:
-        by_rank[_rank_identity(trace) or id(trace)].append(trace)
+    for trace, identity in zip(traces, identities, strict=True):
+        key = identity
+        if identity is not None and in_folder[identity] == 1:
+            key = _NUMBER.sub("#", identity[0]), *identity[1:]
+        by_rank[key or id(trace)].append(trace)
     if len(by_rank) == len(traces):
         return list(traces), {}
     # A profiler repeats on all ranks; a single further file was left by another run.
@@ -89,10 +98,11 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
     rank: Any = trace.stated_rank
     if rank is None:
         handler = _HANDLER_NAME.fullmatch(path.name)
-        rank = rank_in_name(path.name) or (handler and handler[1])
+        named = rank_in_name(path.name) or rank_in_name(path.parent.name)
+        rank = named or (handler and handler[1])
     if rank is None:
         return None
-    return path.parent, rank, trace.local_rank, trace.world_size, trace.host
+    return str(path.parent), rank, trace.local_rank, trace.world_size, trace.host
 
 
 def _follows(earlier: Trace, later: Trace) -> bool:
@@ -102,9 +112,20 @@ def _follows(earlier: Trace, later: Trace) -> bool:
         return False
     if _host_processes(earlier).isdisjoint(_host_processes(later)):
         return False
-    steps = [step_numbers(trace.table.names.values) for trace in (earlier, later)]
-    first, second = (numbers[numbers >= 0] for numbers in steps)
-    return not len(first) or not len(second) or bool(second.min() >= first.max())
+    pair = earlier, later
+    calls, later_calls = (ids[ids > 0] for ids in (trace.table.correlation for trace in pair))
+    steps = [step_numbers(trace.table.names.values) for trace in pair]
+    if _numbers_go_on([calls + 1, later_calls]) or _numbers_go_on(steps):
+        return True
+    if PurePath(earlier.path).parent != PurePath(later.path).parent:
+        return False
+    return pause_ns < _MIN_RESTART_NS or not all((numbers >= 0).any() for numbers in steps)
+
+
+def _numbers_go_on(numbers: Sequence[Ints]) -> bool:
+    """Return whether the second numbers begin where the first ones end, or later; -1 is none."""
+    first, second = (column[column >= 0] for column in numbers)
+    return len(first) > 0 and len(second) > 0 and bool(second.min() >= first.max())
 
 
 def _host_processes(trace: Trace) -> set[str]:

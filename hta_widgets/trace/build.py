@@ -162,6 +162,7 @@ def _number_on(named: list[int], start: list[int], end: list[int]) -> tuple[list
 
 
 _ANNOTATION = taxonomy.KINDS.index("annotation")
+_MEMORY = taxonomy.KINDS.index("memory")
 _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
 
 
@@ -398,7 +399,8 @@ def _event_table(
         [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
     )
     device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
-    stream = device_streams(events["stream"], device, pid, tid, columns, problems)
+    works = device & np.isin(kind, [*_DEVICE_WORK_KINDS, _MEMORY])
+    stream = device_streams(events["stream"], device, works, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
     calls_mpi = np.isin(category, mpi) & ~device.any()

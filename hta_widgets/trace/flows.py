@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.trace.arrays import (
+    Bools,
     Codes,
     Ints,
     Rows,
@@ -163,9 +164,8 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     closes = (phase == ord("e")) | (phase == ord("F"))
     ends_matter = np.flatnonzero(opens | closes)
     rows, opens = rows[ends_matter], opens[ends_matter]
-    keys = np.stack(
-        [columns.category[rows], columns.flow[rows], columns.name[rows]], axis=1
-    ).astype(np.int64)
+    name = _names_of_asyncs(columns, rows, opens)
+    keys = np.stack([columns.category[rows], columns.flow[rows], name], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
     begins, ends, alone = match_brackets(group, columns.start_ns[rows], opens)
     open_alone = alone[opens[alone]]
@@ -189,6 +189,18 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
         pid=[columns.pids[code] for code in columns.pid[first]],
         record=columns.record[first],
     )
+
+
+def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
+    """Return the names by which begins and ends pair; all -1 for an id whose ends need none."""
+    name = columns.name[rows].astype(np.int64)
+    unnamed = np.array([not text for text in columns.names.values], dtype=bool)
+    is_bare = ~opens & unnamed[name]
+    if is_bare.any():
+        ids = columns.category[rows].astype(np.int64) * (len(columns.flow_ids) + 1)
+        ids += columns.flow[rows]
+        name[np.isin(ids, ids[is_bare])] = -1
+    return name
 
 
 def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:

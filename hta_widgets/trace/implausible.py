@@ -46,8 +46,12 @@ _EVERYTHING = -(1 << 62), 1 << 62
 
 #: Neighbors may end in the wrong order by this much.
 _JITTER_NS = 10_000
+#: Neighbors that are dependent launches do not overlap for longer.
+_LONG_OVERLAP_NS = 1_000_000
 #: A stream does not work in order if more of its events than this number and share outlast others.
 _MANY, _MANY_SHARE = 2, 1 / 3
+#: No order explains events that outlast all others by this many times the length of these.
+_MAX_LENGTHS = 4
 
 _NAMED = 3
 _NAME_LENGTH = 60
@@ -151,7 +155,8 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     begin = events["start_ns"][work]
     end = begin + dur[work]
     jitter = max(_JITTER_NS, columns.resolution_ns)
-    outlasts = np.flatnonzero((end[1:] < end[:-1] - jitter) & (code[1:] == code[:-1]))
+    suspicious = (end[1:] < end[:-1] - jitter) | (begin[1:] < end[:-1] - _LONG_OVERLAP_NS)
+    outlasts = np.flatnonzero(suspicious & (code[1:] == code[:-1]))
     if not len(outlasts):
         return dur
     clipped = dur.copy()
@@ -159,22 +164,42 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     for stream in np.unique(code[outlasts]).tolist():
         low, high = int(bounds[stream]), int(bounds[stream + 1])
         wrong, until = _outlasting(begin[low:high], end[low:high], jitter)
-        if len(wrong) <= max(_MANY, _MANY_SHARE * (high - low)):
-            clipped[work[low + wrong]] = until - begin[low + wrong]
-            changed.append(work[low + wrong])
+        clipped[work[low + wrong]] = until - begin[low + wrong]
+        changed.append(work[low + wrong])
     rows = np.sort(np.concatenate(changed))
+    if not len(rows):
+        return dur
     text = "durations that outlast later work of their stream; cut at its start"
     _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped
 
 
 def _outlasting(begin: Ints, end: Ints, jitter: int) -> tuple[Rows, Ints]:
-    """Return the events of a stream that end after later ones, and the start of the next one."""
+    """Return the events of a stream whose ends are wrong, and where they end at the latest.
+
+    These end after later ones, or long after all others, and are cut at the start of the next one.
+    Of the last events, those that are as long as a cut one are cut at their own start.
+    """
     first_end = np.minimum.accumulate(end[::-1])[::-1]
-    wrong = np.flatnonzero(end[:-1] > first_end[1:] + jitter)
+    is_disproved = end[:-1] > first_end[1:] + jitter
+    wrong = np.flatnonzero(is_disproved | (end[:-1] > begin[1:] + _LONG_OVERLAP_NS))
     following = np.searchsorted(begin, begin[wrong], "right")
     next_start = begin[np.minimum(following, len(begin) - 1)]
-    return wrong, np.where(following < len(begin), next_start, first_end[wrong + 1])
+    until = np.where(following < len(begin), next_start, first_end[wrong + 1])
+    dur = end - begin
+    is_last = 2 * dur >= dur[wrong].max(initial=0)
+    is_last[wrong] = False
+    in_order = ~is_last
+    in_order[wrong] = False
+    limit = _EVERYTHING[1]
+    if np.count_nonzero(in_order) >= _KNOWN_TIMES:
+        last_end = int(end[in_order].max())
+        limit = last_end + _MAX_LENGTHS * (last_end - int(begin[0]))
+    is_beyond = end[wrong] > limit
+    last = np.flatnonzero(is_last & (end > limit)) if is_beyond.any() else wrong[:0]
+    are_few = np.count_nonzero(is_disproved) <= max(_MANY, _MANY_SHARE * len(begin))
+    is_cut = is_beyond | (is_disproved[wrong] & are_few)
+    return np.append(wrong[is_cut], last), np.append(until[is_cut], begin[last])
 
 
 def _count(

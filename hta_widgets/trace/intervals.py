@@ -91,8 +91,10 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
     """Return the pieces within the window ``[start, end)``; None leaves a side open."""
     low = _FIRST if start is None else start
     high = _LAST if end is None else end
-    if high <= low:
+    if high <= low or not len(pieces.start):
         return Intervals.empty()
+    if pieces.start[0] >= low and pieces.end[-1] <= high:
+        return pieces
     window = Intervals(np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))
     return intersect(window, pieces)
 

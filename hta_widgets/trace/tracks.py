@@ -301,7 +301,7 @@ def _first_free_lanes(begin: Ints, end: Ints) -> Ints:
     return np.array(lanes, dtype=np.int64)
 
 
-_STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19})\s*", re.IGNORECASE)
+_STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19}|0x[\da-f]{1,16})\s*", re.IGNORECASE)
 #: Waits of the host for a stream, which overlap its work, have a row of their own since 2026.
 _IS_SYNC_ROW = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
@@ -364,6 +364,7 @@ def _put_index(table: dict[Any, int], key: object, args: dict[str, Any]) -> None
 def device_streams(
     stream: StreamIds,
     device: Bools,
+    works: Bools,
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
     columns: RankColumns,
@@ -372,7 +373,7 @@ def device_streams(
     """Return the device stream of every event, -1 for host events."""
     # A stream argument counts on rows of a `device` category only: Triton's operators on the host
     # carry one too. Device rows without the argument are on the stream of their thread: that of
-    # other rows of the thread, else the number in the tid.
+    # other rows of the thread, else the number in the tid, else a new number if the thread `works`.
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
         result = _unsigned_ids(result, problems)
@@ -387,11 +388,20 @@ def device_streams(
         of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
     with_stream = np.flatnonzero(result >= 0)
     of_thread[thread[with_stream]] = result[with_stream]
+    unnumbered = np.unique(
+        thread[without_stream[works[without_stream] & (of_thread[thread[without_stream]] < 0)]]
+    )
+    of_thread[unnumbered] = _unused_ids(of_thread, len(unnumbered))
     ids = of_thread[thread[without_stream]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)
     result[without_stream] = ids
     return _narrow(result)
+
+
+def _unused_ids(ids: Ints, count: int) -> Ints:
+    """Return the smallest ids that are not in use."""
+    return np.setdiff1d(np.arange(len(ids) + count), ids)[:count]
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
@@ -416,9 +426,15 @@ def _narrow(ids: StreamIds) -> StreamIds:
 
 
 def _number_of_thread(tid: str, default: int) -> int:
-    """Return the number in a tid such as ``7`` or ``stream 7``, or `default`."""
+    """Return the number in a tid such as ``7``, ``stream 7`` or ``0x7f``, or `default`."""
     match = _STREAM_TID.fullmatch(tid)
-    return int(match[1]) if match and int(match[1]) < 1 << 63 else default
+    number = integer_of(match[1]) if match else default
+    return number if number < 1 << 63 else default
+
+
+def integer_of(text: str) -> int:
+    """Return an integer in decimal or, with ``0x``, hexadecimal digits."""
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
 def find_tracks(
@@ -498,7 +514,7 @@ def _track(
     process = process or (pid if pid in _SPANS else f"process {pid}")
     thread = names.thread.get((pid, tid), "")
     if not thread:
-        if stream >= 0:
+        if stream >= 0 and (not tid or _STREAM_TID.fullmatch(tid)):
             thread = f"stream {stream}"
         else:
             thread = f"thread {tid}" if tid.lstrip("-").isdigit() else tid

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -69,6 +70,7 @@ _LIBRARY = re.compile(HOST_LIBRARIES)
 _DESCRIPTION = "Process Group Description"
 #: Args taken from the operator above the launch if the event itself lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
+_SHAPES = ("Input Dims", "Input type")
 #: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
 #: Elements of less than a byte, packed or not, count as 1 byte.
 _BYTES = {
@@ -358,7 +360,34 @@ def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     _take_args(
         trace, args, np.flatnonzero(without_group), _records_before(trace, rows)[without_group]
     )
+    _take_shapes(trace, rows, args)
     return args
+
+
+def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
+    """Set elements and type by the shapes of inputs, of calls that state no size.
+
+    The inputs of a call that gathers are only a part of what it moves.
+    """
+    names = trace.table.names
+    places = [
+        place
+        for place, (elements, code) in enumerate(
+            zip(args["In msg nelems"], trace.table.name[rows].tolist(), strict=True)
+        )
+        if elements is None and "gather" not in names[code]
+    ]
+    shapes = event_args(trace, rows[places], _SHAPES)
+    for place, *stated in zip(places, *shapes.values(), strict=True):
+        dims, types = (value if isinstance(value, list) else [] for value in stated)
+        tensors = [
+            (math.prod(shape), dtype)
+            for shape, dtype in zip(dims, types, strict=False)
+            if isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
+        ]
+        if len({dtype for _, dtype in tensors}) == 1:
+            args["In msg nelems"][place] = sum(elements for elements, _ in tensors)
+            args["dtype"][place] = tensors[0][1]
 
 
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:

@@ -41,6 +41,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.problems import ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
+from hta_widgets.trace.tracks import integer_of
 
 _INT64 = 1 << 63
 
@@ -684,9 +685,9 @@ def _wrap_integer(value: Any) -> int:
     colon counts, which is the rank's own id.
     """
     try:
-        scoped = _SCOPED.fullmatch(value) if isinstance(value, str) else None
-        number = int(value if scoped is None else scoped[1])
-    except (TypeError, ValueError):
+        scoped = _SCOPED.fullmatch(str(value))
+        number = integer_of(scoped[1] if scoped else str(value))
+    except ValueError:
         return -1
     if -_INT64 <= number < _INT64:
         return number

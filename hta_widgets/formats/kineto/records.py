@@ -539,10 +539,15 @@ _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
 _BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
-_JSON_WORDS = {b"true", b"false", b"null", b"NaN", b"Infinity"}
-#: A text, or a value without quotes between its key and what follows.
-_BARE_WORD = re.compile(
-    _TEXT.pattern + rb"|(:\s*)([a-zA-Z_][\w.+:-]*|0[xX][0-9a-fA-F]+)(?=\s*[,}\]])", re.DOTALL
+_JSON_VALUE = re.compile(
+    rb"true|false|null|NaN|-?Infinity|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*"
+)
+#: A text, a comma or colon with nothing after it, or a value without quotes.
+_BARE_VALUE = re.compile(
+    _TEXT.pattern
+    + rb"|(?P<comma>,\s*)(?=[}\]])|(?P<colon>:\s*)(?=[,}\]])"
+    + rb'|(?P<before>[:,\[]\s*)(?P<value>[^\s"\[\]{},:][^"\[\]{},]*)',
+    re.DOTALL,
 )
 
 
@@ -570,10 +575,18 @@ def names_windows_drive(body: bytes) -> bool:
 
 
 def with_words_quoted(body: bytes) -> bytes:
-    """Quote values that are bare words, such as ``ncclFloat32`` or ``0x7f``."""
+    """Quote values that are no JSON, such as ``ncclFloat32``, ``0x7f`` or ``-inf``.
 
-    def quote(match: re.Match[bytes]) -> bytes:
-        is_json = not match[2] or match[2] in _JSON_WORDS
-        return match[0] if is_json else b'%s"%s"' % (match[1], match[2])
+    A missing value becomes null, and a comma before a closing bracket is left out.
+    """
 
-    return _BARE_WORD.sub(quote, body)
+    def repair(match: re.Match[bytes]) -> bytes:
+        if match["comma"]:
+            return b""
+        if match["colon"]:
+            return match["colon"] + b"null"
+        value = match["value"]
+        is_valid = value is None or _JSON_VALUE.fullmatch(value.rstrip())
+        return match[0] if is_valid else b'%s"%s"' % (match["before"], value.rstrip())
+
+    return _BARE_VALUE.sub(repair, body)

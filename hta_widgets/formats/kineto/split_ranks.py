@@ -1,8 +1,9 @@
 """Split a file that holds several ranks, or the work of several devices.
 
 SGLang merges the files of its ranks and puts the coordinates of the rank before each process, as in
-``[TP00] 7000`` and ``[TP01] 7001``. Ids are unique within a rank only, so each rank gets its own
-columns before anything is linked.
+``[TP00] 7000`` and ``[TP01] 7001``. Other scripts write ``rank 1/7001``, or name the process in its
+metadata. Ids are unique within a rank only, so each rank gets its own columns before anything is
+linked.
 
 A process may also drive several devices. Each of them then is a rank of its own, since one would
 otherwise hide the idle time of another. Threads of the host belong to the device for which they
@@ -29,7 +30,10 @@ from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.tracks import read_track_names
 
-_LABEL = re.compile(r"\[((?:[a-z]+[-_ ]?\d+[-_ ,]*)+)\]", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\[((?:[a-z]+[-_ ]?\d+[-_ ,]*)+)\]|((?:(?:rank|[tpdecs]p)[-_ ]?\d+[-_ ,]*)+)(?![a-z\d])",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"\d+")
 _M = ord("M")
 
@@ -77,14 +81,22 @@ def _part(
 
 
 def _ranks_of_pids(columns: RankColumns) -> Ints | None:
-    """Return the rank of each pid code if pids state coordinates; others get the first rank."""
-    labels = [match and match[1] for match in map(_LABEL.match, columns.pids.values)]
-    texts = sorted({text for text in labels if text})
-    ranks = ranks_of_coordinates(texts)
-    if not texts or ranks is None:
-        return None
-    rank_of = dict(zip(texts, ranks, strict=True))
-    return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)
+    """Return the rank of each pid code if pids or their names state coordinates, else None.
+
+    Other processes get the first rank. A single rank counts only in brackets in a pid: the name of
+    any process of a rank may begin with it.
+    """
+    pids = columns.pids.values
+    named = read_track_names(columns).process
+    for processes in (pids, [named.get(pid, "") for pid in pids]):
+        labels = [match and (match[1] or match[2]) for match in map(_LABEL.match, processes)]
+        texts = sorted({text for text in labels if text})
+        ranks = ranks_of_coordinates(texts)
+        is_certain = len(texts) > 1 or any(text.startswith("[") for text in pids)
+        if texts and ranks is not None and is_certain:
+            rank_of = dict(zip(texts, ranks, strict=True))
+            return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)
+    return None
 
 
 def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32], int] | None:

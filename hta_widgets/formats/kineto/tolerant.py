@@ -37,7 +37,8 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _COMMAS = re.compile(r"[, \t\r\n]+")
 _START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
 _RECORD = re.compile(_START)
-_LIST_END = re.compile(r"\}\s*(?=\])")
+#: The end of the last record: only empty ones and commas may follow it.
+_LIST_END = re.compile(r"\}(?=[\s,]*(?:\{\s*\}[\s,]*)*(?:(\])|\Z))")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
@@ -232,7 +233,7 @@ class _TolerantReader:
     def _list_end(self, position: int) -> int:
         """Return the end of the last entry: a bracket that is followed by valid top-level text."""
         for number, match in enumerate(_LIST_END.finditer(self.chars, position)):
-            rest = self.text[match.end() + 1 :]
+            rest = self.text[match.end(1) :] if match[1] else b""
             if not rest.strip() or read_top_level(rest, 0).complete:
                 return match.start() + 1
             if number == _MOST_LIST_ENDS:
@@ -356,7 +357,7 @@ _REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
         "records with backslashes that begin no escape; all of the text are kept",
         with_backslashes_escaped,
     ),
-    ("records with values that are neither numbers nor quoted; kept as texts", with_words_quoted),
+    ("records with stray commas or unquoted values; these are kept as texts", with_words_quoted),
     (
         "records with backslashes that begin no escape and values without quotes; kept as texts",
         lambda body: with_words_quoted(with_backslashes_escaped(body)),

@@ -53,6 +53,21 @@ def test_calls_without_args_are_of_the_only_group(tmp_path):
     assert frame["last_rank"].tolist() == [1, 1, -1, -1]
 
 
+def test_sizes_by_the_shapes_of_inputs(tmp_path):
+    """4 bytes × 250 elements in 10 µs, of which an all-reduce of 2 ranks moves all over the bus."""
+    shapes = {
+        "Input Dims": [[5, 50], [], [[2, 3]]],
+        "Input type": ["float", "Scalar", "TensorList"],
+    }
+    calls = [
+        host("user_annotation", f"gloo:{name}", start, start + 10, **shapes)
+        for name, start in (("all_reduce", 10), ("all_gather", 30))
+    ]
+    frame = collectives(load(tmp_path, calls, calls))
+    assert frame["size_bytes"].tolist() == [1_000, 1_000, -1, -1]
+    assert frame["busbw_gb_s"].tolist()[:2] == [0.1, 0.1]
+
+
 def test_calls_beside_nccl_are_not_matched(tmp_path):
     rank = [*gloo(10, 50), nccl(60 * US, 80 * US)]
     frame = collectives(load(tmp_path, rank, rank))

@@ -199,13 +199,16 @@ def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
     assert causes(load(tmp_path, rank)) == {"stream_wait": 49_000, "blocked": 100_000 + 40_000}
 
 
-def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["hipStreamWaitEvent", "musaStreamWaitEvent", "cuStreamWaitValue32"]
+)
+def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path, name):
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),
-        call(1100, 1200, name="hipStreamWaitEvent"), call(2000, 2100, 2),
+        call(1100, 1200, name=name), call(2000, 2100, 2),
         kernel(5_002_100, 5_003_000, launch=2),
         # Within the device's own latency, a launch behind a wait is only a launch.
-        call(5_003_100, 5_003_200, name="hipStreamWaitEvent"), call(5_004_000, 5_004_100, 3),
+        call(5_003_100, 5_003_200, name=name), call(5_004_000, 5_004_100, 3),
         kernel(5_010_000, 5_011_000, launch=3),
     ]  # fmt: skip
     assert causes(load(tmp_path, rank)) == {
@@ -216,6 +219,7 @@ def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path):
 
 ALLOCATOR = ["cudaMalloc", "hipFree", "cudaHostAlloc", "cudaMallocAsync", "hipHostMalloc"]
 ALLOCATOR += ["cuMemCreate", "cuMemAlloc_v2", "hipExtMallocWithFlags", "cudaFreeHost"]
+ALLOCATOR += ["urUSMDeviceAlloc", "zeMemFree", "cudaMemPoolTrimTo"]
 
 
 @pytest.mark.parametrize("name", [*ALLOCATOR, "cudaEventCreate", "cudaGetDevice", "cuModuleLoad"])
@@ -230,6 +234,18 @@ def test_the_innermost_call_names_the_cause(tmp_path, name):
     assert causes(load(tmp_path, rank)) == {cause: ns for cause, ns in expected.items() if ns}
 
 
+@pytest.mark.parametrize("category", ["Operator", "cpu_op", "user_annotation"])
+def test_a_step_is_no_operator(tmp_path, category):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event(category, "ProfilerStep#3", -300, 9500, pid=10, tid=1),
+        event("Operator", "aten::mm", 7000, 9150, pid=10, tid=1),
+        call(9000, 9100, 2), kernel(9100, 9200, launch=2),
+    ]  # fmt: skip
+    expected = {"host_nothing": 6000, "host_operator": 2000, "launch_call": 100}
+    assert causes(load(tmp_path, rank)) == expected
+
+
 def test_memory_calls_of_another_thread_precede_python(tmp_path):
     rank = [
         kernel(0, 1000, launch=1), call(-200, -190, 1),
@@ -242,11 +258,14 @@ def test_memory_calls_of_another_thread_precede_python(tmp_path):
     }  # fmt: skip
 
 
-def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file(tmp_path):
+@pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaMemcpyAsync"])
+def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file(tmp_path, name):
+    """A copy to pageable memory returns when it is done, although its name says otherwise."""
+
     def rank(end, *more):
         return [
             kernel(0, 1000, launch=1), call(-200, -190, 1), *more, call(1000, 1100, 2),
-            call(1100, end, name="cudaStreamSynchronize"), kernel(end - 50, end, launch=2),
+            call(1100, end, name=name), kernel(end - 50, end, launch=2),
         ]  # fmt: skip
 
     traces = causes(load(tmp_path, rank(9_000_000)))
@@ -287,7 +306,7 @@ def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(t
 
 
 WAITING = ["cudaDeviceSynchronize", "hipStreamSynchronize", "cuCtxSynchronize", "cudaMemcpy"]
-WAITING += ["hipMemcpyWithStream", "cuMemcpyDtoH_v2"]
+WAITING += ["hipMemcpyWithStream", "cuMemcpyDtoH_v2", "urQueueFinish"]
 NOT_WAITING = ["cudaMemcpyAsync", "cuMemcpyDtoHAsync_v2", "cudaEventRecord"]
 
 

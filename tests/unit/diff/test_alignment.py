@@ -56,6 +56,13 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
         hd.align(pair, "warp")
 
 
+def test_a_repeated_step_keeps_its_name_and_has_its_own_number(tmp_path):
+    records = [step for at in (0, 200) for step in steps((at, at + 90), (at + 90, at + 180))]
+    slots = hd.align(hd.compare(load(tmp_path, records), load(tmp_path, records))).slots
+    labels = ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#1 (step 3)"]
+    assert slots["before_label"].tolist() == [*labels, "ProfilerStep#2 (step 4)"]
+
+
 def test_moved_as_a_whole(pair):
     absolute = hd.align(pair, "absolute")
     assert absolute.after.to_common([0, 40, 999]).tolist() == [0, 40, 999]

@@ -345,6 +345,9 @@ def test_an_accelerator_is_no_gpu(tmp_path):
     assert text.startswith("The device is idle 49 % of its span")
     assert "gemm takes 100 % of device work" in text
     assert "GPU" not in text
+    name = {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "/device:TPU:0"}}
+    work = [small.kernel(0, 1_000, cat="kernel"), small.kernel(50_000, 100_000, cat="kernel")]
+    assert "GPU" not in said(small.load(tmp_path, [name, *work]))
 
 
 def test_the_run_is_as_long_as_the_timeline_says(tmp_path):
@@ -521,6 +524,14 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
         "for 90 % of that, the host allocates or frees memory of the device (12 calls of hipFree):"
         " the caching allocator is off or emptied."
     ) in said(small.load(tmp_path, rank))
+    rank.append(small.call(-580_000, -80_000, name="hipFree"))
+    text = said(small.load(tmp_path, [*rank, small.kernel(-600_000, -590_000)]))
+    assert "memory of the device, most of it in one call of hipFree (500 µs)." in text
+
+
+def test_ranks_that_are_last_together_are_never_last_at_none(shared):
+    text = said(hw.load(shared / "cases/cycles", cache=False))
+    assert "Rank 1 arrives last, together with others" in text
 
 
 def test_a_device_that_is_busy_with_other_work_is_not_idle(tmp_path):

@@ -60,6 +60,15 @@ def test_crossing_names_of_begins_and_ends_are_noted(load_one):
     assert problems[["kind", "count"]].to_numpy().tolist() == [["overlap", 2]]
 
 
+def test_an_end_without_a_name_ends_what_its_id_began(write):
+    records = [*interval(1, 0, 9), *interval(2, 3, 5), *interval(3, 0, 7)]
+    del records[1]["name"]
+    records[3]["name"] = ""
+    traces = hw.load(write(records))
+    assert traces[0].asyncs["dur_ns"].tolist() == [9_000, 7_000, 5_000]
+    assert "unpaired" not in set(traces.problems["kind"])
+
+
 def test_the_cases_of_intervals_alone(shared):
     read = hw.load(shared / "cases" / "async-order" / "a.json", cache=False)
     assert read[0].asyncs[["start_ns", "dur_ns"]].to_numpy().tolist() == [

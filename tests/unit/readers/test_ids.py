@@ -66,6 +66,20 @@ def test_any_correlation_but_none_links(load_one, correlation):
     assert trace.launch_of.tolist() == [-1, -1, 1]
 
 
+@pytest.mark.parametrize("thread", ["compute", "0x7f1234567890", "Queue A"])
+def test_work_without_a_number_of_its_stream_is_on_a_stream(load_one, thread):
+    *host, first = launched(7, 3)
+    first |= {"tid": thread, "args": {"stream": thread, "correlation": 3}}
+    other = event("relu", 120, 9, cat="kernel", pid=0, tid="another")
+    trace, _ = load_one([*host, first, other])
+    streams = trace.events["stream"].tolist()[2:]
+    assert min(streams) >= 0
+    assert streams[0] != streams[1]
+    assert analysis.operators(hw.TraceSet([trace]))["device_total_ns"].tolist() == [100_000]
+    tracks = {track.label for track in trace.table.tracks if track.role == "stream"}
+    assert tracks == {"another", "stream 139716164221072" if "0x" in thread else thread}
+
+
 def test_streams_take_8_bytes_only_where_an_id_needs_them(load_one):
     host = event("hipLaunchKernel", cat="cuda_runtime", args={"stream": 1 << 47})
     assert load_one([host, *launched(70_000, 1)])[0].table.stream.dtype == np.int32

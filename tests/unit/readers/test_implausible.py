@@ -43,6 +43,18 @@ def test_a_copy_that_outlasts_later_work_of_its_stream_ends_where_that_begins(wr
 
 
 @pytest.mark.parametrize(
+    ("wrong", "compute_us"),
+    [([5, 9], 820), ([8, 9], 820), ([1, 2, 5, 6], 940), ([0, 1, 2, 4, 6, 9], 860)],
+)
+def test_many_or_the_last_durations_of_a_stream_are_wrong(write, wrong, compute_us):
+    """Of 10 kernels of 90 µs, one each 100 µs; the last has no later work to be cut at."""
+    records = [kernel(EPOCH_US + 100 * k, 5e6 if k in wrong else 90) for k in range(10)]
+    traces = hw.load(write(records))
+    assert busy(traces)["compute_ns"] == compute_us * 1000
+    assert overflows(traces)["count"].tolist() == [len(wrong)]
+
+
+@pytest.mark.parametrize(
     "records",
     [
         # programmatic dependent launch: a kernel begins 4 µs before the one before it ends

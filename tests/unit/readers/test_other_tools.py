@@ -77,6 +77,12 @@ DEVICES = {
          row(9, 1, "hcom_allGather__1", 5, 10), row(9, 2, "Memcpy", 6, 3)],
         (10_000, 10_000, 0, 5_000),
     ),
+    "names of nvprof": (
+        named("CUDA Device 1", "CUDA Device 1", "Stream 13"),
+        [row("CUDA Device 1", 1, "[CUDA memcpy HtoD]", 0, 9),
+         row("CUDA Device 1", 1, "[CUDA memset]", 9, 2), row("CUDA Device 1", 1, "gemm", 11, 5)],
+        (5_000, 0, 11_000, 0),
+    ),
     "hosts alone": (
         named(7, "/host:CPU", "Stream of thoughts"),
         [row(7, 1, "gemm", 0, 10), row("/device:CPU:0", 1, "dot", 0, 10)],
@@ -121,12 +127,20 @@ def test_launches_from_a_thread_of_another_device_are_counted(write):
     assert problems[problems["kind"] == "unpaired"]["count"].tolist() == [1]
 
 
-@pytest.mark.parametrize("label", ["TP0{}", "DP00-TP0{}", "rank {}"])
-def test_ids_of_merged_ranks_are_their_own(write, label):
+LABELS = ["[TP0{}] ", "[DP00-TP0{}] ", "[rank {}] ", "Rank {}: ", "rank{}/", "tp_{} "]
+
+
+@pytest.mark.parametrize("in_metadata", [False, True])
+@pytest.mark.parametrize("label", LABELS)
+def test_ids_of_merged_ranks_are_their_own(write, label, in_metadata):
     records = []
     for rank in (3, 1):
-        call = event("cudaLaunchKernel", 0, 1, cat="cuda_runtime", pid=f"[{label.format(rank)}] 7")
-        work = event("gemm", 5 * rank, 2, cat="kernel", pid=f"[{label.format(rank)}] 0", tid=7)
+        pids = [f"{label.format(rank)}{process}" for process in (7, 0)]
+        if in_metadata:
+            names, pids = pids, [100 * rank, 100 * rank + 1]
+            records += [record for pair in zip(pids, names, strict=True) for record in named(*pair)]
+        call = event("cudaLaunchKernel", 0, 1, cat="cuda_runtime", pid=pids[0])
+        work = event("gemm", 5 * rank, 2, cat="kernel", pid=pids[1], tid=7)
         call["args"], work["args"] = {"correlation": 1}, {"correlation": 1, "stream": 7}
         records += [call, work]
     traces = hw.load(write(records))
@@ -140,6 +154,18 @@ def test_merged_ranks_are_all_there(shared):
     frame = analysis.stragglers(hw.load(shared / "cases/sglang-merged", cache=False))
     assert frame["is_straggler"].tolist() == [False, True]
     assert "missing" not in frame.attrs.get("note", "")
+
+
+def test_the_last_rank_may_be_ready_at_the_end_of_the_negotiation(write):
+    """Horovod ends the phase when the last rank is ready, often in the same microsecond."""
+    phase = [
+        row(0, 0, "NEGOTIATE_ALLGATHER", 100, 800),
+        *(row(0, 0, name, at, 0) for name, at in (("0", 150), ("3", 900), ("1", 400))),
+        row(0, 0, "ALLGATHER", 900, 70),
+    ]
+    ready = analysis.horovod_readiness(hw.load(write(phase))).set_index("rank")
+    assert ready["score"].to_dict() == {0: 0, 1: 0, 3: 1}
+    assert ready.loc[3, "imposed_wait_ns"] == 750_000 + 500_000
 
 
 def test_phases_of_horovod(shared):

@@ -39,13 +39,35 @@ def test_texts_of_one_record_are_judged_each_by_itself(load_one):
     assert trace.events["category"].astype(str).tolist() == ["x\ny"]
 
 
-@pytest.mark.parametrize("word", ["ncclFloat32", "0x7f12d00", "cudaStream_t", "a.b:c-d"])
+@pytest.mark.parametrize("word", ["ncclFloat32", "0x7f12d00", "a.b:c-d", "-inf", "(nil)", "1.5f"])
 def test_bare_words_are_kept_as_texts(load_one, word):
     body = named('"ok"', '"odd"').replace('"dur": 2}]', f'"dur": 2, "args": {{"v": {word}}}}}]')
     trace, problems = load_one(body)
     assert trace.events["name"].astype(str).tolist() == ["ok", "odd"]
     assert trace.args(1)["v"] == word
     assert problems["count"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        ('"v": [ncclSum, 3,], "w": 1', {"v": ["ncclSum", 3], "w": 1}),
+        ('"v": , "w": 1,', {"v": None, "w": 1}),
+        ('"v": -Infinity, "w": None', {"v": "-Infinity", "w": "None"}),
+    ],
+)
+def test_stray_commas_and_missing_values(load_one, args, meant):
+    body = named('"ok"').replace('"dur": 2}', f'"dur": 2, "args": {{{args}}}}}')
+    trace, problems = load_one(body)
+    assert trace.args(0) == meant
+    assert problems["kind"].tolist() == ["repaired"]
+
+
+@pytest.mark.parametrize("tail", [", {}]", ",\n", ""])
+def test_the_last_record_may_be_the_one_to_repair(load_one, tail):
+    body = named('"ok"', '"odd"').replace('"dur": 2}]', '"dur": 2, "args": {"v": half}}' + tail)
+    trace, _ = load_one(body)
+    assert trace.events["name"].astype(str).tolist() == ["ok", "odd"]
 
 
 @pytest.mark.parametrize("case", ["unescaped/trace.json", "nccl-plugin/nccl_0_0.json"])

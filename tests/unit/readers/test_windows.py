@@ -67,14 +67,14 @@ def test_the_time_between_windows_is_not_counted(shared, case):
     assert stats["span"] == analysis.temporal_breakdown(both)["span_ns"].tolist()
 
 
-def step(number, start, *, base=0, pid=7, rank=None, **top):
+def step(number, start, *, base=0, pid=7, rank=None, call=1, **top):
     """A window of one step: the host's range, a call, and the kernel that it launches."""
     records = [
         event(f"ProfilerStep#{number}", start, 90, cat="user_annotation", pid=pid),
         event("cudaLaunchKernel", start, 5, cat="cuda_runtime", pid=pid)
-        | {"args": {"correlation": 1}},
+        | {"args": {"correlation": call}},
         event(f"gemm{number}", start + 10, 20, cat="kernel", pid=0, tid=7)
-        | {"args": {"stream": 7, "correlation": 1}},
+        | {"args": {"stream": 7, "correlation": call}},
     ]
     about = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 2}}
     return records, {"baseTimeNanoseconds": base, **about, **top}
@@ -119,10 +119,28 @@ def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
     assert analysis.step_times(traces)["step"].tolist() == [6, 7]
 
 
+WINDOWS = {
+    "folders of iterations": ("iteration_10/rank3.json", "iteration_20/rank3.json", step(8, 5e6)),
+    "a folder of the rank": ("rank_3/step_7.json", "rank_3/step_8.json", step(8, 5e6)),
+    "a profiler of its own for each": ("worker3.json", "b-worker3.json", step(6, 1e5)),
+    "launches that go on": ("worker3.json", "b-worker3.json", step(6, 5e6, call=9)),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_later_files_of_a_process_are_windows(write, case):
+    first, second, (records, top) = WINDOWS[case]
+    write(step(7, 100)[0], f"job/{first}")
+    write(records, f"job/{second}", **top)
+    traces = load(write("", "job/notes.txt").parent)
+    assert traces.ranks == [3]
+    assert [high - low for low, high in traces.windows] == [90_000, 90_000]
+
+
 OTHERS = {
     "at the same time": (step(1, 100), step(2, 150)),
     "of another process": (step(1, 100), step(2, 900, pid=8)),
-    "of another run, whose steps begin again": (step(1, 100), step(0, 900)),
+    "of another run, whose steps begin again": (step(1, 100), step(0, 5e6)),
     "of another world": (
         step(1, 100, rank=0),
         step(2, 900, distributedInfo={"rank": 0, "world_size": 9}),
