@@ -20,6 +20,7 @@ from hta_widgets.readers.formats import (
     Outcome,
     format_named,
     profile_type,
+    resolve_reference,
 )
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.readers.streams import open_stream
@@ -129,7 +130,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
             foreign.append((file.path, f"is {what}"))
-    foreign = _without_originals(foreign, readable)
+    foreign, readable = _drop_companions(foreign, readable, problems)
     if readable:
         foreign += [(file.path, detail) for file, detail in aside]
     else:
@@ -170,16 +171,21 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
     return remaining
 
 
-def _without_originals(
-    foreign: list[tuple[str, str]], readable: list[FoundFile]
-) -> list[tuple[str, str]]:
-    """Leave out files of other formats whose exports are read."""
-    originals = {
-        str(Path(file.path).with_suffix(ending))
-        for file in readable
-        for ending in format_named(file.format).reading.exported_from
-    }
-    return [(path, detail) for path, detail in foreign if path not in originals]
+def _drop_companions(
+    foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
+) -> tuple[list[tuple[str, str]], list[FoundFile]]:
+    """Leave out files that belong to the recording of another file; report those with events."""
+    of_file: dict[str, str] = {}
+    for file in readable:
+        if companions := format_named(file.format).reading.companions:
+            paths = resolve_reference(companions)(file.path)
+            of_file.update((str(path), file.path) for path in paths)
+    remaining = [file for file in readable if file.path not in of_file]
+    for file in readable:
+        if file.path in of_file:
+            detail = f"left out: {Path(of_file[file.path]).name} holds the same run"
+            problems.add("duplicate_rank", 1, detail, file=file.path)
+    return [(path, detail) for path, detail in foreign if path not in of_file], remaining
 
 
 def files_below(directory: str) -> Iterator[str]:

@@ -44,11 +44,6 @@ class ForeignFormat:
 
 
 _OBJECT, _NEVER = r"\{", r"(?!)"
-#: Field 1 of a protobuf message, and in it an optional field 1 (a number) and field 2 (a text).
-_NAMED_FIELD = (
-    r"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
-    r"(/host:|/device:|Task Environment)"
-)
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
@@ -111,11 +106,6 @@ FOREIGN_FORMATS = (
         _DATABASE.replace("\0", "\\0[^\n]*$"),
     ),
     ForeignFormat("an SQLite database of another program", _DATABASES_REMEDY, _DATABASE),
-    ForeignFormat(
-        "an XPlane profile of JAX or TensorFlow",
-        "Load the .trace.json.gz file that the profiler writes beside it.",
-        _NAMED_FIELD,
-    ),
     ForeignFormat(
         "a snapshot of CUDA's memory",
         "Open it at pytorch.org/memory_viz. For memory over time, record the run with"

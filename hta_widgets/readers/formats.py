@@ -34,6 +34,7 @@ _RECORDS = (
     "hta_widgets.formats.byteps:WORKERS",
     "hta_widgets.formats.byteps:SERVERS",
     "hta_widgets.formats.nsight:NSIGHT",
+    "hta_widgets.formats.xplane:XPLANE",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",
@@ -86,9 +87,9 @@ class FileReading:
         By kind of source, its class of records, which the cache restores.
     profile : type
         The class of `Trace.profile`.
-    exported_from : tuple of str
-        Endings of files that its files are exported from: beside a file of the same stem they are
-        not reported.
+    companions : (path) -> iterable of path
+        Files of the same recording that are not loaded beside a file: what it was exported from,
+        tables, and traces of the same events. Only the traces are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
     takes_steps : bool
@@ -102,7 +103,7 @@ class FileReading:
     peek_rank: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     profile: str = ""
-    exported_from: tuple[str, ...] = ()
+    companions: str = ""
     memory_factor: float = 1.0
     takes_steps: bool = False
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import record_json
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
@@ -33,7 +34,6 @@ from hta_widgets.readers.sqlite import Database
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords, StringPool
-from hta_widgets.trace.record_times import micros
 
 #: Kinds of records behind the numbers of `EVENT_TABLES`.
 RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
@@ -255,7 +255,5 @@ def _times(block: Any, row: int) -> dict[str, int]:
 
 def _to_json(record: dict[str, Any]) -> bytes:
     """Write a record, whose times are in ns, as JSON with times in µs."""
-    times = {key: record[key] for key in ("ts", "dur") if key in record}
-    rest = json.dumps({key: value for key, value in record.items() if key not in times})
-    written = b"".join(b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times.items())
-    return rest.encode()[:-1] + written + b"}"
+    times = {key: record.pop(key) for key in ("ts", "dur") if key in record}
+    return record_json(record, **times)

@@ -44,8 +44,8 @@ def zip_of(name, text):
 
 
 FILES = {
-    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "XPlane", "trace.json.gz"),
-    "tpu": (plane(b"/host:CPU", 70_000), "XPlane", "trace.json.gz"),
+    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "no events of devices", "jax.profiler"),
+    "tpu": (plane(b"/host:CPU", 70_000), "no events of devices", "jax.profiler"),
     "nccl_trace_rank_3": (pickle.dumps(RECORDER), "flight recorder", "torchfrtrace"),
     "fr.json": (json.dumps(RECORDER).encode(), "flight recorder", "torchfrtrace"),
     "fr2.json": (json.dumps(ENTRIES).encode(), "flight recorder", "torchfrtrace"),
