@@ -172,20 +172,24 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
 
 
 def _drop_companions(
-    foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
+    foreign: list[tuple[str, str]],
+    readable: list[FoundFile],
+    problems: Problems,
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
     """Leave out files that belong to the recording of another file; report those with events."""
-    of_file: dict[str, str] = {}
+    original_of: dict[str, str] = {}
+    dropped: set[str] = set()
     for file in readable:
-        if companions := format_named(file.format).reading.companions:
-            paths = resolve_reference(companions)(file.path)
-            of_file.update((str(path), file.path) for path in paths)
-    remaining = [file for file in readable if file.path not in of_file]
-    for file in readable:
-        if file.path in of_file:
-            detail = f"left out: {Path(of_file[file.path]).name} holds the same run"
-            problems.add("duplicate_rank", 1, detail, file=file.path)
-    return [(path, detail) for path, detail in foreign if path not in of_file], remaining
+        if file.path not in original_of and (of := format_named(file.format).reading.companions):
+            for path, repeats_events in resolve_reference(of)(file.path):
+                dropped.add(str(path))
+                if repeats_events:
+                    original_of[str(path)] = file.path
+    for path in sorted({file.path for file in readable} & set(original_of)):
+        detail = f"left out: {Path(original_of[path]).name} holds the same run"
+        problems.add("duplicate_rank", 1, detail, file=path)
+    remaining = [file for file in readable if file.path not in dropped]
+    return [(path, detail) for path, detail in foreign if path not in dropped], remaining
 
 
 def files_below(directory: str) -> Iterator[str]:

@@ -89,12 +89,6 @@ FOREIGN_FORMATS = (
         holds=(b"\ncompute_",),
     ),
     ForeignFormat(
-        "a database of Ascend's profiler (SQLite)",
-        "Load the trace_view.json files in the same folder.",
-        _DATABASE,
-        holds=(b"\nSTRING_IDS\n", b"\nTASK\n"),
-    ),
-    ForeignFormat(
         "an Nsight Systems export without events",
         "Record with nsys profile --trace=cuda,nvtx, and export again.",
         _DATABASE,

@@ -35,6 +35,8 @@ _RECORDS = (
     "hta_widgets.formats.byteps:SERVERS",
     "hta_widgets.formats.nsight:NSIGHT",
     "hta_widgets.formats.xplane:XPLANE",
+    "hta_widgets.formats.ascend:TRACE_VIEW",
+    "hta_widgets.formats.ascend:DATABASE",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",
@@ -87,9 +89,9 @@ class FileReading:
         By kind of source, its class of records, which the cache restores.
     profile : type
         The class of `Trace.profile`.
-    companions : (path) -> iterable of path
+    companions : (path) -> iterable of (path, whether it repeats the events)
         Files of the same recording that are not loaded beside a file: what it was exported from,
-        tables, and traces of the same events. Only the traces are reported.
+        tables, and traces of the same events. Only those with the same events are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
     takes_steps : bool

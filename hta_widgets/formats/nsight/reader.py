@@ -64,9 +64,9 @@ def is_export(start: FileStart) -> bool:
     return _MARKER in names and any(map(_EVENTS.fullmatch, names))
 
 
-def reports_of(path: str) -> list[Path]:
+def reports_of(path: str) -> list[tuple[Path, bool]]:
     """Return the reports that an export may have been made from."""
-    return [Path(path).with_suffix(ending) for ending in _REPORTS]
+    return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ _REPLACED = "\ufffd".encode()
 _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 #: Statistics that are columns of events, or that only XProf uses.
 _DROPPED = frozenset({"correlation_id", "_c", "_ct", "_p", "_pt", "_r", "_a"})
-_ENDINGS = (".trace.json.gz", ".trace.json", ".memory_profile.json.gz", ".SSTABLE")
+_ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
 
@@ -81,11 +81,12 @@ def is_profile(start: FileStart) -> bool:
     return ".xplane.pb" in start.path and start.text.startswith(b"\x0a")
 
 
-def companions_of(path: str) -> list[Path]:
+def companions_of(path: str) -> list[tuple[Path, bool]]:
     """Return the other files that the profiler writes of a run."""
     stem = re.sub(r"\.xplane\.pb(\.gz)?$", "", path)
     files = [Path(stem + ending) for ending in _ENDINGS]
-    return [*files, *(Path(path).parent / name for name in _COPIES)]
+    files += [Path(path).parent / name for name in _COPIES]
+    return [(file, True) for file in files]
 
 
 def read_profile(
