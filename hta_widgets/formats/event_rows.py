@@ -25,6 +25,7 @@ that the file is not needed again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -58,6 +59,13 @@ _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory ba
 _TEXT_COLUMNS = ("name", "category", "args")
 _M, _X = ord("M"), ord("X")
 
+#: Environment variables that state a rank, in the order of trust.
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+#: What programs call the ranges of their steps.
+STEP_NAME = re.compile(
+    r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
+)
+_PROFILER_STEP = "ProfilerStep#"
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
 
@@ -145,6 +153,35 @@ class EventRows:
                 for column, value in zip(_COLUMNS, values, strict=True)
             }
         )
+
+    def add_named_steps(self, pattern: str | None = None) -> int:
+        """Put a ``ProfilerStep#n`` around ranges of the host called as steps are; return how many.
+
+        These are ranges that `pattern` matches or, without one, annotations such as ``step 3``. The
+        number is the last in the name; without numbers, ranges are numbered in order.
+        """
+        if pattern is None and any(name.startswith(_PROFILER_STEP) for name in self.name.values):
+            return 0
+        matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
+        codes = [code for code, name in enumerate(self.name.values) if matches(name)]
+        annotation = self.category.add("user_annotation")
+        events = self.columns()
+        chosen = np.isin(events["name"], codes) & (events["device"] < 0)
+        if pattern is None:
+            chosen &= events["category"] == annotation
+        rows = np.flatnonzero(chosen)
+        rows = rows[np.argsort(events["start_ns"][rows], kind="stable")]
+        found = [re.search(r"(\d{1,17})\D*$", self.name[code]) for code in events["name"][rows]]
+        numbers = [int(match[1]) if match else -1 for match in found]
+        if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
+            numbers = list(range(len(rows)))
+        if len(rows):
+            taken = ("start_ns", "end_ns", "place", "process", "target")
+            self.add(
+                **{name: events[name][rows] for name in taken}, category="user_annotation",
+                name=self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers),
+            )  # fmt: skip
+        return len(rows)
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""

@@ -77,12 +77,6 @@ FOREIGN_FORMATS = (
         endings=(".ncu-rep",),
     ),
     ForeignFormat(
-        "a rocpd database of rocprofv3 (SQLite)",
-        f"rocpd databases are not read yet. {_RECORD_INSTEAD}",
-        _DATABASE,
-        holds=(b"\nrocpd_",),
-    ),
-    ForeignFormat(
         "a database of ROCm's compute profiler (SQLite)",
         f"It describes single kernels and has no time line. {_RECORD_INSTEAD}",
         _DATABASE,
@@ -124,12 +118,6 @@ FOREIGN_FORMATS = (
         "Write Chrome trace-event JSON instead, as with py-spy record --format chrometrace.",
         _OBJECT,
         holds=(b"speedscope.app/file-format-schema",),
-    ),
-    ForeignFormat(
-        "rocprofv3's JSON",
-        "Write it again with rocprofv3 --output-format pftrace, convert that with traceconv json,"
-        " and load the result.",
-        r'\{\s*"rocprofiler-sdk-tool"',
     ),
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
     ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),

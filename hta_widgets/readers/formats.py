@@ -37,6 +37,8 @@ _RECORDS = (
     "hta_widgets.formats.xplane:XPLANE",
     "hta_widgets.formats.ascend:TRACE_VIEW",
     "hta_widgets.formats.ascend:DATABASE",
+    "hta_widgets.formats.rocm:ROCPD",
+    "hta_widgets.formats.rocm:ROCPROF_JSON",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",

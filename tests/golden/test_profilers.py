@@ -75,3 +75,24 @@ def test_the_late_rank_of_an_ascend_job():
     assert first.wait_ns[0] == pytest.approx(5_600_000, abs=50_000)
     assert frame.attrs["matched"]["unmatched"] == 0
     assert stragglers(load(TRACES / "ascend/text_level1")).imposed_wait_ns.idxmax() == 1
+
+
+@pytest.mark.parametrize("name", ["mi350x_results.json.gz", "rank0_results.db", "rank1_results.db"])
+def test_devices_of_rocm(name):
+    golden = json.loads((GOLDEN / "rocm_samples.json").read_text())[name]
+    is_database = name.endswith(".db")
+    figures = golden if is_database else next(iter(golden[0]["devices"].values()))
+    traces = load(TRACES / "rocm" / name)
+    (trace,) = traces.values()
+    work = trace.events.query("category == 'kernel'")
+    row = temporal_breakdown(traces).iloc[0]
+    assert len(work) == figures["kernels"]
+    for kind in ("busy", "communication", "compute", "exposed_communication"):
+        assert row[f"{kind}_ns"] == figures[f"{kind}_ns"]
+    assert row.memory_ns == figures["memory_kernels_ns"]
+    if is_database:
+        assert (trace.launch_of[work.index] >= 0).sum() == figures["linked_by_stack_id"]
+        assert dict(work.stream.astype(str).value_counts()) == figures["streams"]
+    else:
+        assert work.stream.nunique() == figures["streams"]
+        assert trace.zero_ns == figures["first_ns"]

@@ -243,10 +243,9 @@ class _Reader:
             self._add_calls(part, kind, links[rows], args=self._operator_args(part))
         if "ProfilerStep#" in "\n".join(self.rows.name.values):
             return
-        columns = ("id", "startNs", "endNs")
         steps = [
             row
-            for row in self._database.rows("STEP_TIME", columns)
+            for row in self._database.rows("STEP_TIME", ("id", "startNs", "endNs"))
             if all(isinstance(value, int) and 0 <= value < 1 << 62 for value in row)
         ]
         for device in self._devices if steps else []:

@@ -160,7 +160,7 @@ class _ProfileEvents:
         self._memory: dict[int, list[tuple[int, int]]] = {}
         #: FLOPs and bytes of kernels by correlation id
         self._figures: dict[int, Stats] = {}
-        self._steps = None if steps is None else re.compile(steps)
+        self._steps, self._step_count = steps, 0
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
         started = environment.stats.get("profile_start_time")
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
@@ -183,6 +183,10 @@ class _ProfileEvents:
                     self._read_thread(plane, line)
             else:
                 others += sum(len(line.events) for line in plane.lines)
+        if self._steps is not None:
+            self._step_count = self.rows.add_named_steps(self._steps)
+        detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
+        self._problems.add("repaired", self._step_count, detail, file=self._path)
         # Repeated work is no loss; other planes are of no device and no thread.
         self._problems.add(
             "part", others, "events of planes that are no device and no host", file=self._path
@@ -282,7 +286,8 @@ class _ProfileEvents:
         name = line.name.removesuffix(f"/{line.number}")
         tid = str(line.number & ((1 << 63) - 1))
         place = self.rows.place("host", tid, "host", f"thread {tid} ({name})" if name else "")
-        self._add_host_steps(events, place)
+        if self._steps is None:
+            self._add_host_steps(events, place)
         self._add_operations(events, place)
         pairs = zip(events.names, events.stats, strict=True)
         categories = np.array([_host_category(*pair) for pair in pairs], str)
@@ -297,24 +302,12 @@ class _ProfileEvents:
     def _add_host_steps(self, events: _LineEvents, place: int) -> None:
         """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
         numbers = _numbers(events.stats, "step_num")
-        if self._steps is not None:
-            matches = [self._steps.search(name) for name in events.names]
-            digits = [re.findall(r"\d{1,17}", name) for name in events.names]
-            order = np.cumsum([match is not None for match in matches]) - 1
-            numbers = np.array(
-                [
-                    -1 if match is None else int(found[-1]) if found else number
-                    for match, found, number in zip(matches, digits, order.tolist(), strict=True)
-                ],
-                np.int64,
-            )
         rows = np.flatnonzero(numbers >= 0)
         if len(rows):
             steps = events.take(rows)
             steps.names = [f"ProfilerStep#{number}" for number in numbers[rows].tolist()]
             self._append(steps, "user_annotation", place)
-            detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
-            self._problems.add("repaired", len(rows), detail, file=self._path)
+            self._step_count += len(rows)
 
     def _add_operations(self, events: _LineEvents, place: int) -> None:
         """Put the operation of XLA that launches are a part of around them, as an operator."""
