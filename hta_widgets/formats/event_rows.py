@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
@@ -116,15 +117,6 @@ class EventRows:
         """Return the codes of the args of events."""
         return np.array([self.args.add(json.dumps(one)) for one in args], np.int64)
 
-    def args_of_columns(self, columns: Mapping[str, Ints], missing: int = -1) -> Ints:
-        """Return the codes of args that are whole numbers, by name of the arg."""
-        distinct, code = np.unique(np.stack(list(columns.values())), axis=1, return_inverse=True)
-        texts = (
-            {key: value for key, value in zip(columns, row, strict=True) if value != missing}
-            for row in distinct.T.tolist()
-        )
-        return self.args_codes(texts)[code.ravel()]
-
     def add(
         self,
         *,
@@ -192,6 +184,16 @@ class EventRows:
         }
 
 
+def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
+    """Return the distinct rows of some columns, and the position of each row among them."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, uniques = pd.factorize(column)
+        code = pd.factorize(code * max(len(uniques), 1) + values)[0]
+    _, first = np.unique(code, return_index=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), code
+
+
 def build_traces(
     rows: EventRows,
     path: str,
@@ -217,7 +219,7 @@ def _ranks_of(
 ) -> Iterator[tuple[int, int, Rows]]:
     process, device = events["process"], events["device"]
     on_device = device >= 0
-    pairs = np.unique(np.stack([process, device])[:, on_device], axis=1).T.tolist()
+    pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
     if not pairs:
         for number in np.unique(process).tolist():
             yield number, -1, np.flatnonzero(process == number)
@@ -459,6 +461,9 @@ class ColumnRecords(NumberedRecords):
         self._columns = {name: columns[name] for name in _STORED}
         self._texts, self._places, self._naming = dict(texts), list(places), list(naming)
         self._metadata = dict(metadata)
+        stated = ('"flops"', '"bytes accessed"')
+        #: whether events have figures of their work as args
+        self.states_work = any(key in text for text in texts["args"].values for key in stated)
 
     def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restore`."""

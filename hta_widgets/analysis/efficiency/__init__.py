@@ -8,5 +8,6 @@ From the bottom up:
 - `precision`: tensor cores and precision by the name of a kernel
 - `counted_calls`: the calls of a rank that do its work, each piece of work once
 - `signatures`: these calls by signature, with device time and work
+- `stated_work`: work that the file states instead
 - `operator_efficiency`, `step_efficiency`: the frames
 """

@@ -18,7 +18,7 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
@@ -313,12 +313,12 @@ class _Reader:
         return np.where(key[order][at] == connection, _ids(value[order][at]), -1)
 
     def _streams(self, devices: Ints, streams: Ints) -> Ints:
-        pairs, code = np.unique(np.stack([devices, streams]), axis=1, return_inverse=True)
+        pairs, code = distinct_rows(devices, streams)
         places = [
             self.rows.place(_label(device), str(stream), _label(device), f"stream {stream}")
-            for device, stream in pairs.T.tolist()
+            for device, stream in pairs
         ]
-        return np.array(places, np.int64)[code.ravel()]
+        return np.array(places, np.int64)[code]
 
     def _texts(self, codes: Iterable[int]) -> dict[int, str]:
         return self._database.texts_of(_TEXTS, "id", "value", codes)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
@@ -68,20 +68,20 @@ class RocmEvents:
     def add_work(self, work: DeviceWork, *, is_copy: bool = False) -> None:
         """Add work of devices."""
         stream = np.maximum(np.asarray(work.stream, np.int64), 0)
-        keys = np.stack([work.process, work.device])
-        for key in np.unique(keys, axis=1).T.tolist():
-            rows = np.flatnonzero((work.process == key[0]) & (work.device == key[1]))
+        ranks, rank = distinct_rows(work.process, work.device)
+        for number in range(len(ranks)):
+            rows = np.flatnonzero(rank == number)
             stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
-        pairs, code = np.unique(np.stack([work.device, stream]), axis=1, return_inverse=True)
+        pairs, code = distinct_rows(work.device, stream)
         places = [
             self.rows.place(f"GPU {device}", str(number), f"GPU {device}", f"stream {number}")
-            for device, number in pairs.T.tolist()
+            for device, number in pairs
         ]
         self.count += len(work.names)
         self.rows.add(
             start_ns=work.start_ns, end_ns=work.end_ns, name=self.rows.name_codes(work.names),
             category="gpu_memcpy" if is_copy else "kernel",
-            place=np.array(places, np.int64)[code.ravel()], process=work.process,
+            place=np.array(places, np.int64)[code], process=work.process,
             device=work.device, stream=stream, correlation=_linked(work.correlation),
             size_bytes=work.size_bytes, args=work.args,
         )  # fmt: skip
@@ -96,15 +96,14 @@ class RocmEvents:
         correlation: Ints,
     ) -> None:
         """Add calls of the host; `threads` are the numbers of process and thread in the system."""
-        pairs, code = np.unique(np.stack(threads), axis=1, return_inverse=True)
+        pairs, code = distinct_rows(*threads)
         places = [
-            self.rows.place(str(pid), str(tid), "process", f"thread {tid}")
-            for pid, tid in pairs.T.tolist()
+            self.rows.place(str(pid), str(tid), "process", f"thread {tid}") for pid, tid in pairs
         ]
         self.count += len(names)
         self.rows.add(
             start_ns=times[0], end_ns=times[1], name=self.rows.name_codes(names),
-            category=category, place=np.array(places, np.int64)[code.ravel()], process=process,
+            category=category, place=np.array(places, np.int64)[code], process=process,
             correlation=_linked(correlation),
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts
+from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows
 from hta_widgets.formats.rocm.events import (
     DeviceWork,
     RocmEvents,
@@ -139,16 +139,10 @@ class _TableSet:
             "event_id", *_LAUNCH_COLUMNS.values(),
         )  # fmt: skip
         names = self._texts("info_kernel_symbol", "display_name", columns["kernel_id"])
-        sizes, code = np.unique(
-            np.stack([columns[name] for name in _LAUNCH_COLUMNS.values()]),
-            axis=1,
-            return_inverse=True,
-        )
-        args = [
-            launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes.T.tolist()
-        ]
+        sizes, code = distinct_rows(*(columns[name] for name in _LAUNCH_COLUMNS.values()))
+        args = [launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes]
         self._add_work(events, columns, columns["agent_id"], names,
-                       args=events.rows.args_codes(args)[code.ravel()])  # fmt: skip
+                       args=events.rows.args_codes(args)[code])  # fmt: skip
 
     def _read_copies(self, events: RocmEvents) -> None:
         columns = self._integers(

@@ -21,6 +21,7 @@ import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import (
     collectives,
+    operator_efficiency,
     operators,
     step_times,
     stragglers,
@@ -87,6 +88,21 @@ def test_a_tpu_has_operations_for_work_and_its_own_steps(opened):
     assert step_times(traces)[["step", "dur_ns"]].to_numpy().tolist() == [[7, 80_000], [8, 80_000]]
     work = traces[0].events.query("category == 'kernel'")
     assert work.step.tolist() == [7, 7, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "figures"),
+    [
+        (gpu_profile(1), "dot.1", (3, 2e9, float(1 << 20), 60_000, 100.0)),
+        (tpu_profile(), "fusion.1", (2, 4e6, 2e6, 80_000, 0.1)),
+    ],
+)
+def test_figures_of_xla_are_the_work_of_its_operations(opened, data, name, figures):
+    frame = operator_efficiency(opened(data)).set_index("name")
+    row = frame.loc[name]
+    columns = ["count", "flops", "least_bytes", "device_ns", "tflop_per_s"]
+    assert row[columns].tolist() == list(figures)
+    assert row.certainty == "stated"
 
 
 def test_ranges_of_the_program_can_be_steps(opened):
