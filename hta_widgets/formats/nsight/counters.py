@@ -1,10 +1,10 @@
-"""Metrics of the device and its allocated memory as counters."""
+"""Metrics of the device, its allocated memory, and metrics of network cards as counters."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import Series
+from hta_widgets.formats.event_rows import Series, distinct_rows
 from hta_widgets.formats.nsight.rank_columns import RankRows
 from hta_widgets.formats.nsight.recording import Gpu
 from hta_widgets.formats.nsight.tables import process_of
@@ -15,11 +15,15 @@ _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _ALLOCATED = "Memory allocated by CUDA since the recording began"
 _GPU_MASK = (1 << 32) - 1
 _ALLOCATION, _FREE = 0, 1
+_NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
-def counters_of_rank(database: Database, rank: RankRows, gpu: Gpu) -> list[Series]:
-    """Return the series of a rank's device."""
-    return [*_metrics(database, gpu), *_memory(database, rank)] if rank.device >= 0 else []
+def counters_of_rank(
+    database: Database, rank: RankRows, gpu: Gpu, *, with_network: bool
+) -> list[Series]:
+    """Return the series of a rank's device; one rank of a host also has those of its network."""
+    series = [*_metrics(database, gpu), *_memory(database, rank)] if rank.device >= 0 else []
+    return [*series, *_network(database)] if with_network else series
 
 
 def _metrics(database: Database, gpu: Gpu) -> list[Series]:
@@ -65,3 +69,26 @@ def _memory(database: Database, rank: RankRows) -> list[Series]:
     size = columns["bytes"][rows]
     level = np.cumsum(np.where(is_allocation, size, -size)).astype(np.float64)
     return [(_ALLOCATED, columns["start"][rows], level)]
+
+
+def _network(database: Database) -> list[Series]:
+    """Return the metrics of network cards, by card and port."""
+    keys = ("globalId", "portId", "metricsListId", "metricsIdx")
+    columns = database.integers(_NETWORK, ("start", *keys, "value"))
+    names = {
+        (group, number): name
+        for group, number, name in database.rows(_NETWORK_NAMES, (*keys[2:], "name"))
+        if isinstance(name, str)
+    }
+    cards = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
+    card_of = {
+        of: cards.get(card) for card, of in database.rows("NIC_ID_MAP", ("nicId", "globalId"))
+    }
+    groups, group = distinct_rows(*(columns[key] for key in keys))
+    series = []
+    for place, (card, port, *metric) in enumerate(groups):
+        at = np.flatnonzero(group == place)
+        name = names.get((metric[0], metric[1]), f"metric {metric[1]}")
+        label = f"{card_of.get(card) or f'NIC {card}'} port {port}: {name}"
+        series.append((label, columns["start"][at], columns["value"][at].astype(np.float64)))
+    return series

@@ -106,7 +106,8 @@ def read_export(
         for process, device in places:
             rank = _rank_rows(events, process, device, places)
             rank_of = _RankReader(path, recording, state, database, events.names, payloads, steps)
-            traces.append(rank_of.read(rank, sole=len(places) == 1, problems=problems))
+            sole, is_first = len(places) == 1, not traces
+            traces.append(rank_of.read(rank, sole=sole, is_first=is_first, problems=problems))
         _report_file(database, recording, events, bool(payloads), path, problems)
     return Outcome(tuple(traces), problems)
 
@@ -241,7 +242,7 @@ class _RankReader:
     payloads: dict[int, dict[str, int]]
     steps: str | None
 
-    def read(self, rank: RankRows, *, sole: bool, problems: Problems) -> Trace:
+    def read(self, rank: RankRows, *, sole: bool, is_first: bool, problems: Problems) -> Trace:
         """Return the trace of a rank."""
         recording, path = self.recording, self.path
         gpu = recording.gpu(rank.process, max(rank.device, 0))
@@ -274,7 +275,7 @@ class _RankReader:
         )
         for problem in notes:  # without the rank, which may change
             problems.add(problem.kind, problem.count, problem.detail, file=path)
-        series = counters_of_rank(self.database, rank, gpu)
+        series = counters_of_rank(self.database, rank, gpu, with_network=is_first)
         counters = counter_table(series, gpu.label, recording.epoch_ns or 0, trace, path, problems)
         return trace if counters is None else trace.replace(counter_table=counters)
 

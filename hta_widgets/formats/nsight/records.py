@@ -21,6 +21,7 @@ from hta_widgets.formats.event_rows import record_json
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
+    CALLS,
     CATEGORIES,
     EVENT_TABLES,
     UNIFIED_MEMORY,
@@ -29,6 +30,7 @@ from hta_widgets.formats.nsight.tables import (
     args_of_rows,
     id_in_system,
     read_block,
+    waits_of_calls,
 )
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.store.rank_file import StoredSource
@@ -159,9 +161,12 @@ class ExportRecords(NumberedRecords):
         block = read_block(database, kind, Texts(database, pool), rowids)
         further = args_of_rows(database, kind, rowids)
         place = self._device_place if EVENT_TABLES[kind].of_device else self._thread
+        ids = block.correlation.tolist()
+        waits = waits_of_calls(database, self._place.process, ids) if kind == CALLS else {}
         records = []
         for row, args in enumerate(further):
-            correlation = int(block.correlation[row])
+            correlation = ids[row]
+            args.update(waits.get(correlation, {}))
             if correlation not in (0, -1):
                 args["correlation"] = correlation
             records.append(
