@@ -184,6 +184,12 @@ class EventRows:
         }
 
 
+def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
+    """Return the number of each value, with one call for each distinct value."""
+    code, distinct = pd.factorize(values)
+    return np.array([number_of(value) for value in distinct.tolist()], np.int64)[code]
+
+
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of some columns, and the position of each row among them."""
     code = np.zeros(len(columns[0]), np.int64)

@@ -326,7 +326,7 @@ class _Reader:
 
 def _ids(connection: Ints) -> Ints:
     """Return connections as correlation ids; the profiler writes 2^32 - 1 for none."""
-    return np.where((connection >= 0) & (connection < _TID_MASK), connection + 1, -1)
+    return np.where((connection > 0) & (connection < _TID_MASK), connection, -1)
 
 
 def _label(device: int) -> str:

@@ -2,6 +2,7 @@
 
 from hta_widgets.readers.formats import FileReading, Format, FormatComparison
 
+_OTHERS = ("xplane", "ascend", "ascend-db")
 ROCPD = Format(
     name="rocpd",
     label="rocprofv3",
@@ -13,7 +14,7 @@ ROCPD = Format(
         memory_factor=6.5,
         takes_steps=True,
     ),
-    comparison=FormatComparison(compared_with=("kineto", "nsight", "rocprof-json")),
+    comparison=FormatComparison(compared_with=("kineto", "nsight", "rocprof-json", *_OTHERS)),
 )
 ROCPROF_JSON = Format(
     name="rocprof-json",
@@ -24,5 +25,5 @@ ROCPROF_JSON = Format(
         read=f"{__name__}.rocprof_json:read_rocprof_json",
         takes_steps=True,
     ),
-    comparison=FormatComparison(compared_with=("kineto", "nsight", "rocpd")),
+    comparison=FormatComparison(compared_with=("kineto", "nsight", "rocpd", *_OTHERS)),
 )

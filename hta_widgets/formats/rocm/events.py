@@ -38,11 +38,11 @@ def category_of_calls(kind: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class DeviceWork:
-    """Kernels or copies of processes; `names` are by event."""
+    """Kernels or copies of processes; `name` is a code."""
 
     start_ns: Ints
     end_ns: Ints
-    names: list[str]
+    name: Ints
     process: Ints
     device: Ints
     stream: Ints
@@ -77,9 +77,9 @@ class RocmEvents:
             self.rows.place(f"GPU {device}", str(number), f"GPU {device}", f"stream {number}")
             for device, number in pairs
         ]
-        self.count += len(work.names)
+        self.count += len(work.name)
         self.rows.add(
-            start_ns=work.start_ns, end_ns=work.end_ns, name=self.rows.name_codes(work.names),
+            start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
             category="gpu_memcpy" if is_copy else "kernel",
             place=np.array(places, np.int64)[code], process=work.process,
             device=work.device, stream=stream, correlation=_linked(work.correlation),
@@ -89,7 +89,7 @@ class RocmEvents:
     def add_calls(
         self,
         category: str,
-        names: list[str],
+        name: Ints,
         times: tuple[Ints, Ints],
         process: Ints,
         threads: tuple[Ints, Ints],
@@ -100,9 +100,9 @@ class RocmEvents:
         places = [
             self.rows.place(str(pid), str(tid), "process", f"thread {tid}") for pid, tid in pairs
         ]
-        self.count += len(names)
+        self.count += len(name)
         self.rows.add(
-            start_ns=times[0], end_ns=times[1], name=self.rows.name_codes(names),
+            start_ns=times[0], end_ns=times[1], name=name,
             category=category, place=np.array(places, np.int64)[code], process=process,
             correlation=_linked(correlation),
         )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows
+from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows, map_distinct
 from hta_widgets.formats.rocm.events import (
     DeviceWork,
     RocmEvents,
@@ -31,6 +31,7 @@ from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import StringPool
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
@@ -138,10 +139,10 @@ class _TableSet:
             "kernel_dispatch", "start", "end", "pid", "agent_id", "kernel_id", "stream_id",
             "event_id", *_LAUNCH_COLUMNS.values(),
         )  # fmt: skip
-        names = self._texts("info_kernel_symbol", "display_name", columns["kernel_id"])
+        name = self._names(events, "info_kernel_symbol", "display_name", columns["kernel_id"])
         sizes, code = distinct_rows(*(columns[name] for name in _LAUNCH_COLUMNS.values()))
         args = [launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes]
-        self._add_work(events, columns, columns["agent_id"], names,
+        self._add_work(events, columns, columns["agent_id"], name,
                        args=events.rows.args_codes(args)[code])  # fmt: skip
 
     def _read_copies(self, events: RocmEvents) -> None:
@@ -149,26 +150,27 @@ class _TableSet:
             "memory_copy", "start", "end", "pid", "name_id", "dst_agent_id", "src_agent_id", "size",
             "stream_id", "event_id",
         )  # fmt: skip
-        names = [copy_name(text) for text in self._texts("string", "string", columns["name_id"])]
+        name = self._names(events, "string", "string", columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        self._add_work(events, columns, agent, names, is_copy=True, size_bytes=columns["size"])
+        self._add_work(events, columns, agent, name, is_copy=True, size_bytes=columns["size"])
 
     def _add_work(
         self,
         events: RocmEvents,
         columns: dict[str, Ints],
         agent: Ints,
-        names: list[str],
+        name: Ints,
         *,
         is_copy: bool = False,
         **further: Any,
     ) -> None:
-        if names:
-            device = [self._gpus.get(key, {"id": max(key, 0)})["id"] for key in agent.tolist()]
+        if len(name):
+            gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
+            device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
             work = DeviceWork(
-                start_ns=columns["start"], end_ns=columns["end"], names=names,
-                process=self._first_process + columns["pid"], device=np.array(device, np.int64),
+                start_ns=columns["start"], end_ns=columns["end"], name=name,
+                process=self._first_process + columns["pid"], device=device,
                 stream=columns["stream_id"], correlation=self._of_event(columns, "stack_id"),
                 **further,
             )  # fmt: skip
@@ -176,21 +178,20 @@ class _TableSet:
 
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
-        names = np.array(self._texts("string", "string", columns["name_id"]), object)
+        name = self._names(events, "string", "string", columns["name_id"])
         kinds = self._of_event(columns, "category_id")
-        texts = self._database.texts_of(self._table("string"), "id", "string", kinds.tolist())
+        texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
         stack = self._of_event(columns, "stack_id")
-        pid, tid = (
-            np.array([known.get(key, key) for key in columns[name].tolist()], np.int64)
-            for name, known in (("pid", self._pid_of), ("tid", self._tid_of))
+        pid = map_distinct(columns["pid"], lambda key: self._pid_of.get(key, key))
+        tid = map_distinct(columns["tid"], lambda key: self._tid_of.get(key, key))
+        categories = StringPool()
+        category = map_distinct(
+            kinds, lambda kind: categories.add(category_of_calls(texts.get(kind, "")))
         )
-        categories = np.array(
-            [category_of_calls(texts.get(kind, "")) for kind in kinds.tolist()], str
-        )
-        for category in np.unique(categories).tolist():
-            at = np.flatnonzero(categories == category)
+        for code, text in enumerate(categories.values):
+            at = np.flatnonzero(category == code)
             events.add_calls(
-                category, names[at].tolist(), (columns["start"][at], columns["end"][at]),
+                text, name[at], (columns["start"][at], columns["end"][at]),
                 self._first_process + columns["pid"][at], (pid[at], tid[at]), stack[at],
             )  # fmt: skip
 
@@ -212,11 +213,19 @@ class _TableSet:
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
         return self._database.integers(self._table(name), columns)
 
-    def _texts(self, name: str, column: str, ids: Ints) -> list[str]:
-        texts = self._database.texts_of(self._table(name), "id", column, ids.tolist())
-        return [
-            texts.get(code, "") or f"{name.removeprefix('info_')} {code}" for code in ids.tolist()
-        ]
+    def _names(
+        self,
+        events: RocmEvents,
+        table: str,
+        column: str,
+        ids: Ints,
+        convert: Callable[[str], str] = str,
+    ) -> Ints:
+        texts = self._database.texts_of(self._table(table), "id", column, np.unique(ids).tolist())
+        word = table.removeprefix("info_").replace("_", " ")
+        return map_distinct(
+            ids, lambda key: events.rows.name.add(convert(texts.get(key, "")) or f"{word} {key}")
+        )
 
 
 def _is_index(value: object) -> bool:
@@ -251,39 +260,43 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     calls = database.integers(
         "rocpd_api", ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     )
-    codes = [columns["description_id"], columns["opType_id"], calls["apiName_id"], calls["args_id"]]
-    texts = database.texts_of("rocpd_string", "id", "string", np.concatenate(codes).tolist())
-    pairs = zip(columns["description_id"].tolist(), columns["opType_id"].tolist(), strict=True)
-    names = [texts.get(name) or texts.get(kind) or "operation" for name, kind in pairs]
+    ids = (columns["description_id"], columns["opType_id"], calls["apiName_id"], calls["args_id"])
+    codes = np.unique(np.concatenate(ids)).tolist()
+    texts = database.texts_of("rocpd_string", "id", "string", codes)
+    pool = events.rows.name
+
+    def names_of(text_ids: Ints) -> Ints:
+        return map_distinct(text_ids, lambda key: pool.add(texts.get(key) or "operation"))
+
+    described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
+    name = np.where(described, names_of(ids[0]), names_of(ids[1]))
     order = np.argsort(links["op_id"], kind="stable")
     known = links["op_id"][order]
     at = np.minimum(np.searchsorted(known, columns["id"]), max(len(known) - 1, 0))
-    call_of = np.full(len(names), -1, np.int64)
+    call_of = np.full(len(name), -1, np.int64)
     if len(known):
         call_of = np.where(known[at] == columns["id"], links["api_id"][order][at], -1)
-    process = np.zeros(len(names), np.int64)
-    if names:
+    process = np.zeros(len(name), np.int64)
+    if len(name):
         events.add_work(
             DeviceWork(
                 start_ns=columns["start"],
                 end_ns=columns["end"],
-                names=names,
+                name=name,
                 process=process,
                 device=np.maximum(columns["gpuId"], 0),
                 stream=columns["queueId"],
                 correlation=call_of,
             )
         )
-    is_marker = np.array(
-        [texts.get(code) == "UserMarker" for code in calls["apiName_id"].tolist()], bool
-    )
-    for category, rows, name in (
+    is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
+    for category, rows, column in (
         ("user_annotation", np.flatnonzero(is_marker), "args_id"),
         ("cuda_runtime", np.flatnonzero(~is_marker), "apiName_id"),
     ):
         if len(rows):
             events.add_calls(
-                category, [texts.get(code) or "call" for code in calls[name][rows].tolist()],
+                category, names_of(calls[column][rows]),
                 (calls["start"][rows], calls["end"][rows]), np.zeros(len(rows), np.int64),
                 (calls["pid"][rows], calls["tid"][rows]), calls["id"][rows],
             )  # fmt: skip

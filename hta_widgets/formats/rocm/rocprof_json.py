@@ -224,7 +224,9 @@ def _add_kernels(
         for info in infos
     ]
     work = DeviceWork(
-        names=[names.get(info.kernel_id) or f"kernel {info.kernel_id}" for info in infos],
+        name=events.rows.name_codes(
+            names.get(info.kernel_id) or f"kernel {info.kernel_id}" for info in infos
+        ),
         device=_devices([info.agent_id.handle for info in infos], gpus),
         args=events.rows.args_codes(args),
         **_columns([record for record, _ in pairs], number),
@@ -241,7 +243,7 @@ def _add_copies(
 ) -> None:
     ends = ((record.dst_agent_id.handle, record.src_agent_id.handle) for record in records)
     work = DeviceWork(
-        names=[copy_name(_operation(process, record)) for record in records],
+        name=events.rows.name_codes(copy_name(_operation(process, one)) for one in records),
         device=_devices([target if target in gpus else source for target, source in ends], gpus),
         size_bytes=np.array([record.bytes for record in records], np.int64),
         **_columns(records, number),
@@ -269,8 +271,8 @@ def _add_calls(
     threads = np.array([record.thread_id for record in records], np.int64)
     pids = np.full(len(records), process.metadata.pid, np.int64)
     events.add_calls(
-        category, names, (columns["start_ns"], columns["end_ns"]), columns["process"],
-        (pids, threads), columns["correlation"],
+        category, events.rows.name_codes(names), (columns["start_ns"], columns["end_ns"]),
+        columns["process"], (pids, threads), columns["correlation"],
     )  # fmt: skip
 
 

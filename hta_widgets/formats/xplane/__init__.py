@@ -14,5 +14,5 @@ XPLANE = Format(
         memory_factor=6.0,
         takes_steps=True,
     ),
-    comparison=FormatComparison(compared_with=("kineto", "nsight")),
+    comparison=FormatComparison(compared_with=("kineto", "nsight", "ascend", "ascend-db")),
 )
