@@ -115,7 +115,15 @@ class EventRows:
 
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
         """Return the codes of the args of events."""
-        return np.array([self.args.add(json.dumps(one)) for one in args], np.int64)
+        known: dict[Any, int] = {}
+        codes = []
+        for of_event in args:
+            key = repr(of_event)
+            code = known.get(key)
+            if code is None:
+                code = known[key] = self.args.add(json.dumps(of_event))
+            codes.append(code)
+        return np.array(codes, np.int64)
 
     def add(
         self,

@@ -102,7 +102,7 @@ def read_export(
             recording.epoch_ns = 0
         payloads = payloads_of(database)
         places = _ranks_of(events, path, problems)
-        traces = []
+        traces: list[Trace] = []
         for process, device in places:
             rank = _rank_rows(events, process, device, places)
             rank_of = _RankReader(path, recording, state, database, events.names, payloads, steps)

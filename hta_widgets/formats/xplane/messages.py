@@ -20,6 +20,10 @@ from typing import Any
 
 _MASK = (1 << 64) - 1
 _MAX_SHIFT = 63
+#: The largest byte that ends a number.
+_LAST_BYTE = 127
+#: Distinct statistics of a plane that are kept decoded.
+_MAX_KEPT = 1 << 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 #: A message: the position of its first byte, and of the first after it.
@@ -40,14 +44,22 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each field: an int, a span of bytes, or bytes of fixed size."""
     at, end = span
     while at < end:
-        key, at = _read_varint(data, at, end)
+        key = data[
+            at
+        ]  # numbers of one byte are read here, as a call for each takes most of the time
+        at += 1
+        if key > _LAST_BYTE:
+            key, at = _read_varint(data, at - 1, end)
         wire = key & 7
-        if wire == _VARINT:
-            value, at = _read_varint(data, at, end)
-            yield key >> 3, value
-            continue
-        if wire == _BYTES:
-            size, at = _read_varint(data, at, end)
+        if wire in (_VARINT, _BYTES):
+            if at < end and data[at] <= _LAST_BYTE:
+                size = data[at]
+                at += 1
+            else:
+                size, at = _read_varint(data, at, end)
+            if wire == _VARINT:
+                yield key >> 3, size
+                continue
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
@@ -59,14 +71,12 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    if at < end and data[at] < 128:
-        return data[at], at + 1
     value = shift = 0
     while at < end:
         byte = data[at]
         at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
+        value |= (byte & _LAST_BYTE) << shift
+        if byte <= _LAST_BYTE:
             return value & _MASK, at
         shift += 7
         if shift > _MAX_SHIFT:
@@ -127,6 +137,7 @@ class Plane:
     names: dict[int, EventName] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: Stats = field(default_factory=dict)
+    _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
 
     def event(self, data: bytes, span: Span) -> tuple[int, int, int, list[Span], bool]:
         """Return metadata id, offset and duration in ps, statistics, and whether it is a sum."""
@@ -149,25 +160,34 @@ class Plane:
     def decode_stats(self, data: bytes, spans: list[Span]) -> Stats:
         """Return statistics by name."""
         result: Stats = {}
-        for span in spans:
-            name = ""
-            content: Any = None
-            for key, value in read_fields(data, span):
-                if key == 1:
-                    name = self.stat_names.get(_integer(value), f"stat {value}")
-                elif key == 2:
-                    content = _finite(value)
-                elif key == 3:
-                    content = _integer(value)
-                elif key == 4:
-                    content = _signed(value)
-                elif key == 5:
-                    content = _text(data, value)
-                elif key == 7:
-                    content = self.stat_names.get(_integer(value))
-            if content is not None:
-                result[name] = content
+        for start, stop in spans:
+            text = data[start:stop]
+            stat = self._decoded.get(text)
+            if stat is None:
+                stat = self._decode_stat(text)
+                if len(self._decoded) < _MAX_KEPT:
+                    self._decoded[text] = stat
+            if stat[1] is not None:
+                result[stat[0]] = stat[1]
         return result
+
+    def _decode_stat(self, data: bytes) -> tuple[str, Any]:
+        name = ""
+        content: Any = None
+        for key, value in read_fields(data, (0, len(data))):
+            if key == 1:
+                name = self.stat_names.get(_integer(value), f"stat {value}")
+            elif key == 2:
+                content = _finite(value)
+            elif key == 3:
+                content = _integer(value)
+            elif key == 4:
+                content = _signed(value)
+            elif key == 5:
+                content = _text(data, value)
+            elif key == 7:
+                content = self.stat_names.get(_integer(value))
+        return name, content
 
 
 @dataclass(slots=True)
