@@ -5,7 +5,14 @@
 
 import pytest
 
-from .inputs import CASES_FROM, DATABASES_FROM, LONG_NAMES_FROM, STRUCTURAL_FROM, cases
+from .inputs import (
+    CASES_FROM,
+    DATABASES_FROM,
+    LONG_NAMES_FROM,
+    PROFILERS_FROM,
+    STRUCTURAL_FROM,
+    cases,
+)
 from .journey import journey, run
 
 INPUTS, STRUCTURAL, CASES, AT_ONCE = 500, 60, 40, 20
@@ -45,6 +52,7 @@ def test_inputs_that_failed_once_do_not(seed):
         *range(CASES_FROM, CASES_FROM + CASES, AT_ONCE),
         *range(DATABASES_FROM, DATABASES_FROM + STRUCTURAL, AT_ONCE),
         *range(LONG_NAMES_FROM, LONG_NAMES_FROM + AT_ONCE, AT_ONCE),
+        *range(PROFILERS_FROM, PROFILERS_FROM + AT_ONCE, AT_ONCE),
     ],
 )
 def test_damaged_files_fail_properly(first):
