@@ -71,7 +71,7 @@ _PROFILER_STEP = "ProfilerStep#"
 Series = tuple[str, Ints, Floats]
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """A thread of the host, or a stream of a device, and its names."""
 
     pid: str
@@ -98,7 +98,7 @@ class EventRows:
 
     def __init__(self) -> None:
         self.name, self.category, self.args = StringPool(), StringPool(), StringPool(("{}",))
-        self.places: list[Place] = []
+        self.places: list[RowPlace] = []
         self._code_of_place: dict[tuple[str, str], int] = {}
         self._blocks: list[dict[str, Ints]] = []
 
@@ -106,7 +106,7 @@ class EventRows:
         """Return the code of a thread or stream."""
         code = self._code_of_place.setdefault((pid, tid), len(self.places))
         if code == len(self.places):
-            self.places.append(Place(pid, tid, process, thread))
+            self.places.append(RowPlace(pid, tid, process, thread))
         return code
 
     def name_codes(self, names: Iterable[str]) -> Ints:
@@ -394,7 +394,7 @@ def counter_table(
 def _rank_columns(
     events: dict[str, Ints],
     texts: Mapping[str, StringPool],
-    places: Sequence[Place],
+    places: Sequence[RowPlace],
     naming: Sequence[dict[str, Any]],
     epoch_ns: int,
 ) -> RankColumns:
@@ -435,7 +435,9 @@ def _rank_columns(
     )
 
 
-def _naming_records(places: Sequence[Place], device: Ints, place: Ints) -> Iterator[dict[str, Any]]:
+def _naming_records(
+    places: Sequence[RowPlace], device: Ints, place: Ints
+) -> Iterator[dict[str, Any]]:
     """Yield the records that name processes, threads and streams."""
     of_device = set(np.unique(place[device >= 0]).tolist())
     named: set[str] = set()
@@ -466,7 +468,7 @@ class ColumnRecords(NumberedRecords):
         path: str,
         columns: Mapping[str, Ints],
         texts: Mapping[str, StringPool],
-        places: Sequence[Place],
+        places: Sequence[RowPlace],
         naming: Sequence[dict[str, Any]],
         metadata: Mapping[str, Any],
     ) -> None:
@@ -497,7 +499,7 @@ class ColumnRecords(NumberedRecords):
         texts = {name: StringPool(values) for name, values in facts["texts"].items()}
         return cls(
             facts["path"], {name: column(name) for name in _STORED}, texts,
-            [Place(*place) for place in facts["places"]], facts["naming"], facts["metadata"],
+            [RowPlace(*place) for place in facts["places"]], facts["naming"], facts["metadata"],
         )  # fmt: skip
 
     def __len__(self) -> int:

@@ -60,7 +60,7 @@ def read_database(
     """Read the rank of a database."""
     problems = Problems()
     with Database(path, advance) as database:
-        reader = _Reader(database)
+        reader = _AscendTables(database)
         reader.read_tasks()
         reader.read_collectives()
         reader.read_calls()
@@ -82,7 +82,7 @@ def read_database(
     return Outcome(traces, problems)
 
 
-class _Reader:
+class _AscendTables:
     """Reads the tables of events."""
 
     def __init__(self, database: Database) -> None:
@@ -169,7 +169,7 @@ class _Reader:
             )  # fmt: skip
 
     def read_collectives(self) -> None:
-        """Read the collectives, each of which is one event of its group."""
+        """Read the collectives: one event of its group for each."""
         columns = self._database.integers(
             "COMMUNICATION_OP",
             (

@@ -46,7 +46,7 @@ def mark_ascend_rows(columns: RankColumns) -> RankColumns:
 
 
 def _mark_waits(columns: RankColumns, pids: list[int]) -> RankColumns:
-    """Give the tasks of the hardware that are no work a category of their own."""
+    """Give the hardware's tasks that do no work a category of their own."""
     tasks = [code for code, name in enumerate(columns.names.values) if NOT_WORK.fullmatch(name)]
     rows = np.flatnonzero(np.isin(columns.pid, pids) & np.isin(columns.name, tasks))
     category = columns.category.astype(np.int32)

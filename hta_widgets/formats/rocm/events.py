@@ -1,6 +1,6 @@
 """Events of ROCm's profilers, whatever file they are in, as rows of a device and of a host.
 
-Times count from the start of the host. RCCL makes a stream per channel, most of which have one
+Times count from the start of the host. RCCL makes a stream per channel, and most have one
 kernel: the rare streams of a device share rows, each event in the first row that is free then.
 """
 
@@ -82,7 +82,7 @@ class RocmEvents:
             start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
             category="gpu_memcpy" if is_copy else "kernel",
             place=np.array(places, np.int64)[code], process=work.process,
-            device=work.device, stream=stream, correlation=_linked(work.correlation),
+            device=work.device, stream=stream, correlation=_link_ids(work.correlation),
             size_bytes=work.size_bytes, args=work.args,
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ class RocmEvents:
         self.rows.add(
             start_ns=times[0], end_ns=times[1], name=name,
             category=category, place=np.array(places, np.int64)[code], process=process,
-            correlation=_linked(correlation),
+            correlation=_link_ids(correlation),
         )  # fmt: skip
 
     def finish(
@@ -144,7 +144,7 @@ def launch_args(sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"grid": grid, "block": block, **shared, "queue": sizes["queue"]}
 
 
-def _linked(correlation: Ints) -> Ints:
+def _link_ids(correlation: Ints) -> Ints:
     return np.where(np.asarray(correlation) > 0, correlation, -1)
 
 

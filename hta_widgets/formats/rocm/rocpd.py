@@ -241,7 +241,7 @@ def _json(text: object) -> dict[str, Any]:
 
 
 def _rank_of(environment: object) -> int | None:
-    """Return the rank in the environment of a process, of which nothing else is used."""
+    """Return the rank in the environment of a process; nothing else of it is used."""
     variables = _json(environment)
     texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
     ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]

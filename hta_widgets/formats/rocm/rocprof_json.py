@@ -58,7 +58,7 @@ class _Dispatch(msgspec.Struct, frozen=True):
     grid_size: _Sizes = _Sizes()
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _BufferRecord(msgspec.Struct, frozen=True):
     start_timestamp: int
     end_timestamp: int
     kind: int = -1
@@ -124,7 +124,7 @@ class _File(msgspec.Struct, frozen=True, rename={"processes": "rocprofiler-sdk-t
 
 
 _decode_file = msgspec.json.Decoder(_File).decode
-_decode_record = msgspec.json.Decoder(_Record).decode
+_decode_record = msgspec.json.Decoder(_BufferRecord).decode
 _CALLS = re.compile(r"(hip|hsa|marker|rccl|rocdecode|rocjpeg)_api")
 
 
@@ -183,7 +183,7 @@ def _read_process(
             _add_calls(records, process, texts, number, events)
 
 
-def _columns(records: Sequence[_Record], number: int) -> dict[str, Ints]:
+def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Ints]:
     def column(values: list[int]) -> Ints:
         return np.array(values, np.int64)
 
@@ -202,7 +202,7 @@ def _devices(agents: list[int], gpus: dict[int, _Agent]) -> Ints:
 
 
 def _add_kernels(
-    records: list[_Record],
+    records: list[_BufferRecord],
     names: dict[int, str],
     number: int,
     gpus: dict[int, _Agent],
@@ -235,7 +235,7 @@ def _add_kernels(
 
 
 def _add_copies(
-    records: list[_Record],
+    records: list[_BufferRecord],
     process: _Process,
     number: int,
     gpus: dict[int, _Agent],
@@ -252,7 +252,7 @@ def _add_copies(
 
 
 def _add_calls(
-    records: list[_Record],
+    records: list[_BufferRecord],
     process: _Process,
     texts: dict[int, str],
     number: int,
@@ -276,7 +276,7 @@ def _add_calls(
     )  # fmt: skip
 
 
-def _operation(process: _Process, record: _Record) -> str:
+def _operation(process: _Process, record: _BufferRecord) -> str:
     kinds = process.strings.buffer_records
     if not 0 <= record.kind < len(kinds):
         return ""

@@ -6,7 +6,7 @@ event of metadata 5 that begins 1,000 ps after its line's start::
     08 05     field 1, a varint: 5
     10 e8 07  field 2, a varint: 1,000
 
-Messages nest as the schema says, so depth is bounded. A length beyond the message around it means
+Messages nest by the schema, so depth is bounded. A length beyond the message around it means
 that the file was cut: what came before is kept.
 """
 
@@ -32,7 +32,7 @@ Span = tuple[int, int]
 Stats = dict[str, Any]
 
 
-class WireError(Exception):
+class ProtobufError(Exception):
     """The bytes are not a message; `is_cut` if they end too early."""
 
     def __init__(self, text: str, *, is_cut: bool = False) -> None:
@@ -63,9 +63,9 @@ def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
-            raise WireError(f"a field of the unknown wire type {wire} at byte {at:,}")
+            raise ProtobufError(f"a field of the unknown wire type {wire} at byte {at:,}")
         if size > end - at:
-            raise WireError(f"a field ends after its message at byte {at:,}", is_cut=True)
+            raise ProtobufError(f"a field ends after its message at byte {at:,}", is_cut=True)
         yield key >> 3, (at, at + size) if wire == _BYTES else data[at : at + size]
         at += size
 
@@ -80,18 +80,18 @@ def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
             return value & _MASK, at
         shift += 7
         if shift > _MAX_SHIFT:
-            raise WireError(f"a number of more than 10 bytes at byte {at:,}")
-    raise WireError(f"a number is cut at byte {at:,}", is_cut=True)
+            raise ProtobufError(f"a number of more than 10 bytes at byte {at:,}")
+    raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
 
 
-def _signed(value: Any) -> int:
+def _signed_integer(value: Any) -> int:
     number = _integer(value)
     return number - (1 << 64) if number >> 63 else number
 
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int):
-        raise WireError("a field has another type than the schema says")
+        raise ProtobufError("a field has another type than in the schema")
     return value
 
 
@@ -101,7 +101,7 @@ def _text(data: bytes, value: Any) -> str:
 
 def _span(value: Any) -> Span:
     if not isinstance(value, tuple):
-        raise WireError("a field has another type than the schema says")
+        raise ProtobufError("a field has another type than in the schema")
     return value
 
 
@@ -148,9 +148,9 @@ class Plane:
             if key == 1:
                 number = _integer(value)
             elif key == 2:
-                offset = _signed(value)
+                offset = _signed_integer(value)
             elif key == 3:
-                duration = _signed(value)
+                duration = _signed_integer(value)
             elif key == 4:
                 stats.append(_span(value))
             elif key == 5:
@@ -182,7 +182,7 @@ class Plane:
             elif key == 3:
                 content = _integer(value)
             elif key == 4:
-                content = _signed(value)
+                content = _signed_integer(value)
             elif key == 5:
                 content = _text(data, value)
             elif key == 7:
@@ -197,7 +197,7 @@ class Profile:
     planes: list[Plane] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    fault: WireError | None = None
+    fault: ProtobufError | None = None
 
 
 def read_profile_messages(data: bytes) -> Profile:
@@ -211,7 +211,7 @@ def read_profile_messages(data: bytes) -> Profile:
                 profile.messages.append(_text(data, value))
             elif key == 4:
                 profile.hosts.append(_text(data, value))
-    except WireError as fault:
+    except ProtobufError as fault:
         profile.fault = fault
     return profile
 
@@ -243,11 +243,11 @@ def _read_line(data: bytes, span: Span) -> Line:
     line = Line()
     for key, value in read_fields(data, span):
         if key == 1:
-            line.number = _signed(value)
+            line.number = _signed_integer(value)
         elif key == 11 or (key == 2 and not line.name):
             line.name = _text(data, value) or line.name
         elif key == 3:
-            line.first_ns = _signed(value)
+            line.first_ns = _signed_integer(value)
         elif key == 4:
             line.events.append(_span(value))
     return line

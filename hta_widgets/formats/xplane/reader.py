@@ -36,8 +36,8 @@ from hta_widgets.formats.xplane.messages import (
     Line,
     Plane,
     Profile,
+    ProtobufError,
     Stats,
-    WireError,
     read_profile_messages,
 )
 from hta_widgets.readers.formats import FileStart, Outcome
@@ -105,7 +105,7 @@ def read_profile(
     events = _ProfileEvents(profile, data, path, problems, steps)
     try:
         events.read()
-    except WireError as fault:
+    except ProtobufError as fault:
         raise _damage(path, data, fault) from None
     if profile.fault is not None:
         problems.add("truncated", 1, f"the profile is cut: {profile.fault}", file=path)
@@ -117,7 +117,7 @@ def read_profile(
     return Outcome(traces, problems)
 
 
-def _damage(path: str, data: bytes, fault: WireError) -> TraceError:
+def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     if data.count(_REPLACED) > len(data) // 1000:
         return TraceError(
             "was changed by a conversion of text, which replaces bytes",
@@ -187,9 +187,9 @@ class _ProfileEvents:
             self._step_count = self.rows.add_named_steps(self._steps)
         detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
         self._problems.add("repaired", self._step_count, detail, file=self._path)
-        # Repeated work is no loss; other planes are of no device and no thread.
+        # Repeated work is not lost; other planes belong to neither devices nor threads.
         self._problems.add(
-            "part", others, "events of planes that are no device and no host", file=self._path
+            "part", others, "events of planes of neither devices nor hosts", file=self._path
         )
         self._problems.add(
             "repaired", derived, "events that repeat device work by module or scope are left out",
@@ -257,7 +257,7 @@ class _ProfileEvents:
             events, category, place, device=device, stream=stream,
             correlation=_numbers(events.stats, "correlation_id") if is_work else -1,
             args=self.rows.args_codes(map(_args, events.names, events.stats) if is_work
-                                      else map(_shown, events.stats)),
+                                      else map(_args_of_stats, events.stats)),
         )  # fmt: skip
 
     def _add_steps(self, plane: Plane, line: Line, place: int, device: int) -> None:
@@ -296,7 +296,7 @@ class _ProfileEvents:
             self._append(
                 part, category, place, correlation=_numbers(part.stats, "correlation_id"),
                 target=np.array([_allocator_device(s) for s in part.stats], np.int64),
-                args=self.rows.args_codes(map(_shown, part.stats)),
+                args=self.rows.args_codes(map(_args_of_stats, part.stats)),
             )  # fmt: skip
 
     def _add_host_steps(self, events: _LineEvents, place: int) -> None:
@@ -319,7 +319,9 @@ class _ProfileEvents:
             for number in _numbers(operations.stats, "correlation_id").tolist()
         ]
         pairs = zip(operations.stats, figures, strict=True)
-        args = self.rows.args_codes({**_shown(stats), **of_kernel} for stats, of_kernel in pairs)
+        args = self.rows.args_codes(
+            {**_args_of_stats(stats), **of_kernel} for stats, of_kernel in pairs
+        )
         self._append(operations, "cpu_op", place, args=args)
 
     # --- events -----------------------------------------------------------------------------------
@@ -352,7 +354,7 @@ class _ProfileEvents:
             "skipped", sums, "events that are sums of several, without times", file=self._path
         )
         if any(abs(time) >> 62 for pair in times for time in pair) or abs(line.first_ns) >> 62:
-            raise WireError(f"times of the line {line.name[:100]!r} are beyond 50 days")
+            raise ProtobufError(f"times of the line {line.name[:100]!r} are beyond 50 days")
         start_ps, end_ps = np.array(times, np.int64).reshape(-1, 2).T
         return _LineEvents(
             line.first_ns + round_ps(start_ps), line.first_ns + round_ps(end_ps), names, all_stats
@@ -370,7 +372,7 @@ def _numbers(stats: list[Stats], key: str) -> Ints:
     return np.array([_whole(of_event.get(key)) for of_event in stats], np.int64)
 
 
-def _shown(stats: Stats) -> Stats:
+def _args_of_stats(stats: Stats) -> Stats:
     """Return the statistics to show as args."""
     return {key: value for key, value in stats.items() if key not in _DROPPED}
 
@@ -380,9 +382,9 @@ def _args(name: str, stats: Stats) -> Stats:
     operation = str(stats.get("hlo_op") or name)
     match = _COLLECTIVE.search(operation)
     if match is None:
-        return _shown(stats)
+        return _args_of_stats(stats)
     group = f"{stats.get('hlo_module', '')} {operation}".strip()
-    return {**_shown(stats), "Collective name": match[1], "Process Group Name": group}
+    return {**_args_of_stats(stats), "Collective name": match[1], "Process Group Name": group}
 
 
 def _host_category(name: str, stats: Stats) -> str:

@@ -379,7 +379,7 @@ def test_metrics_of_network_cards_are_counters_of_one_rank(export):
     assert sum("port" in series[1] for table in tables for series in table.series) == 2
 
 
-def test_a_call_says_what_it_waits_for(export):
+def test_a_call_states_what_it_waits_for(export):
     trace = load(export)[0]
     call = trace.events.index[trace.events.name == "cudaLaunchKernel"][0]
     number = int(trace.table.correlation[call])
