@@ -125,8 +125,9 @@ def load(
         ``"auto"`` detects the format of each file by its contents. A name restricts to files of
         that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), or ``"store"`` (what
-        `TraceSet.save` writes, a folder).
+        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), ``"xplane"`` (JAX), ``"ascend"``,
+        ``"ascend-db"``, ``"rocpd"``, ``"rocprof-json"``, or ``"store"`` (what `TraceSet.save`
+        writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
         processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
