@@ -5,6 +5,9 @@ Attributes
 export_dir : str or path-like, optional
     The folder for files that a page writes through the kernel: exports, saved pages and tables. If
     it is set, a page cannot write elsewhere. By default names count from the working directory.
+steps : str, optional
+    The default of the parameter ``steps`` of `hta_widgets.load`, for the files that it is for: a
+    regular expression of the ranges that are steps.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import os
 
 export_dir: str | os.PathLike[str] | None = None
+steps: str | None = None
 
 
 def __dir__() -> list[str]:
-    return ["export_dir"]
+    return ["export_dir", "steps"]

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from hta_widgets import __version__
+from hta_widgets import __version__, options as settings
 from hta_widgets.errors import TraceError
 from hta_widgets.text import as_ns, escape_controls, shorten_words
 
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     try:
         # Imported here, since `--help` needs no pandas.
+        settings.steps = getattr(options, "step_ranges", None)
         module = _MODULES.get(options.command, "commands")
         code = getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
@@ -161,6 +162,7 @@ def _add_view(commands: Any) -> None:
     command.add_argument(
         "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
     )
+    _add_steps(command)
     command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
     command.add_argument(
         "--port", type=int, default=0, metavar="N", help="listen here, not at a free port"
@@ -317,6 +319,7 @@ def _add_diff(commands: Any) -> None:
         help="step, exposed_comm, idle, mfu, or kernel:REGEX (%(default)s)",
     )
     _add_form(command)
+    _add_steps(command)
     _add_ranks(command)
     command.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
@@ -403,6 +406,15 @@ def _add_ranks(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--steps",
+        dest="step_ranges",
+        metavar="REGEX",
+        help="the ranges that are steps, in files of profilers that know no steps",
+    )
+
+
 def _add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
@@ -410,6 +422,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files, directories (searched recursively) or glob patterns",
     )
+    _add_steps(parser)
     _add_ranks(parser)
 
 

@@ -61,4 +61,6 @@ def reopen_command(options: argparse.Namespace) -> str:
     words = ["hta-widgets", "view", *options.paths]
     if options.compare is not None:
         words += ["--compare", options.compare]
+    if options.step_ranges is not None:
+        words += ["--steps", options.step_ranges]
     return shlex.join(map(redact_urls, words))

@@ -20,6 +20,7 @@ from hta_widgets.readers.formats import (
     Outcome,
     format_named,
     profile_type,
+    resolve_reference,
 )
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.readers.streams import open_stream
@@ -131,7 +132,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
             foreign.append((file.path, f"is {foreign_tool}"))
-    foreign = _without_originals(foreign, readable)
+    foreign, readable = _drop_companions(foreign, readable, problems)
     if readable:
         foreign += [(file.path, detail) for file, detail in aside]
     else:
@@ -172,16 +173,25 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
     return remaining
 
 
-def _without_originals(
-    foreign: list[tuple[str, str]], readable: list[FoundFile]
-) -> list[tuple[str, str]]:
-    """Leave out files of other formats whose exports are read."""
-    originals = {
-        str(Path(file.path).with_suffix(ending))
-        for file in readable
-        for ending in format_named(file.format).reading.exported_from
-    }
-    return [(path, detail) for path, detail in foreign if path not in originals]
+def _drop_companions(
+    foreign: list[tuple[str, str]],
+    readable: list[FoundFile],
+    problems: Problems,
+) -> tuple[list[tuple[str, str]], list[FoundFile]]:
+    """Leave out files that belong to the recording of another file; report those with events."""
+    original_of: dict[str, str] = {}
+    dropped: set[str] = set()
+    for file in readable:
+        if file.path not in original_of and (of := format_named(file.format).reading.companions):
+            for path, repeats_events in resolve_reference(of)(file.path):
+                dropped.add(str(path))
+                if repeats_events:
+                    original_of[str(path)] = file.path
+    for path in sorted({file.path for file in readable} & set(original_of)):
+        detail = f"left out: {Path(original_of[path]).name} holds the same run"
+        problems.add("duplicate_rank", 1, detail, file=path)
+    remaining = [file for file in readable if file.path not in dropped]
+    return [(path, detail) for path, detail in foreign if path not in dropped], remaining
 
 
 def files_below(directory: str) -> Iterator[str]:

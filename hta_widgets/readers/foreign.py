@@ -44,11 +44,6 @@ class ForeignFormat:
 
 
 _OBJECT, _NEVER = r"\{", r"(?!)"
-#: Field 1 of a protobuf message, and in it an optional field 1 (a number) and field 2 (a text).
-_NAMED_FIELD = (
-    r"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
-    r"(/host:|/device:|Task Environment)"
-)
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
     "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
@@ -82,22 +77,10 @@ FOREIGN_FORMATS = (
         endings=(".ncu-rep",),
     ),
     ForeignFormat(
-        "a rocpd database of rocprofv3 (SQLite)",
-        f"rocpd databases are not read yet. {_RECORD_INSTEAD}",
-        _DATABASE,
-        holds=(b"\nrocpd_",),
-    ),
-    ForeignFormat(
         "a database of ROCm's compute profiler (SQLite)",
         f"It describes single kernels and has no time line. {_RECORD_INSTEAD}",
         _DATABASE,
         holds=(b"\ncompute_",),
-    ),
-    ForeignFormat(
-        "a database of Ascend's profiler (SQLite)",
-        "Load the trace_view.json files in the same folder.",
-        _DATABASE,
-        holds=(b"\nSTRING_IDS\n", b"\nTASK\n"),
     ),
     ForeignFormat(
         "an Nsight Systems export without events",
@@ -112,11 +95,6 @@ FOREIGN_FORMATS = (
     ),
     ForeignFormat("an SQLite database of another program", _DATABASES_REMEDY, _DATABASE),
     ForeignFormat(
-        "an XPlane profile of JAX or TensorFlow",
-        "Load the .trace.json.gz file that the profiler writes beside it.",
-        _NAMED_FIELD,
-    ),
-    ForeignFormat(
         "an execution trace (Chakra)",
         "It has no durations. Load the profiler's trace of the same run.",
         _OBJECT,
@@ -127,12 +105,6 @@ FOREIGN_FORMATS = (
         "Write Chrome trace-event JSON instead, as with py-spy record --format chrometrace.",
         _OBJECT,
         holds=(b"speedscope.app/file-format-schema",),
-    ),
-    ForeignFormat(
-        "rocprofv3's JSON",
-        "Write it again with rocprofv3 --output-format pftrace, convert that with traceconv json,"
-        " and load the result.",
-        r'\{\s*"rocprofiler-sdk-tool"',
     ),
     ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
     ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),

@@ -36,6 +36,11 @@ _RECORDS = (
     "hta_widgets.formats.nsight:NSIGHT",
     "hta_widgets.formats.flight_recorder:DUMPS",
     "hta_widgets.formats.memory_snapshot:SNAPSHOTS",
+    "hta_widgets.formats.xplane:XPLANE",
+    "hta_widgets.formats.ascend:TRACE_VIEW",
+    "hta_widgets.formats.ascend:DATABASE",
+    "hta_widgets.formats.rocm:ROCPD",
+    "hta_widgets.formats.rocm:ROCPROF_JSON",
     "hta_widgets.formats.mpi:PROFILES",
     "hta_widgets.formats.mpi:TIME_LINES",
     "hta_widgets.formats.kineto:KINETO",
@@ -88,9 +93,9 @@ class FileReading:
         By kind of source, its class of records, which the cache restores.
     profile : type
         The class of `Trace.profile`.
-    exported_from : tuple of str
-        Endings of files that its files are exported from: beside a file of the same stem they are
-        not reported.
+    companions : (path) -> iterable of (path, whether it repeats the events)
+        Files of the same recording that are not loaded beside a file: what it was exported from,
+        tables, and traces of the same events. Only those with the same events are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.
     yields_ranks : bool
@@ -106,7 +111,7 @@ class FileReading:
     peek_rank: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     profile: str = ""
-    exported_from: tuple[str, ...] = ()
+    companions: str = ""
     memory_factor: float = 1.0
     yields_ranks: bool = False
     takes_steps: bool = False

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hta_widgets import taxonomy
+from hta_widgets import options as settings, taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
@@ -127,9 +127,10 @@ def load(
         ``"auto"`` detects the format of each file by its contents. A name restricts to files of
         that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), ``"flight-recorder"`` and
-        ``"memory-snapshot"`` (dumps of PyTorch), or ``"store"`` (what
-        `TraceSet.save` writes, a folder).
+        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), ``"xplane"`` (JAX), ``"ascend"``,
+        ``"ascend-db"``, ``"rocpd"``, ``"rocprof-json"``, ``"flight-recorder"`` and
+        ``"memory-snapshot"`` (dumps of PyTorch), or ``"store"`` (what `TraceSet.save` writes, a
+        folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
         processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
@@ -192,6 +193,8 @@ def load(
         )
     if executor is not None:
         require_executor(executor)
+    is_default = steps is None
+    steps = settings.steps if is_default else steps
     cache = cache and steps is None
     wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
@@ -224,7 +227,7 @@ def load(
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
     if steps is not None:
-        _require_steps_pattern(steps, files)
+        _require_steps_pattern(steps, files, is_default=is_default)
     outcomes = _read_all(
         files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
     )
@@ -308,14 +311,15 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
     return wanted
 
 
-def _require_steps_pattern(steps: str, files: list[FoundFile]) -> None:
+def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
     try:
         re.compile(steps)
     except re.error as cause:
         raise TraceError(f"steps={steps!r} is not a regular expression ({cause})") from None
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
-    if not any(file.format in {format_.name for format_ in takers} for file in files):
-        plural = ", ".join(format_.plural for format_ in takers)
+    names = {format_.name for format_ in takers}
+    if not is_default and not any(file.format in names for file in files):
+        plural = ", ".join(dict.fromkeys(format_.plural for format_ in takers))
         raise TraceError(f"steps= is for {plural}", remedy="Leave it out for other files.")
 
 

@@ -15,11 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from support.ascend_database import write_ascend_database
 from support.flight_dumps import write_hang
 from support.memory_snapshots import write_snapshot
 from support.nsight_export import write_export
 from support.recorded import SHARED
+from support.rocm_files import rocprof_json, write_rocpd, write_rpd
 from support.small import call, copy, event, kernel, nccl
+from support.xplane_profile import gpu_profile, tpu_profile
 
 import hta_widgets as hw
 from hta_widgets.demo import write_byteps_job, write_mpi_job
@@ -74,10 +77,14 @@ DATABASES_FROM = 1_795_930_000_000
 LONG_NAMES_FROM = 1_795_950_000_000
 #: A third of the inputs of seeds from here on are dumps of PyTorch.
 DUMPS_FROM = 1_795_980_000_000
-DATABASE = "nsight"
 #: Longer texts are not changed further: each change may repeat them.
 MAX_CHANGED_BYTES = 4 << 20
 DUMPS = ("flight-recorder", "flight-json", "memory-snapshot")
+#: A quarter of the inputs of seeds from here on are files of other profilers.
+PROFILERS_FROM = 1_795_990_000_000
+DATABASE = "nsight"
+PROFILERS = ("xplane", "tpu", "rocprof-json", "rocpd", "rpd", "ascend-db")
+_DATABASES = (DATABASE, *PROFILERS[3:])
 
 
 @cache
@@ -123,6 +130,12 @@ def samples() -> dict[str, Sample]:
             "flight-recorder": _tree(write_hang(folder / "flight")),
             "flight-json": _tree(write_hang(folder / "flight-json", as_json=True)),
             "memory-snapshot": {"a.pickle": write_snapshot(folder / "a.pickle").read_bytes()},
+            "xplane": {"a.xplane.pb": gpu_profile()},
+            "tpu": {"a.xplane.pb": tpu_profile()},
+            "rocprof-json": {"1_results.json": json.dumps(rocprof_json(3, 2)).encode()},
+            "rocpd": {"a.db": write_rocpd(folder / "a.db").read_bytes()},
+            "rpd": {"a.rpd": write_rpd(folder / "a.rpd").read_bytes()},
+            "ascend-db": {"b.db": write_ascend_database(folder / "b.db").read_bytes()},
             DATABASE: {"a.sqlite": write_export(folder / "a.sqlite").read_bytes()},
         }
 
@@ -189,11 +202,14 @@ def damaged(seed: int) -> tuple[str, Sample]:
     """Return a sample's name and its files, some of them changed; a seed gives one input."""
     draw = random.Random(seed)
     choices = samples() | (cases() if seed >= CASES_FROM else {})
-    name = draw.choice([name for name in choices if name not in (DATABASE, *DUMPS)])
+    others = (DATABASE, *DUMPS, *PROFILERS)
+    name = draw.choice([name for name in choices if name not in others])
     if seed >= DATABASES_FROM and draw.random() < 0.2:
         name = DATABASE
     if seed >= DUMPS_FROM and draw.random() < 0.33:
         name = draw.choice(DUMPS)
+    if seed >= PROFILERS_FROM and draw.random() < 0.25:
+        name = draw.choice(PROFILERS)
     files = dict(choices[name])
     path = draw.choice(list(files))
     text = files[path]
@@ -205,7 +221,9 @@ def damaged(seed: int) -> tuple[str, Sample]:
         changes = (*changes, *STRUCTURAL, *STRUCTURAL)
     if seed >= LONG_NAMES_FROM:
         changes = (*changes, _append_other_base, _lengthen_name)
-    if name == DATABASE:
+    if name in ("xplane", "tpu"):
+        changes = (_bytes,)
+    if name in _DATABASES:
         changes = (_rows, _rows, _rows, _bytes)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
         if len(text) > MAX_CHANGED_BYTES:

@@ -10,6 +10,7 @@ from .inputs import (
     DATABASES_FROM,
     DUMPS_FROM,
     LONG_NAMES_FROM,
+    PROFILERS_FROM,
     STRUCTURAL_FROM,
     cases,
 )
@@ -59,6 +60,7 @@ def test_inputs_that_failed_once_do_not(seed):
         *range(DATABASES_FROM, DATABASES_FROM + STRUCTURAL, AT_ONCE),
         *range(LONG_NAMES_FROM, LONG_NAMES_FROM + AT_ONCE, AT_ONCE),
         *range(DUMPS_FROM, DUMPS_FROM + AT_ONCE, AT_ONCE),
+        *range(PROFILERS_FROM, PROFILERS_FROM + AT_ONCE, AT_ONCE),
     ],
 )
 def test_damaged_files_fail_properly(first):

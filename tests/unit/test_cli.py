@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import small
+from support.nsight_export import write_export
 
 import hta_widgets as hw
 from hta_widgets import cli
@@ -407,3 +408,12 @@ def test_python_m_imports_nothing_from_the_working_directory(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(Path(hw.__file__).parents[1])}
     done = subprocess.run(program, capture_output=True, cwd=tmp_path, env=env, check=False)
     assert b"none.json: does not exist" in done.stderr
+
+
+def test_the_user_names_the_ranges_that_are_steps(tmp_path, capsys):
+    export = write_export(tmp_path / "a.sqlite", ranks=1, range_name="epoch 1 part={}")
+    assert cli.main(["summary", str(export), "--steps", "part=", "--json"]) == 0
+    assert "those called like 'part='" in capsys.readouterr().out
+    assert cli.main(["summary", str(export), "--json"]) == 0
+    assert hw.options.steps is None
+    assert "called like" not in capsys.readouterr().out

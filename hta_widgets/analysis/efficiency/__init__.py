@@ -8,6 +8,7 @@ From the bottom up:
 - `precision`: tensor cores and precision by the name of a kernel
 - `counted_calls`: the calls of a rank that do its work, each piece of work once
 - `signatures`: these calls by signature, with device time and work
+- `stated_work`: work that the file states instead
 - `operator_efficiency`, `step_efficiency`: the frames
 - `module_owners`, `modules`: which module each event works for, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators

@@ -14,7 +14,8 @@ import numpy as np
 
 from hta_widgets.analysis.efficiency.devices import UsedDevice
 from hta_widgets.analysis.efficiency.precision import call_precision, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
+from hta_widgets.analysis.efficiency.signatures import Signatures
+from hta_widgets.analysis.efficiency.stated_work import signatures_with_stated_work
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
@@ -64,7 +65,7 @@ class CallTimes:
 
 def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
     """Return the times of a rank's counted calls in the window of a part."""
-    signature_set = signatures(part.trace)
+    signature_set = signatures_with_stated_work(part.trace)
     calls, table = signature_set.calls, part.table
     count = len(calls)
     start, end = part.clip_rows(calls.work)
@@ -111,7 +112,7 @@ def _share_inside(part: RankPart, covered: Ints) -> Floats:
     """Return the part of each call's device time that is in the window; 1 without a window."""
     if part.low is None and part.high is None:
         return np.ones(len(covered))
-    calls, table = signatures(part.trace).calls, part.table
+    calls, table = signatures_with_stated_work(part.trace).calls, part.table
     linked = calls.call_of_work >= 0
     work, call = calls.work[linked], calls.call_of_work[linked]
     start = table.start_ns[work]

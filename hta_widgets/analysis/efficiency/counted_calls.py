@@ -57,6 +57,8 @@ def counted_calls(trace: Trace) -> CountedCalls:
     work = device_work_rows(trace)
     innermost = tree.innermost[trace.launch_of[work]]
     owner_of_work = np.append(owner, -1)[innermost]
+    if (owner_of_work < 0).all() and getattr(trace.source, "states_work", False):
+        return _calls_on_device(trace, work)
     matrix_owners = np.unique(owner[is_matrix[owner]]) if len(owner) else owner
     if len(work):
         places = np.unique(owner_of_work[owner_of_work >= 0])
@@ -75,6 +77,15 @@ def counted_calls(trace: Trace) -> CountedCalls:
         number[owner_of_work],
         launched_nothing,
     )
+
+
+def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
+    """Return the device work that encloses no other, each piece as a call of its own."""
+    encloses = mask_of_rows(trace.table.parent[work], len(trace))[work]
+    rows = work[~encloses]
+    flags = np.zeros(len(rows), bool)
+    call = np.where(encloses, -1, np.cumsum(~encloses) - 1)
+    return CountedCalls(rows, flags, flags, np.full(len(rows), 2), work, call, 0)
 
 
 def _names(trace: Trace, tree: OperatorTree) -> Ints:

@@ -151,7 +151,7 @@ def operator_efficiency(
           kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
           kernel_size, stride``
         - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
-          bound``, ``unknown`` with its ``reason``
+          bound``, ``stated`` (by the profiler, as XLA does), ``unknown`` with its ``reason``
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
@@ -324,7 +324,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         times.all_compute_ns,
         calls.launched_nothing,
         signature_set.has_shapes,
-        len(operator_tree(part.trace).rows),
+        max(len(operator_tree(part.trace).rows), len(calls)),
         len(calls),
     )
 

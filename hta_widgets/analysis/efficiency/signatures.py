@@ -63,8 +63,10 @@ class Signatures:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether any call has shapes."""
-        return any(texts[0] not in {b"", b"null"} for texts in self.texts)
+        """Whether any call has shapes, or work that the file states."""
+        return any(texts[0] not in {b"", b"null"} for texts in self.texts) or any(
+            work.certainty == "stated" for work in self.works
+        )
 
 
 @memoize

@@ -28,6 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from hta_widgets import taxonomy
+from hta_widgets.formats.kineto.ascend_rows import mark_ascend_rows
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.tracks import TrackNames, read_track_names
@@ -59,6 +60,7 @@ _TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
 
 def mark_rows(columns: RankColumns) -> RankColumns:
     """Give rows of devices and of Horovod, which have no known category, one, and a stream."""
+    columns = mark_ascend_rows(columns)
     is_unknown = np.array(
         [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
     )

@@ -10,7 +10,7 @@ NSIGHT = Format(
         sniff=f"{__name__}.reader:is_export",
         read=f"{__name__}.reader:read_export",
         sources={"nsight": f"{__name__}.records:ExportRecords"},
-        exported_from=(".nsys-rep", ".qdrep"),
+        companions=f"{__name__}.reader:reports_of",
         memory_factor=6.5,
         takes_steps=True,
     ),

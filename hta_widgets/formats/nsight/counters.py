@@ -1,57 +1,32 @@
-"""Metrics of the device and its allocated memory as counters."""
+"""Metrics of the device, its allocated memory, and metrics of network cards as counters."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import Series, distinct_rows
 from hta_widgets.formats.nsight.rank_columns import RankRows
 from hta_widgets.formats.nsight.recording import Gpu
 from hta_widgets.formats.nsight.tables import process_of
 from hta_widgets.readers.sqlite import Database
-from hta_widgets.trace.arrays import Floats, Ints
-from hta_widgets.trace.columns import CounterTable
-from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.trace import Trace
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _ALLOCATED = "Memory allocated by CUDA since the recording began"
 _GPU_MASK = (1 << 32) - 1
 _ALLOCATION, _FREE = 0, 1
-
-#: Name of a series, its samples' times since the start of the session, and their values.
-_Series = tuple[str, Ints, Floats]
+_NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
 def counters_of_rank(
-    database: Database, rank: RankRows, gpu: Gpu, trace: Trace, path: str, problems: Problems
-) -> CounterTable | None:
-    """Return the counters of a rank's device; None if it has none."""
+    database: Database, rank: RankRows, gpu: Gpu, *, with_network: bool
+) -> list[Series]:
+    """Return the series of a rank's device; one rank of a host also has those of its network."""
     series = [*_metrics(database, gpu), *_memory(database, rank)] if rank.device >= 0 else []
-    if not series or not len(trace):
-        return None
-    offset_ns = trace.zero_ns - int(trace.metadata["baseTimeNanoseconds"])
-    times, values, numbers = [], [], []
-    before = 0
-    for number, (_, time_ns, value) in enumerate(series):
-        within = np.flatnonzero(time_ns >= offset_ns)
-        before += len(time_ns) - len(within)
-        order = within[np.argsort(time_ns[within], kind="stable")]
-        times.append(time_ns[order] - offset_ns)
-        values.append(value[order])
-        numbers.append(np.full(len(order), number, np.int32))
-    problems.add("part", before, "samples of counters before the first event", file=path)
-    count = sum(map(len, times))
-    return CounterTable(
-        time_ns=np.concatenate(times),
-        series_id=np.concatenate(numbers),
-        value=np.concatenate(values),
-        series=[(gpu.label, name, "value") for name, _, _ in series],
-        record=np.full(count, -1, np.int64),
-    )
+    return [*series, *_network(database)] if with_network else series
 
 
-def _metrics(database: Database, gpu: Gpu) -> list[_Series]:
+def _metrics(database: Database, gpu: Gpu) -> list[Series]:
     """Return the sampled metrics of a device."""
     rows = [
         row
@@ -78,7 +53,7 @@ def _metrics(database: Database, gpu: Gpu) -> list[_Series]:
     return series
 
 
-def _memory(database: Database, rank: RankRows) -> list[_Series]:
+def _memory(database: Database, rank: RankRows) -> list[Series]:
     """Return the memory that a rank has allocated and not freed."""
     columns = database.integers(
         _MEMORY, ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
@@ -94,3 +69,26 @@ def _memory(database: Database, rank: RankRows) -> list[_Series]:
     size = columns["bytes"][rows]
     level = np.cumsum(np.where(is_allocation, size, -size)).astype(np.float64)
     return [(_ALLOCATED, columns["start"][rows], level)]
+
+
+def _network(database: Database) -> list[Series]:
+    """Return the metrics of network cards, by card and port."""
+    keys = ("globalId", "portId", "metricsListId", "metricsIdx")
+    columns = database.integers(_NETWORK, ("start", *keys, "value"))
+    names = {
+        (group, number): name
+        for group, number, name in database.rows(_NETWORK_NAMES, (*keys[2:], "name"))
+        if isinstance(name, str)
+    }
+    cards = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
+    card_of = {
+        of: cards.get(card) for card, of in database.rows("NIC_ID_MAP", ("nicId", "globalId"))
+    }
+    groups, group = distinct_rows(*(columns[key] for key in keys))
+    series = []
+    for place, (card, port, *metric) in enumerate(groups):
+        at = np.flatnonzero(group == place)
+        name = names.get((metric[0], metric[1]), f"metric {metric[1]}")
+        label = f"{card_of.get(card) or f'NIC {card}'} port {port}: {name}"
+        series.append((label, columns["start"][at], columns["value"][at].astype(np.float64)))
+    return series

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import compact_texts, copy_table, naming_record
 from hta_widgets.formats.nsight.nvtx import NvtxRows
 from hta_widgets.formats.nsight.recording import Recording
 from hta_widgets.formats.nsight.records import ASYNC_BEGIN, ASYNC_END, MARK, NAME, RANGE, STEP
@@ -110,7 +111,7 @@ def build_columns(
     joined = _join(parts)
     parts.clear()
     tid_numbers, tid = np.unique(joined.tid, return_inverse=True)
-    pool, lookup = _compact_names(joined.name, names)
+    pool, lookup = compact_texts(joined.name, names)
     is_flow = joined.flow >= 0
     flow_numbers, joined.flow[is_flow] = np.unique(joined.flow[is_flow], return_inverse=True)
     timed = joined.phase != _M
@@ -215,43 +216,28 @@ def _naming_part(
     )  # fmt: skip
 
 
-def _compact_names(codes: Ints, names: StringPool) -> tuple[StringPool, Ints]:
-    """Return a pool of the names that a rank uses, and its code for each code of the file's."""
-    used = np.unique(codes)
-    lookup = np.zeros(len(names), np.int64)
-    lookup[used] = np.arange(len(used))
-    return StringPool(names[code] for code in used.tolist()), lookup
-
-
 def _naming_records(
     rank: RankRows, gpu: str, recording: Recording, tids: list[int]
 ) -> list[dict[str, Any]]:
     """Return the records that name the rank's processes, and its threads and streams."""
     pid = id_in_system(rank.process)
     process = recording.processes.get(rank.process, "")
-    records = [_naming(pid, 0, "process_name", name=process)] if process else []
+    records = [naming_record(pid, 0, "process_name", name=process)] if process else []
     if rank.device >= 0:
-        records.append(_naming(gpu, 0, "process_name", name=process or gpu))
-        records.append(_naming(gpu, 0, "process_labels", labels=gpu))
+        records.append(naming_record(gpu, 0, "process_name", name=process or gpu))
+        records.append(naming_record(gpu, 0, "process_labels", labels=gpu))
         if _UNIFIED_TID in tids:
             last = {"sort_index": _LAST_SORT}
-            records.append(_naming(gpu, UNIFIED_MEMORY, "thread_name", name=UNIFIED_MEMORY))
-            records.append(_naming(gpu, UNIFIED_MEMORY, "thread_sort_index", **last))
+            records.append(naming_record(gpu, UNIFIED_MEMORY, "thread_name", name=UNIFIED_MEMORY))
+            records.append(naming_record(gpu, UNIFIED_MEMORY, "thread_sort_index", **last))
     for tid in tids:
         name = recording.threads.get((rank.process, tid))
         if name:
-            records.append(_naming(pid, tid, "thread_name", name=f"thread {tid} ({name})"))
+            records.append(naming_record(pid, tid, "thread_name", name=f"thread {tid} ({name})"))
     return records
-
-
-def _naming(pid: int | str, tid: int | str, kind: str, **args: str | int) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
 
 def _copies(work: EventBlock) -> CopyTable:
     """Return sizes and rates of copies and fills; record numbers are positions in `work`."""
     rows = np.flatnonzero(work.size_bytes >= 0)
-    size, dur_ns = work.size_bytes[rows], work.end_ns[rows] - work.start_ns[rows]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.where(dur_ns > 0, size / dur_ns, np.nan)
-    return CopyTable(record=rows.astype(np.int64), gb_per_s=rate, size_bytes=size)
+    return copy_table(rows, work.size_bytes[rows], (work.end_ns - work.start_ns)[rows])

@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hta_widgets.errors import TraceError
+from hta_widgets.formats.event_rows import counter_table, devices_of_calls
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.collectives import communication_args, read_communicators
 from hta_widgets.formats.nsight.counters import counters_of_rank
@@ -46,6 +48,7 @@ from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.trace import Trace
 
 _MARKER = "StringIds"
+_REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -59,6 +62,11 @@ def is_export(start: FileStart) -> bool:
         return False
     names = table_names(start.path)
     return _MARKER in names and any(map(_EVENTS.fullmatch, names))
+
+
+def reports_of(path: str) -> list[tuple[Path, bool]]:
+    """Return the reports that an export may have been made from."""
+    return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
 @dataclass(slots=True)
@@ -94,11 +102,12 @@ def read_export(
             recording.epoch_ns = 0
         payloads = payloads_of(database)
         places = _ranks_of(events, path, problems)
-        traces = []
+        traces: list[Trace] = []
         for process, device in places:
             rank = _rank_rows(events, process, device, places)
             rank_of = _RankReader(path, recording, state, database, events.names, payloads, steps)
-            traces.append(rank_of.read(rank, sole=len(places) == 1, problems=problems))
+            sole, is_first = len(places) == 1, not traces
+            traces.append(rank_of.read(rank, sole=sole, is_first=is_first, problems=problems))
         _report_file(database, recording, events, bool(payloads), path, problems)
     return Outcome(tuple(traces), problems)
 
@@ -199,7 +208,10 @@ def _rank_rows(
     devices = [number for owner, number in places if owner == process]
     if len(devices) > 1:
         call_rows, range_rows = np.flatnonzero(is_call), np.flatnonzero(is_range)
-        of_call, home = _devices_of_calls(work.select(is_work), calls.take(call_rows), devices)
+        own_work, own_calls = work.select(is_work), calls.take(call_rows)
+        of_call, home = devices_of_calls(
+            own_work.correlation, own_work.device, own_calls.correlation, own_calls.thread, devices
+        )
         is_call[call_rows] = of_call == device
         threads = events.ranges.thread[range_rows].tolist()
         of_range = np.array([home.get(thread, devices[0]) for thread in threads], np.int64)
@@ -211,23 +223,6 @@ def _rank_rows(
         work.select(is_work),
         calls.select(is_call),
         events.ranges.take(np.flatnonzero(is_range)),
-    )
-
-
-def _devices_of_calls(
-    work: EventBlock, calls: EventBlock, devices: list[int]
-) -> tuple[Ints, dict[int, int]]:
-    """Return the device of each call of a process, and the device of each launching thread."""
-    ids, first = np.unique(work.correlation, return_index=True)
-    positions = np.minimum(np.searchsorted(ids, calls.correlation), len(ids) - 1)
-    launches = (ids[positions] == calls.correlation) & (calls.correlation > 0)
-    target = work.device[first[positions]]
-    threads, thread = np.unique(calls.thread, return_inverse=True)
-    votes = np.zeros((len(threads), len(devices)), np.int64)
-    np.add.at(votes, (thread[launches], np.searchsorted(devices, target[launches])), 1)
-    home = np.array(devices)[votes.argmax(axis=1)] if len(threads) else np.empty(0, np.int64)
-    return np.where(launches, target, home[thread]), dict(
-        zip(threads.tolist(), home.tolist(), strict=True)
     )
 
 
@@ -243,7 +238,7 @@ class _RankReader:
     payloads: dict[int, dict[str, int]]
     steps: str | None
 
-    def read(self, rank: RankRows, *, sole: bool, problems: Problems) -> Trace:
+    def read(self, rank: RankRows, *, sole: bool, is_first: bool, problems: Problems) -> Trace:
         """Return the trace of a rank."""
         recording, path = self.recording, self.path
         gpu = recording.gpu(rank.process, max(rank.device, 0))
@@ -276,7 +271,8 @@ class _RankReader:
         )
         for problem in notes:  # without the rank, which may change
             problems.add(problem.kind, problem.count, problem.detail, file=path)
-        counters = counters_of_rank(self.database, rank, gpu, trace, path, problems)
+        series = counters_of_rank(self.database, rank, gpu, with_network=is_first)
+        counters = counter_table(series, gpu.label, recording.epoch_ns or 0, trace, path, problems)
         return trace if counters is None else trace.replace(counter_table=counters)
 
     def _find_steps(self, rank: RankRows, problems: Problems) -> Steps | None:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from hta_widgets.formats.event_rows import RANK_VARIABLES
 from hta_widgets.formats.nsight.nvtx import domain_names
 from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, texts_by_id
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.record_times import LAST_NS
 
-#: Environment variables that state a rank, in the order of trust.
-_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _SEVERE = 3
 _LOSS = re.compile(r"dropped|not all\b.*\bcollected", re.IGNORECASE)
 _MAX_DIAGNOSTICS = 20
@@ -92,7 +91,7 @@ class Recording:
     def rank_of_variables(self) -> int | None:
         """Return the rank in the environment of the process that was launched."""
         return next(
-            (self.variables[name] for name in _RANK_VARIABLES if name in self.variables), None
+            (self.variables[name] for name in RANK_VARIABLES if name in self.variables), None
         )
 
 
@@ -186,11 +185,11 @@ def _rank_variables(database: Database) -> dict[str, int]:
     """Return the environment variables that state a rank; no others are fetched."""
     if "value" not in database.columns_of("META_DATA_CAPTURE"):
         return {}
-    wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in _RANK_VARIABLES)
+    wanted = " or ".join(f"value glob '{name}=[0-9]*'" for name in RANK_VARIABLES)
     variables: dict[str, int] = {}
     for (text,) in database.rows("META_DATA_CAPTURE", ("value",), where=f"({wanted})"):
         name, _, value = str(text).partition("=")
-        if name in _RANK_VARIABLES and value.isdecimal() and is_rank(int(value[:20])):
+        if name in RANK_VARIABLES and value.isdecimal() and is_rank(int(value[:20])):
             variables.setdefault(name, int(value[:20]))
     return variables
 

@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import record_json
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
+    CALLS,
     CATEGORIES,
     EVENT_TABLES,
     UNIFIED_MEMORY,
@@ -28,12 +30,12 @@ from hta_widgets.formats.nsight.tables import (
     args_of_rows,
     id_in_system,
     read_block,
+    waits_of_calls,
 )
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords, StringPool
-from hta_widgets.trace.record_times import micros
 
 #: Kinds of records behind the numbers of `EVENT_TABLES`.
 RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
@@ -159,9 +161,12 @@ class ExportRecords(NumberedRecords):
         block = read_block(database, kind, Texts(database, pool), rowids)
         further = args_of_rows(database, kind, rowids)
         place = self._device_place if EVENT_TABLES[kind].of_device else self._thread
+        ids = block.correlation.tolist()
+        waits = waits_of_calls(database, self._place.process, ids) if kind == CALLS else {}
         records = []
         for row, args in enumerate(further):
-            correlation = int(block.correlation[row])
+            correlation = ids[row]
+            args.update(waits.get(correlation, {}))
             if correlation not in (0, -1):
                 args["correlation"] = correlation
             records.append(
@@ -255,7 +260,5 @@ def _times(block: Any, row: int) -> dict[str, int]:
 
 def _to_json(record: dict[str, Any]) -> bytes:
     """Write a record, whose times are in ns, as JSON with times in µs."""
-    times = {key: record[key] for key in ("ts", "dur") if key in record}
-    rest = json.dumps({key: value for key, value in record.items() if key not in times})
-    written = b"".join(b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times.items())
-    return rest.encode()[:-1] + written + b"}"
+    times = {key: record.pop(key) for key in ("ts", "dur") if key in record}
+    return record_json(record, **times)

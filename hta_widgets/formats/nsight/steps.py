@@ -18,13 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hta_widgets.formats.event_rows import STEP_NAME
 from hta_widgets.formats.nsight.nvtx import NvtxRows
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import StringPool
 
-_NUMBERED = re.compile(
-    r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
-)
 _PROFILER_STEP = "ProfilerStep#"
 _MIN_TILED = 0.5
 _MIN_REPEATS = 2
@@ -60,13 +58,13 @@ def find_steps(
     unnamed = [code for code, domain in enumerate(ranges.domains) if not domain]
     free = np.flatnonzero(np.isin(ranges.domain, unnamed))
     free = free[np.argsort(ranges.start_ns[free], kind="stable")]
-    matches = _NUMBERED.fullmatch if pattern is None else re.compile(pattern).search
+    matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
     chosen = free[np.isin(ranges.name[free], [code for code in names if matches(names[code])])]
     if pattern is not None:
         return _number_steps(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
     if len(chosen):
         example = names[int(ranges.name[chosen[0]])]
-        return _number_steps(ranges, chosen, names, _NUMBERED, f"called as {example!r}")
+        return _number_steps(ranges, chosen, names, STEP_NAME, f"called as {example!r}")
     return _find_tiling(ranges, free, names, device_span_ns)
 
 

@@ -346,3 +346,27 @@ def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
     if all(key in args for key in _SHARED_MEMORY):
         joined["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
     return joined | args
+
+
+_WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_WAIT_COLUMNS = ("correlationId", "globalPid", "syncType", "streamId", "eventId")
+_WAIT_KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
+_NONE = (1 << 32) - 1
+
+
+def waits_of_calls(
+    database: Database, process: int, correlations: Iterable[int]
+) -> dict[int, dict[str, Any]]:
+    """Return what some calls of a process wait for as args, by their correlation ids."""
+    if not set(_WAIT_COLUMNS) <= set(database.columns_of(_WAITS)):
+        return {}
+    listed = ",".join(map(str, correlations))
+    rows = database.rows(_WAITS, _WAIT_COLUMNS, where=f"correlationId in ({listed})")
+    waits = {}
+    for correlation, of_process, kind, stream, event in rows:
+        if isinstance(of_process, int) and of_process >> ID_BITS == process:
+            known = {"waited stream": stream, "waited event": event}
+            waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")} | {
+                key: value for key, value in known.items() if value not in (None, _NONE)
+            }
+    return waits

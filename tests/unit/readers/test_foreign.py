@@ -38,15 +38,15 @@ def zip_of(name, text):
 
 
 FILES = {
-    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "XPlane", "trace.json.gz"),
-    "tpu": (plane(b"/host:CPU", 70_000), "XPlane", "trace.json.gz"),
+    "host.xplane.pb": (plane(b"/device:GPU:3", 400), "no events of devices", "jax.profiler"),
+    "tpu": (plane(b"/host:CPU", 70_000), "no events of devices", "jax.profiler"),
     "rank0_et.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra", "same run"),
     "profile.speedscope.json": (
         b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',
         "speedscope",
         "chrometrace",
     ),
-    "1_results.json": (b'{\n"rocprofiler-sdk-tool": [{}]}', "rocprofv3", "pftrace"),
+    "1_results.json": (b'{\n"rocprofiler-sdk-tool": [{}]}', "no kernels", "--runtime-trace"),
     "run.nsys-rep": (b"NVIDIA Tegra Profiler Report v9", "Nsight Systems", "--include-blobs true"),
     "odd.qdrep": (b"\1\2\3", "Nsight Systems", "--type sqlite"),
     "k.ncu-rep": (b"NVR\0\1\2", "Nsight Compute", "ncu-ui"),

@@ -362,3 +362,45 @@ def test_calls_of_a_group_share_its_kernels(tmp_path):
     assert args["Process Group Name"][:3] == ["NCCL 00000000000000ab"] * 3
     assert args["dtype"][0] == "uint8"
     assert trace.stated_rank == 0
+
+
+def test_metrics_of_network_cards_are_counters_of_one_rank(export):
+    columns = "start, end, globalId, portId, metricsListId, metricsIdx, value"
+    change(
+        export,
+        f"create table NET_NIC_METRIC ({columns})",
+        f"insert into NET_NIC_METRIC values ({FIRST_NS + 1000}, 0, 77, 1, 5, 0, 40),"
+        f" ({FIRST_NS + 2000}, 0, 77, 1, 5, 0, 60), ({FIRST_NS + 1000}, 0, 88, 1, 5, 1, 9)",
+        "create table TARGET_INFO_NETWORK_METRICS (metricsListId, metricsIdx, name)",
+        "insert into TARGET_INFO_NETWORK_METRICS values (5, 0, 'IB: Bytes sent')",
+        "create table TARGET_INFO_NIC_INFO (nicId, name)",
+        "insert into TARGET_INFO_NIC_INFO values (3, 'mlx5_0')",
+        "create table NIC_ID_MAP (nicId, globalId)",
+        "insert into NIC_ID_MAP values (3, 77)",
+    )
+    tables = [trace.counter_table for trace in load(export).values()]
+    values = {
+        name: [table.value[k] for k in np.flatnonzero(table.series_id == number)]
+        for table in tables
+        for number, (_, name, _) in enumerate(table.series)
+        if "port" in name
+    }
+    assert values == {"mlx5_0 port 1: IB: Bytes sent": [40, 60], "NIC 88 port 1: metric 1": [9]}
+    assert sum("port" in series[1] for table in tables for series in table.series) == 2
+
+
+def test_a_call_states_what_it_waits_for(export):
+    trace = load(export)[0]
+    call = trace.events.index[trace.events.name == "cudaLaunchKernel"][0]
+    number = int(trace.table.correlation[call])
+    change(
+        export,
+        "create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+        " (start, end, streamId, correlationId, globalPid, syncType, eventId)",
+        "insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION select 0, 1, 9,"
+        f" {number}, min(globalTid), 3, 4294967295 from CUPTI_ACTIVITY_KIND_RUNTIME",
+    )
+    trace = load(export)[0]
+    args = json.loads(trace.source.record(int(trace.table.record[call])))["args"]
+    assert (args["synchronization"], args["waited stream"]) == ("stream", 9)
+    assert "waited event" not in args

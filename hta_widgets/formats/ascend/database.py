@@ -1,0 +1,358 @@
+"""Read the database of Ascend's profiler, ``ascend_pytorch_profiler_N.db``.
+
+Tasks of the device have a global id, by which another table has the name and shapes of those that
+compute. A collective has a row of its own, so its tasks do not count::
+
+    TASK               globalTaskId 7, 2.4 … 2.6 ms, stream 2, connectionId 936
+    COMPUTE_TASK_INFO  globalTaskId 7, name → "Conv2D1"
+    PYTORCH_API        "aten::conv2d", connectionId → CONNECTION_IDS → 936
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.ascend.folder import rank_of_folder
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.ranks import is_rank
+from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.problems import Problems
+
+_TEXTS = "STRING_IDS"
+_EVENTS = {"TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API"}
+_TID_MASK = (1 << 32) - 1
+#: Categories of PyTorch's rows by a word in the name of their type; the others are operators.
+_CATEGORIES = {"queue": "enqueue", "trace": "python_function", "python": "python_function",
+               "mstx": "user_annotation"}  # fmt: skip
+#: Names of types in databases that lack them.
+_TYPES = {50002: "queue", 50003: "trace", 50004: "mstx"}
+_COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
+_COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
+_COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
+#: c10d's names, by HCCL's, of the collectives whose count is that of the input and the output.
+_WHOLE = {"allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
+          "receive": "recv"}  # fmt: skip
+_DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
+
+
+def is_database(start: FileStart) -> bool:
+    """Whether a file is a database of Ascend's profiler, by the names of its tables."""
+    if not start.text.startswith(SQLITE_MAGIC):
+        return False
+    names = set(table_names(start.path))
+    return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
+
+
+def read_database(
+    path: str,
+    *,
+    advance: Callable[[int], object] | None = None,
+    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+) -> Outcome:
+    """Read the rank of a database."""
+    problems = Problems()
+    with Database(path, advance) as database:
+        reader = _AscendTables(database)
+        reader.read_tasks()
+        reader.read_collectives()
+        reader.read_calls()
+        reader.read_operators()
+        facts = reader.facts(rank_of_folder(path))
+        for table, count in database.skipped.items():
+            detail = f"rows of {table} with texts or fractions in place of integers"
+            problems.add("skipped", count, detail, file=path)
+        if database.is_cut_off:
+            detail = "the database was copied while it was written, without its -wal file"
+            problems.add("part", 1, detail, file=path)
+    if not reader.count:
+        raise TraceError(
+            "holds no tasks, calls or operators",
+            path=path,
+            remedy="Record with torch_npu.profiler and export_type=ExportType.Db.",
+        )
+    traces = build_traces(reader.rows, path, "ascend-db", problems, facts)
+    return Outcome(traces, problems)
+
+
+class _AscendTables:
+    """Reads the tables of events."""
+
+    def __init__(self, database: Database) -> None:
+        self.rows = EventRows()
+        self.count = 0
+        self._database = database
+        self._devices: list[int] = []
+        self._task_ids = np.empty(0, np.int64)
+
+    def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
+        """Return a function from a process and device to what the file states about its rank."""
+        ranks = {
+            device: rank
+            for rank, device in self._database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))
+            if is_rank(rank) and isinstance(device, int)
+        }
+        models = dict(self._database.rows("NPU_INFO", ("id", "name")))
+        hosts = [name for (name,) in self._database.rows("HOST_INFO", ("hostName",))]
+        host = hosts[0] if len(hosts) == 1 and isinstance(hosts[0], str) else None
+
+        def of_rank(_process: int, device: int) -> RankFacts:
+            metadata: dict[str, Any] = {} if host is None else {"host_name": host}
+            if device >= 0:
+                model = models.get(device, "")
+                metadata["deviceProperties"] = [{"id": device, "name": str(model)}]
+            return RankFacts(0, metadata, host, ranks.get(device, folder_rank))
+
+        return of_rank
+
+    def read_tasks(self) -> None:
+        """Read the tasks of devices."""
+        database = self._database
+        columns = database.integers(
+            "TASK",
+            (
+                "startNs",
+                "endNs",
+                "deviceId",
+                "connectionId",
+                "globalTaskId",
+                "taskType",
+                "streamId",
+            ),
+        )
+        count = len(columns["rowid"])
+        if not count:
+            return
+        infos = database.integers(
+            "COMPUTE_TASK_INFO", ("globalTaskId", "name", "taskType", "opType", "blockDim")
+        )
+        of_collectives = database.integers("COMMUNICATION_TASK_INFO", ("globalTaskId",))
+        order = np.argsort(infos["globalTaskId"], kind="stable")
+        known = infos["globalTaskId"][order]
+        at = np.minimum(np.searchsorted(known, columns["globalTaskId"]), max(len(known) - 1, 0))
+        computes = (known[at] == columns["globalTaskId"]) if len(known) else np.zeros(count, bool)
+        info = {
+            key: np.where(computes, values[order][at], -1) if len(known) else np.full(count, -1)
+            for key, values in infos.items()
+        }
+        text = self._texts([*columns["taskType"].tolist(), *info["name"].tolist(),
+                            *info["opType"].tolist()])  # fmt: skip
+        types = [text.get(code, "") for code in columns["taskType"].tolist()]
+        categories = np.array([_category(name) for name in types], str)
+        categories[computes] = "kernel"
+        repeats = np.isin(columns["globalTaskId"], of_collectives["globalTaskId"]) & ~computes
+        categories[repeats] = NO_WORK_CATEGORY
+        codes = np.where(computes, info["name"], columns["taskType"])
+        args = self.rows.args_codes(
+            {"Task Type": kind, "op type": text.get(op)} if op >= 0 else {"Task Type": kind}
+            for kind, op in zip(types, info["opType"].tolist(), strict=True)
+        )
+        place = self._streams(columns["deviceId"], columns["streamId"])
+        names = self.rows.name_codes(text.get(code, "task") for code in codes.tolist())
+        self._devices = np.unique(columns["deviceId"]).tolist()
+        self._task_ids = np.unique(columns["connectionId"])
+        self.count += count
+        for category in np.unique(categories).tolist():
+            rows = np.flatnonzero(categories == category)
+            self.rows.add(
+                start_ns=columns["startNs"][rows], end_ns=columns["endNs"][rows], name=names[rows],
+                category=category, place=place[rows], device=columns["deviceId"][rows],
+                stream=columns["streamId"][rows], correlation=_ids(columns["connectionId"][rows]),
+                args=args[rows],
+            )  # fmt: skip
+
+    def read_collectives(self) -> None:
+        """Read the collectives: one event of its group for each."""
+        columns = self._database.integers(
+            "COMMUNICATION_OP",
+            (
+                "opName",
+                "startNs",
+                "endNs",
+                "connectionId",
+                "groupName",
+                "dataType",
+                "count",
+                "deviceId",
+            ),
+        )
+        count = len(columns["rowid"])
+        if not count:
+            return
+        text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
+        dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
+        names = [text.get(code, "collective") for code in columns["opName"].tolist()]
+        device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
+        groups, group = np.unique(columns["groupName"], return_inverse=True)
+        stream = 10_000 + group
+        place = [
+            self.rows.place(_label(number), str(10_000 + at), _label(number),
+                            f"Group {text.get(int(groups[at]), at)} communication")
+            for number, at in zip(device.tolist(), group.tolist(), strict=True)
+        ]  # fmt: skip
+        self.count += count
+        self.rows.add(
+            start_ns=columns["startNs"], end_ns=columns["endNs"], name=self.rows.name_codes(names),
+            category="kernel", place=place, device=device, stream=stream,
+            correlation=_ids(columns["connectionId"]),
+            args=self.rows.args_codes(
+                _collective_args(name, text.get(code, ""), str(dtypes.get(dtype, "")), elements)
+                for name, code, dtype, elements in zip(
+                    names, columns["groupName"].tolist(), columns["dataType"].tolist(),
+                    columns["count"].tolist(), strict=True,
+                )
+            ),
+        )  # fmt: skip
+
+    def read_calls(self) -> None:
+        """Read calls of CANN; those within operators leave the link to the operator."""
+        columns = self._database.integers(
+            "CANN_API", ("startNs", "endNs", "globalTid", "connectionId", "name")
+        )
+        of_operators = self._connections()
+        ids = _ids(columns["connectionId"])
+        self._add_calls(columns, "cuda_runtime", np.where(np.isin(ids, of_operators), -1, ids))
+
+    def read_operators(self) -> None:
+        """Read PyTorch's operators, functions and ranges, and steps that it does not mark."""
+        columns = self._database.integers(
+            "PYTORCH_API",
+            ("startNs", "endNs", "globalTid", "connectionId", "name", "sequenceNumber",
+             "inputShapes", "inputDtypes", "type"),
+        )  # fmt: skip
+        stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
+        kinds = np.array(
+            [
+                next((c for word, c in _CATEGORIES.items() if word in name), "cpu_op")
+                for code in columns["type"].tolist()
+                for name in [str(stated.get(code) or _TYPES.get(code, "")).lower()]
+            ],
+            str,
+        )
+        links = self._links_of_operators(columns["connectionId"])
+        for kind in np.unique(kinds).tolist():
+            rows = np.flatnonzero(kinds == kind)
+            part = {key: values[rows] for key, values in columns.items()}
+            self._add_calls(part, kind, links[rows], args=self._operator_args(part))
+        if "ProfilerStep#" in "\n".join(self.rows.name.values):
+            return
+        steps = [
+            row
+            for row in self._database.rows("STEP_TIME", ("id", "startNs", "endNs"))
+            if all(isinstance(value, int) and 0 <= value < 1 << 62 for value in row)
+        ]
+        for device in self._devices if steps else []:
+            numbers, start_ns, end_ns = np.array(steps, np.int64).T
+            self.rows.add(
+                start_ns=start_ns, end_ns=end_ns, category="user_annotation", target=device,
+                name=self.rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
+                place=self.rows.place("host", "0", "host", "Steps"),
+            )  # fmt: skip
+
+    def _add_calls(
+        self, columns: dict[str, Ints], category: str, correlation: Ints, args: Any = 0
+    ) -> None:
+        text = self._texts(columns["name"].tolist())
+        threads, thread = np.unique(columns["globalTid"], return_inverse=True)
+        places = [
+            self.rows.place(
+                str(tid >> 32), str(tid & _TID_MASK), "python", f"thread {tid & _TID_MASK}"
+            )
+            for tid in threads.tolist()
+        ]
+        self.count += len(thread)
+        self.rows.add(
+            start_ns=columns["startNs"], end_ns=columns["endNs"],
+            name=self.rows.name_codes(text.get(code, "call") for code in columns["name"].tolist()),
+            category=category, place=np.array(places, np.int64)[thread], correlation=correlation,
+            args=args,
+        )  # fmt: skip
+
+    def _operator_args(self, columns: dict[str, Ints]) -> Ints:
+        text = self._texts([*columns["inputShapes"].tolist(), *columns["inputDtypes"].tolist()])
+        return self.rows.args_codes(
+            {
+                key: value
+                for key, value in (
+                    ("Sequence number", sequence if sequence >= 0 else None),
+                    ("Input Dims", _lists(text.get(shapes))),
+                    ("Input type", text[dtypes].split(";") if text.get(dtypes) else None),
+                )
+                if value is not None
+            }
+            for sequence, shapes, dtypes in zip(
+                *(
+                    columns[key].tolist()
+                    for key in ("sequenceNumber", "inputShapes", "inputDtypes")
+                ),
+                strict=True,
+            )
+        )
+
+    def _connections(self) -> Ints:
+        """Return the connections of operators that tasks have too."""
+        columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
+        return np.intersect1d(columns["connectionId"], self._task_ids)
+
+    def _links_of_operators(self, connection: Ints) -> Ints:
+        """Return the connection of each operator that tasks have too, -1 for none."""
+        columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
+        of_tasks = np.isin(columns["connectionId"], self._task_ids)
+        key, value = columns["id"][of_tasks], columns["connectionId"][of_tasks]
+        if not len(key):
+            return np.full(len(connection), -1, np.int64)
+        order = np.argsort(key, kind="stable")
+        at = np.minimum(np.searchsorted(key[order], connection), len(key) - 1)
+        return np.where(key[order][at] == connection, _ids(value[order][at]), -1)
+
+    def _streams(self, devices: Ints, streams: Ints) -> Ints:
+        pairs, code = distinct_rows(devices, streams)
+        places = [
+            self.rows.place(_label(device), str(stream), _label(device), f"stream {stream}")
+            for device, stream in pairs
+        ]
+        return np.array(places, np.int64)[code]
+
+    def _texts(self, codes: Iterable[int]) -> dict[int, str]:
+        return self._database.texts_of(_TEXTS, "id", "value", codes)
+
+
+def _ids(connection: Ints) -> Ints:
+    """Return connections as correlation ids; the profiler writes 2^32 - 1 for none."""
+    return np.where((connection > 0) & (connection < _TID_MASK), connection, -1)
+
+
+def _label(device: int) -> str:
+    return f"NPU {device}"
+
+
+def _category(task_type: str) -> str:
+    if _COPY.fullmatch(task_type) and not NOT_WORK.fullmatch(task_type):
+        return "gpu_memcpy"
+    return "kernel" if _COMPUTE.fullmatch(task_type) else NO_WORK_CATEGORY
+
+
+def _collective_args(name: str, group: str, dtype: str, count: int) -> dict[str, Any]:
+    match = _COLLECTIVE.fullmatch(name)
+    operation = match[1].lower() if match else ""
+    args: dict[str, Any] = {"Process Group Name": group, "data type": dtype, "count": count}
+    kind, bits = re.fullmatch(r"([A-Z]*)(\d*)", dtype.upper()).groups()  # type: ignore[union-attr]
+    if operation:
+        args["Collective name"] = _WHOLE.get(operation, operation)
+    if operation in _WHOLE and kind in _DTYPES and count >= 0:
+        args |= {"dtype": _DTYPES[kind] + bits, "In msg nelems": count, "Out msg nelems": count}
+    return args
+
+
+def _lists(text: str | None) -> list[list[int]] | None:
+    """Return shapes such as ``"8,3;8"`` as lists."""
+    if not text or not re.fullmatch(r"[\d,;\s]*", text):
+        return None
+    return [[int(size) for size in shape.split(",") if size.strip()] for shape in text.split(";")]

@@ -1,0 +1,70 @@
+"""The folder that Ascend's profiler writes for a rank, and the rank that it states.
+
+::
+
+    host_123_ascend_pt/profiler_info_0.json            {…, "rank_id": 0}
+    host_123_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json, step_trace_time.csv, …
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from hta_widgets.readers.ranks import is_rank
+
+_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+_INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
+TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
+_DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
+_TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
+_MAX_INFO_BYTES = 1 << 20
+
+
+def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
+    """Yield the tables beside a trace, and the databases of the same rank."""
+    trace = Path(path)
+    is_json = TRACE_NAME.fullmatch(trace.name) is not None
+    is_output = trace.parent.name == _OUTPUT
+    for folder in trace.parents[: 1 + is_output]:
+        for file in _files_in(folder):
+            if _DATABASE.fullmatch(file.name):
+                if is_json and is_output:
+                    yield file, True
+            elif is_output and _TABLES.fullmatch(file.name) and not TRACE_NAME.fullmatch(file.name):
+                yield file, False
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def rank_of_folder(path: str) -> int | None:
+    """Return the rank that the file ``profiler_info_N.json`` of a folder states."""
+    for folder in Path(path).parents[:2]:
+        infos = [
+            (file, _INFO.fullmatch(file.name))
+            for file in sorted(folder.glob("profiler_info*.json"))
+        ]
+        for file, match in infos:
+            rank = _stated_rank(file)
+            if rank is None and match is not None and match[1]:
+                rank = int(match[1])
+            if rank is not None and len(infos) == 1:
+                return rank
+    return None
+
+
+def _stated_rank(file: Path) -> int | None:
+    try:
+        with file.open("rb") as stream:
+            facts = json.loads(stream.read(_MAX_INFO_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    rank = facts.get("rank_id") if isinstance(facts, dict) else None
+    return rank if is_rank(rank) else None

@@ -1,0 +1,562 @@
+"""Events of a file of several formats: read into columns, divided into ranks, built into traces.
+
+A reader adds the events of each table or line of its file as one block of columns. A rank is a
+process with one of its devices. Calls on the host belong to the device that they launch on or
+name, else to the one that their thread launches on most::
+
+    rows = EventRows()
+    stream = rows.place("GPU 0", "7", process="GPU 0", thread="stream 7")
+    rows.add(
+        start_ns=[5, 9],
+        end_ns=[8, 12],
+        name=rows.name_codes(["gemm", "copy"]),
+        category="kernel",
+        place=stream,
+        device=0,
+        stream=7,
+        correlation=[1, 2],
+    )
+    traces = build_traces(rows, path, "rocpd", problems, lambda process, device: RankFacts())
+
+The columns stay in memory, with the args of an event as one of the distinct texts of the file, so
+that the file is not needed again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.store.rank_file import StoredSource
+from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
+from hta_widgets.trace.build import build_trace, step_numbers
+from hta_widgets.trace.columns import (
+    CopyTable,
+    CounterTable,
+    NumberedRecords,
+    RankColumns,
+    StringPool,
+)
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
+from hta_widgets.trace.trace import Trace
+
+_COLUMNS = (
+    "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
+    "correlation", "size_bytes", "args",
+)  # fmt: skip
+#: Columns of records that are stored.
+_STORED = (
+    "start_ns", "end_ns", "name", "category", "place", "device", "stream", "correlation",
+    "size_bytes", "args",
+)  # fmt: skip
+_COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
+_TEXT_COLUMNS = ("name", "category", "args")
+_M, _X = ord("M"), ord("X")
+
+#: Environment variables that state a rank, in the order of trust.
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+#: What programs call the ranges of their steps.
+STEP_NAME = re.compile(
+    r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
+)
+_PROFILER_STEP = "ProfilerStep#"
+#: Name of a series, its samples' times, and their values.
+Series = tuple[str, Ints, Floats]
+
+
+class RowPlace(NamedTuple):
+    """A thread of the host, or a stream of a device, and its names."""
+
+    pid: str
+    tid: str
+    process: str = ""
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFacts:
+    """What a file states about a rank; times of events count from `epoch_ns`."""
+
+    epoch_ns: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    host: str | None = None
+    rank: int | None = None
+    series: Sequence[Series] = ()
+    #: whether device work belongs to the step during which it starts, as it has no launches
+    has_steps_of_device: bool = False
+
+
+class EventRows:
+    """The events of a file, block by block; a number stands for a column that has it everywhere."""
+
+    def __init__(self) -> None:
+        self.name, self.category, self.args = StringPool(), StringPool(), StringPool(("{}",))
+        self.places: list[RowPlace] = []
+        self._code_of_place: dict[tuple[str, str], int] = {}
+        self._blocks: list[dict[str, Ints]] = []
+
+    def place(self, pid: str, tid: str, process: str = "", thread: str = "") -> int:
+        """Return the code of a thread or stream."""
+        code = self._code_of_place.setdefault((pid, tid), len(self.places))
+        if code == len(self.places):
+            self.places.append(RowPlace(pid, tid, process, thread))
+        return code
+
+    def name_codes(self, names: Iterable[str]) -> Ints:
+        """Return the codes of names."""
+        return np.array([self.name.add(name) for name in names], np.int64)
+
+    def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
+        """Return the codes of the args of events."""
+        known: dict[Any, int] = {}
+        codes = []
+        for of_event in args:
+            key = repr(of_event)
+            code = known.get(key)
+            if code is None:
+                code = known[key] = self.args.add(json.dumps(of_event))
+            codes.append(code)
+        return np.array(codes, np.int64)
+
+    def add(
+        self,
+        *,
+        start_ns: Any,
+        end_ns: Any,
+        name: Any,
+        category: str,
+        place: Any,
+        process: Any = 0,
+        device: Any = -1,
+        target: Any = -1,
+        stream: Any = -1,
+        correlation: Any = -1,
+        size_bytes: Any = -1,
+        args: Any = 0,
+    ) -> None:
+        """Add events; `device` is -1 on the host, where `target` may state the device of a call."""
+        values = (
+            start_ns, end_ns, name, self.category.add(category), place, process, device, target,
+            stream, correlation, size_bytes, args,
+        )  # fmt: skip
+        count = len(start_ns)
+        self._blocks.append(
+            {
+                column: np.broadcast_to(np.asarray(value, np.int64), count)
+                for column, value in zip(_COLUMNS, values, strict=True)
+            }
+        )
+
+    def add_named_steps(self, pattern: str | None = None) -> int:
+        """Put a ``ProfilerStep#n`` around ranges of the host called as steps are; return how many.
+
+        These are ranges that `pattern` matches or, without one, annotations such as ``step 3``. The
+        number is the last in the name; without numbers, ranges are numbered in order.
+        """
+        if pattern is None and any(name.startswith(_PROFILER_STEP) for name in self.name.values):
+            return 0
+        matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
+        codes = [code for code, name in enumerate(self.name.values) if matches(name)]
+        annotation = self.category.add("user_annotation")
+        events = self.columns()
+        chosen = np.isin(events["name"], codes) & (events["device"] < 0)
+        if pattern is None:
+            chosen &= events["category"] == annotation
+        rows = np.flatnonzero(chosen)
+        rows = rows[np.argsort(events["start_ns"][rows], kind="stable")]
+        found = [re.search(r"(\d{1,17})\D*$", self.name[code]) for code in events["name"][rows]]
+        numbers = [int(match[1]) if match else -1 for match in found]
+        if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
+            numbers = list(range(len(rows)))
+        if len(rows):
+            taken = ("start_ns", "end_ns", "place", "process", "target")
+            self.add(
+                **{name: events[name][rows] for name in taken}, category="user_annotation",
+                name=self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers),
+            )  # fmt: skip
+        return len(rows)
+
+    def columns(self) -> dict[str, Ints]:
+        """Return all events."""
+        none = np.empty(0, np.int64)
+        return {
+            name: np.concatenate([none, *(block[name] for block in self._blocks)])
+            for name in _COLUMNS
+        }
+
+
+def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
+    """Return the number of each value, with one call for each distinct value."""
+    code, distinct = pd.factorize(values)
+    return np.array([number_of(value) for value in distinct.tolist()], np.int64)[code]
+
+
+def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
+    """Return the distinct rows of some columns, and the position of each row among them."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, uniques = pd.factorize(column)
+        code = pd.factorize(code * max(len(uniques), 1) + values)[0]
+    _, first = np.unique(code, return_index=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), code
+
+
+def build_traces(
+    rows: EventRows,
+    path: str,
+    format_name: str,
+    problems: Problems,
+    facts_of: Callable[[int, int], RankFacts],
+) -> tuple[Trace, ...]:
+    """Return a trace per process and device; device -1 for processes of a job without devices."""
+    events = rows.columns()
+    start, end = events["start_ns"], events["end_ns"]
+    timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
+    problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
+    events = {name: values[timed] for name, values in events.items()}
+    return tuple(
+        _build(rows, {name: values[at] for name, values in events.items()}, path, format_name,
+               problems, facts_of(process, device), device)
+        for process, device, at in _ranks_of(events, path, problems)
+    )  # fmt: skip
+
+
+def _ranks_of(
+    events: dict[str, Ints], path: str, problems: Problems
+) -> Iterator[tuple[int, int, Rows]]:
+    process, device = events["process"], events["device"]
+    on_device = device >= 0
+    pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
+    if not pairs:
+        for number in np.unique(process).tolist():
+            yield number, -1, np.flatnonzero(process == number)
+        return
+    left_out = ~np.isin(process, process[on_device])
+    problems.add(
+        "part", int(left_out.sum()), "events of processes without device work are left out",
+        file=path,
+    )  # fmt: skip
+    rank_device = device.copy()
+    for number in {number for number, _ in pairs}:
+        devices = [device for of, device in pairs if of == number]
+        of_process = process == number
+        work, calls = (
+            np.flatnonzero(of_process & on_device),
+            np.flatnonzero(of_process & ~on_device),
+        )
+        rank_device[calls] = devices_of_calls(
+            events["correlation"][work], device[work], events["correlation"][calls],
+            events["place"][calls], devices, events["target"][calls],
+        )[0]  # fmt: skip
+    for number, of in pairs:
+        yield number, of, np.flatnonzero((process == number) & (rank_device == of))
+
+
+def devices_of_calls(
+    work_correlation: Ints,
+    work_device: Ints,
+    correlation: Ints,
+    thread: Ints,
+    devices: Sequence[int],
+    target: Ints | None = None,
+) -> tuple[Ints, dict[int, int]]:
+    """Return the device of each call of a process, and the device of each launching thread.
+
+    `devices` are ascending. `target` is the device that a call states, -1 for none.
+    """
+    ids, first = np.unique(work_correlation, return_index=True)
+    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+    launches = (ids[at] == correlation) & (correlation > 0)
+    of_call = np.where(launches, work_device[first[at]], -1)
+    if target is not None:
+        of_call = np.where(np.isin(target, devices), target, of_call)
+    threads, number = np.unique(thread, return_inverse=True)
+    votes = np.zeros((len(threads), len(devices)), np.int64)
+    votes_of = of_call >= 0
+    np.add.at(votes, (number[votes_of], np.searchsorted(devices, of_call[votes_of])), 1)
+    home = np.array(devices)[votes.argmax(axis=1)] if len(threads) else np.empty(0, np.int64)
+    return np.where(votes_of, of_call, home[number]), dict(
+        zip(threads.tolist(), home.tolist(), strict=True)
+    )
+
+
+def _build(
+    rows: EventRows,
+    events: dict[str, Ints],
+    path: str,
+    format_name: str,
+    problems: Problems,
+    facts: RankFacts,
+    device: int,
+) -> Trace:
+    texts = {}
+    for name in _TEXT_COLUMNS:
+        pool: StringPool = getattr(rows, name)
+        texts[name], lookup = compact_texts(events[name], pool)
+        events[name] = lookup[events[name]]
+    used, events["place"] = np.unique(events["place"], return_inverse=True)
+    places = [rows.places[code] for code in used.tolist()]
+    naming = list(_naming_records(places, events["device"], events["place"]))
+    metadata = {BASE_KEY: facts.epoch_ns, **facts.metadata}
+    if facts.rank is not None:
+        metadata["distributedInfo"] = {"rank": facts.rank}
+    records = ColumnRecords(path, events, texts, places, naming, metadata)
+    notes = Problems()
+    trace = build_trace(
+        _rank_columns(events, texts, places, naming, facts.epoch_ns),
+        rank=0 if facts.rank is None else facts.rank,
+        path=path,
+        metadata=metadata,
+        source=records,
+        problems=notes,
+        consume=True,
+        format=format_name,
+        host=facts.host or None,
+        stated_rank=facts.rank,
+        local_rank=device,
+    )
+    for problem in notes:  # without the rank, which may change
+        problems.add(problem.kind, problem.count, problem.detail, file=path)
+    if facts.has_steps_of_device:
+        _assign_steps_of_device(trace)
+    label = f"GPU {max(device, 0)}"
+    counters = counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
+    return trace if counters is None else trace.replace(counter_table=counters)
+
+
+def _assign_steps_of_device(trace: Trace) -> None:
+    """Give device work without a step the number of the step during which it starts."""
+    table = trace.table
+    numbers = step_numbers(table.names.values)[table.name]
+    ranges = np.flatnonzero((numbers >= 0) & (table.stream < 0))
+    if not len(ranges):
+        return
+    work = np.flatnonzero((table.stream >= 0) & (table.step < 0))
+    at = np.searchsorted(table.start_ns[ranges], table.start_ns[work], side="right") - 1
+    around = ranges[np.maximum(at, 0)]
+    inside = (at >= 0) & (table.start_ns[work] < table.end_ns[around])
+    table.step[work[inside]] = table.step[around[inside]]
+
+
+def compact_texts(codes: Ints, pool: StringPool) -> tuple[StringPool, Ints]:
+    """Return a pool of the texts that a rank uses, and its code for each code of the file's."""
+    used = np.unique(codes)
+    lookup = np.zeros(len(pool), np.int64)
+    lookup[used] = np.arange(len(used))
+    return StringPool(pool[code] for code in used.tolist()), lookup
+
+
+def copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
+    """Return sizes and rates of copies and fills."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(dur_ns > 0, size_bytes / dur_ns, np.nan)
+    return CopyTable(record=records.astype(np.int64), gb_per_s=rate, size_bytes=size_bytes)
+
+
+def counter_table(
+    series: Sequence[Series],
+    label: str,
+    epoch_ns: int,
+    trace: Trace,
+    path: str,
+    problems: Problems,
+) -> CounterTable | None:
+    """Return the counters of a rank's device; None if it has none."""
+    if not series or not len(trace):
+        return None
+    offset_ns = trace.zero_ns - epoch_ns
+    times, values, numbers = [], [], []
+    before = 0
+    for number, (_, time_ns, value) in enumerate(series):
+        within = np.flatnonzero(time_ns >= offset_ns)
+        before += len(time_ns) - len(within)
+        order = within[np.argsort(time_ns[within], kind="stable")]
+        times.append(time_ns[order] - offset_ns)
+        values.append(value[order])
+        numbers.append(np.full(len(order), number, np.int32))
+    problems.add("part", before, "samples of counters before the first event", file=path)
+    return CounterTable(
+        time_ns=np.concatenate(times),
+        series_id=np.concatenate(numbers),
+        value=np.concatenate(values),
+        series=[(label, name, "value") for name, _, _ in series],
+        record=np.full(sum(map(len, times)), -1, np.int64),
+    )
+
+
+def _rank_columns(
+    events: dict[str, Ints],
+    texts: Mapping[str, StringPool],
+    places: Sequence[RowPlace],
+    naming: Sequence[dict[str, Any]],
+    epoch_ns: int,
+) -> RankColumns:
+    count, further = len(events["start_ns"]), len(naming)
+    pids, tids = StringPool(), StringPool()
+    pid_of, tid_of = (
+        np.array([pool.add(text) for text in column], np.int64)
+        for pool, column in ((pids, [p.pid for p in places]), (tids, [p.tid for p in places]))
+    )
+    names = StringPool(texts["name"].values)
+
+    def column(values: Array, of_naming: Any, dtype: Any = np.int64) -> Array:
+        return np.concatenate([values, np.broadcast_to(of_naming, further)]).astype(dtype)
+
+    sizes = np.flatnonzero(events["size_bytes"] >= 0)
+    dur_ns = events["end_ns"] - events["start_ns"]
+    timed = np.arange(count + further) < count
+    return RankColumns(
+        phase=np.where(timed, _X, _M).astype(np.uint8),
+        start_ns=column(events["start_ns"] + epoch_ns, 0),
+        dur_ns=column(dur_ns, -1),
+        timed=timed,
+        name=column(events["name"], [names.add(record["name"]) for record in naming], np.int32),
+        category=column(events["category"], 0, np.int32),
+        pid=column(pid_of[events["place"]], [pids.add(str(r["pid"])) for r in naming], np.int32),
+        tid=column(tid_of[events["place"]], [tids.add(str(r["tid"])) for r in naming], np.int32),
+        stream=column(events["stream"], -1),
+        correlation=column(events["correlation"], -1),
+        flow=np.full(count + further, -1, np.int32),
+        names=names,
+        categories=StringPool(texts["category"].values),
+        pids=pids,
+        tids=tids,
+        flow_ids=StringPool(),
+        small_args={count + number: record["args"] for number, record in enumerate(naming)},
+        record=np.arange(count + further, dtype=np.int64),
+        copies=copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
+    )
+
+
+def _naming_records(
+    places: Sequence[RowPlace], device: Ints, place: Ints
+) -> Iterator[dict[str, Any]]:
+    """Yield the records that name processes, threads and streams."""
+    of_device = set(np.unique(place[device >= 0]).tolist())
+    named: set[str] = set()
+    for number, (pid, tid, process, thread) in enumerate(places):
+        if process and pid not in named:
+            named.add(pid)
+            yield naming_record(_as_id(pid), 0, "process_name", name=process)
+            if number in of_device:
+                yield naming_record(_as_id(pid), 0, "process_labels", labels=pid)
+        if thread:
+            yield naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
+
+
+def naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
+    """Return a record that names a process or thread."""
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+
+
+def _as_id(text: str) -> int | str:
+    return int(text) if text.isdecimal() and len(text) < 19 else text
+
+
+class ColumnRecords(NumberedRecords):
+    """The records of a rank, made from its columns; can be pickled, and restored from a store."""
+
+    def __init__(
+        self,
+        path: str,
+        columns: Mapping[str, Ints],
+        texts: Mapping[str, StringPool],
+        places: Sequence[RowPlace],
+        naming: Sequence[dict[str, Any]],
+        metadata: Mapping[str, Any],
+    ) -> None:
+        self.path = path
+        self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
+        self._columns = {name: columns[name] for name in _STORED}
+        self._texts, self._places, self._naming = dict(texts), list(places), list(naming)
+        self._metadata = dict(metadata)
+        stated = ('"flops"', '"bytes accessed"')
+        #: whether events have figures of their work as args
+        self.states_work = any(key in text for text in texts["args"].values for key in stated)
+
+    def to_stored(self) -> StoredSource:
+        """Return the facts and columns for `restore`."""
+        facts = {
+            "kind": "columns",
+            "path": self.path,
+            "texts": {name: pool.values for name, pool in self._texts.items()},
+            "places": [list(place) for place in self._places],
+            "naming": self._naming,
+            "metadata": self._metadata,
+        }
+        return StoredSource(facts, dict(self._columns))
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> ColumnRecords:
+        """Return the records that `to_stored` described."""
+        texts = {name: StringPool(values) for name, values in facts["texts"].items()}
+        return cls(
+            facts["path"], {name: column(name) for name in _STORED}, texts,
+            [RowPlace(*place) for place in facts["places"]], facts["naming"], facts["metadata"],
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self._columns["start_ns"]) + len(self._naming)
+
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
+        """Return some args of some records; None for args that are columns."""
+        if not _COLUMN_ARGS.isdisjoint(keys):
+            return None
+        count = len(self._columns["args"])
+        of_events = np.flatnonzero(records < count)
+        codes, at = np.unique(self._columns["args"][records[of_events]], return_inverse=True)
+        decoded = [json.loads(self._texts["args"][code]) for code in codes.tolist()]
+        result: dict[str, list[Any]] = {}
+        for key in keys:
+            values: list[Any] = [None] * len(records)
+            of_code = [args.get(key) for args in decoded]
+            for place, code in zip(of_events.tolist(), at.tolist(), strict=True):
+                values[place] = of_code[code]
+            result[key] = values
+        return result
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        first_naming = len(self) - len(self._naming)
+        for number in wanted.tolist():
+            if number >= first_naming:
+                yield number, json.dumps(self._naming[number - first_naming]).encode()
+            else:
+                yield number, self._event_record(number)
+
+    def _event_record(self, number: int) -> bytes:
+        row = {name: int(values[number]) for name, values in self._columns.items()}
+        dur_ns, place = row["end_ns"] - row["start_ns"], self._places[row["place"]]
+        args = json.loads(self._texts["args"][row["args"]])
+        args |= {key: row[key] for key in ("device", "stream", "correlation") if row[key] >= 0}
+        if row["size_bytes"] >= 0:
+            args["bytes"] = row["size_bytes"]
+            if dur_ns > 0:
+                args["memory bandwidth (GB/s)"] = row["size_bytes"] / dur_ns
+        record = {
+            "ph": "X",
+            "cat": self._texts["category"][row["category"]],
+            "name": self._texts["name"][row["name"]],
+            "pid": _as_id(place.pid),
+            "tid": _as_id(place.tid),
+            "args": args,
+        }
+        return record_json(record, ts=row["start_ns"], dur=dur_ns)
+
+
+def record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:
+    """Write a record as JSON, with times in µs."""
+    written = b"".join(b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
+    return json.dumps(record).encode()[:-1] + written + b"}"
+
+
+def round_ps(time_ps: Ints) -> Ints:
+    """Return times in ns, rounded half to even, so that adjacent events stay adjacent."""
+    whole, rest = np.divmod(time_ps, 1000)
+    return np.asarray(whole + ((rest > 500) | ((rest == 500) & (whole & 1 == 1))))

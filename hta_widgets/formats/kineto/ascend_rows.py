@@ -1,0 +1,91 @@
+"""Rows of Ascend's profiler in Chrome JSON: what counts as work, and links of operators.
+
+A collective is in a file three times: as one event of its group, as the transfers of each plane,
+and as tasks of the hardware's streams. Its time counts once, by the group::
+
+    HCCL             Group 0 Communication   hcom_allReduce__586_0_1   counts
+                     Plane 1                 Memcpy, Notify_Wait       repeats it
+    Ascend Hardware  Stream 4                SDMA, Notify Wait         repeats it, or waits
+
+Operators are linked to their tasks by the flows ``async_npu``, which begin at the operator's start
+and end at the task's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import RankColumns
+from hta_widgets.trace.tracks import read_track_names
+
+_HARDWARE = "Ascend Hardware"
+_LAUNCH_FLOW = "async_npu"
+#: Tasks of the hardware that do a part of a collective, wait, or mark a place. Their names are
+#: their types, while kernels and copies have names.
+NOT_WORK = re.compile(
+    r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value|Reduce[ _]Inline|PROFILING_\w+"
+    r"|EVENT_\w+|PLACE_HOLDER\w*|.*_(WAIT|RECORD|NOTIFY)(_SQE)?",
+    re.IGNORECASE,
+)
+#: A category of tasks of a device that neither compute, communicate nor copy.
+NO_WORK_CATEGORY = "gpu_sync"
+_X = ord("X")
+
+
+def mark_ascend_rows(columns: RankColumns) -> RankColumns:
+    """Return the columns with waits marked and operators linked, of a file of Ascend's profiler."""
+    names = read_track_names(columns)
+    pids = [
+        code for code, pid in enumerate(columns.pids.values) if names.process.get(pid) == _HARDWARE
+    ]
+    return _link_operators(_mark_waits(columns, pids)) if pids else columns
+
+
+def _mark_waits(columns: RankColumns, pids: list[int]) -> RankColumns:
+    """Give the hardware's tasks that do no work a category of their own."""
+    tasks = [code for code, name in enumerate(columns.names.values) if NOT_WORK.fullmatch(name)]
+    rows = np.flatnonzero(np.isin(columns.pid, pids) & np.isin(columns.name, tasks))
+    category = columns.category.astype(np.int32)
+    category[rows] = columns.categories.add(NO_WORK_CATEGORY)
+    return replace(columns, category=category)
+
+
+def _link_operators(columns: RankColumns) -> RankColumns:
+    """Give operators and their tasks one correlation id."""
+    flows = [code for code, text in enumerate(columns.categories.values) if text == _LAUNCH_FLOW]
+    is_flow = np.isin(columns.category, flows) & (columns.flow >= 0)
+    begins, ends = (np.flatnonzero(is_flow & (columns.phase == ord(phase))) for phase in "sf")
+    if not len(begins) or not len(ends):
+        return columns
+    begins = begins[np.argsort(columns.flow[begins], kind="stable")]
+    at = np.searchsorted(columns.flow[begins], columns.flow[ends], side="right") - 1
+    paired = columns.flow[begins][np.maximum(at, 0)] == columns.flow[ends]
+    begins, ends = begins[at[paired]], ends[paired]
+    operators, tasks = _events_at(columns, begins), _events_at(columns, ends)
+    linked = (operators >= 0) & (tasks >= 0)
+    correlation = columns.correlation.copy()
+    correlation[operators[linked]] = operators[linked] + 1
+    correlation[tasks[linked]] = operators[linked] + 1
+    return replace(columns, correlation=correlation)
+
+
+def _events_at(columns: RankColumns, flows: Rows) -> Ints:
+    """Return the event of the thread of each flow record that begins with it, -1 for none."""
+    events = np.flatnonzero((columns.phase == _X) & columns.timed)
+    starts = np.unique(columns.start_ns[events])
+
+    def keys(rows: Rows) -> Ints:
+        thread = columns.pid[rows].astype(np.int64) * len(columns.tids) + columns.tid[rows]
+        place = np.minimum(np.searchsorted(starts, columns.start_ns[rows]), len(starts) - 1)
+        is_start = starts[place] == columns.start_ns[rows]
+        return np.where(is_start, thread * len(starts) + place, -1)
+
+    key = keys(events)
+    order = np.argsort(key, kind="stable")
+    wanted = keys(flows)
+    at = np.maximum(np.searchsorted(key[order], wanted, side="right") - 1, 0)
+    return np.where((key[order][at] == wanted) & (wanted >= 0), events[order[at]], -1)

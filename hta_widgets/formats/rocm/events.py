@@ -1,0 +1,165 @@
+"""Events of ROCm's profilers, whatever file they are in, as rows of a device and of a host.
+
+Times count from the start of the host. RCCL makes a stream per channel, and most have one
+kernel: the rare streams of a device share rows, each event in the first row that is free then.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.errors import TraceError
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.readers.formats import Outcome
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.problems import Problems
+
+_MANY_STREAMS = 32
+_RARE_SHARE = 0.01
+_WAVE_SIZE = 64
+_COPY = re.compile(r"(MEMORY_)?COPY_(?P<source>HOST|DEVICE)_TO_(?P<target>HOST|DEVICE)")
+_CATEGORIES = (
+    (re.compile(r"MARKER|ROCTX"), "user_annotation"),
+    (re.compile(r"RCCL|NCCL|ROCDECODE|ROCJPEG"), "cpu_op"),
+    (re.compile(r"HSA|HIP_COMPILER"), "cuda_driver"),
+)
+
+
+def category_of_calls(kind: str) -> str:
+    """Return the category of calls of a kind such as ``HIP_RUNTIME_API``."""
+    return next((name for words, name in _CATEGORIES if words.search(kind)), "cuda_runtime")
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceWork:
+    """Kernels or copies of processes; `name` is a code."""
+
+    start_ns: Ints
+    end_ns: Ints
+    name: Ints
+    process: Ints
+    device: Ints
+    stream: Ints
+    correlation: Ints
+    size_bytes: Any = -1
+    args: Any = 0
+
+
+@dataclass(slots=True)
+class RocmEvents:
+    """Collects the events of a file, and builds its ranks."""
+
+    path: str
+    rows: EventRows
+    problems: Problems
+    count: int = 0
+
+    @classmethod
+    def of(cls, path: str) -> RocmEvents:
+        """Return a collector without events."""
+        return cls(path, EventRows(), Problems())
+
+    def add_work(self, work: DeviceWork, *, is_copy: bool = False) -> None:
+        """Add work of devices."""
+        stream = np.maximum(np.asarray(work.stream, np.int64), 0)
+        ranks, rank = distinct_rows(work.process, work.device)
+        for number in range(len(ranks)):
+            rows = np.flatnonzero(rank == number)
+            stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
+        pairs, code = distinct_rows(work.device, stream)
+        places = [
+            self.rows.place(f"GPU {device}", str(number), f"GPU {device}", f"stream {number}")
+            for device, number in pairs
+        ]
+        self.count += len(work.name)
+        self.rows.add(
+            start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
+            category="gpu_memcpy" if is_copy else "kernel",
+            place=np.array(places, np.int64)[code], process=work.process,
+            device=work.device, stream=stream, correlation=_link_ids(work.correlation),
+            size_bytes=work.size_bytes, args=work.args,
+        )  # fmt: skip
+
+    def add_calls(
+        self,
+        category: str,
+        name: Ints,
+        times: tuple[Ints, Ints],
+        process: Ints,
+        threads: tuple[Ints, Ints],
+        correlation: Ints,
+    ) -> None:
+        """Add calls of the host; `threads` are the numbers of process and thread in the system."""
+        pairs, code = distinct_rows(*threads)
+        places = [
+            self.rows.place(str(pid), str(tid), "process", f"thread {tid}") for pid, tid in pairs
+        ]
+        self.count += len(name)
+        self.rows.add(
+            start_ns=times[0], end_ns=times[1], name=name,
+            category=category, place=np.array(places, np.int64)[code], process=process,
+            correlation=_link_ids(correlation),
+        )  # fmt: skip
+
+    def finish(
+        self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
+    ) -> Outcome:
+        """Return the ranks of the file."""
+        if not self.count:
+            raise TraceError(
+                "holds no kernels, copies or calls",
+                path=self.path,
+                remedy="Record with rocprofv3 --runtime-trace, and load the file that it writes.",
+            )
+        named = self.rows.add_named_steps(steps)
+        detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
+        self.problems.add("repaired", named, detail, file=self.path)
+        traces = build_traces(self.rows, self.path, format_name, self.problems, facts)
+        return Outcome(traces, self.problems)
+
+
+def copy_name(text: str) -> str:
+    """Return the name of a copy as PyTorch writes it."""
+    match = _COPY.fullmatch(text)
+    return f"Memcpy {match['source'][0]}to{match['target'][0]}" if match else text or "copy"
+
+
+def device_properties(device: int, name: str, units: Any) -> dict[str, Any]:
+    """Return the properties of a device under the keys that PyTorch writes."""
+    known = {"numSms": units} if isinstance(units, int) and units > 0 else {}
+    return {"id": device, "name": name, "warpSize": _WAVE_SIZE, **known}
+
+
+def launch_args(sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the grid in blocks, as PyTorch has it, from sizes in work items."""
+    block = [max(sizes[f"block {axis}"], 1) for axis in "xyz"]
+    grid = [-(-sizes[f"grid {axis}"] // size) for axis, size in zip("xyz", block, strict=True)]
+    shared = {"shared memory": sizes["shared memory"]} if sizes["shared memory"] >= 0 else {}
+    return {"grid": grid, "block": block, **shared, "queue": sizes["queue"]}
+
+
+def _link_ids(correlation: Ints) -> Ints:
+    return np.where(np.asarray(correlation) > 0, correlation, -1)
+
+
+def _share_rows(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
+    """Return streams with rows that rare streams share, if a device has many."""
+    streams, code = np.unique(stream, return_inverse=True)
+    if len(streams) <= _MANY_STREAMS:
+        return stream
+    busy_ns = np.bincount(code, end_ns - start_ns, len(streams))
+    rare = np.flatnonzero((busy_ns < _RARE_SHARE * busy_ns.sum())[code])
+    shared = stream.copy()
+    free: list[tuple[int, int]] = []  # end of the last event of each row, and its number
+    numbers = iter(np.unique(stream[rare]).tolist())
+    for row in rare[np.argsort(start_ns[rare], kind="stable")].tolist():
+        number = heapq.heappop(free)[1] if free and free[0][0] <= start_ns[row] else next(numbers)
+        shared[row] = number
+        heapq.heappush(free, (int(end_ns[row]), number))
+    return shared

@@ -1,0 +1,302 @@
+"""Read rocpd databases of rocprofv3, and the older databases of rocmProfileData.
+
+Each process has its own set of tables, whose names end in its id; a merged file has several sets.
+A call and the kernel that it launched have one ``stack_id`` in their events; ``correlation_id`` is
+the program's own, and 0 as a rule::
+
+    rocpd_region_0a1b           hipLaunchKernel, event 1     rocpd_event_0a1b  1: stack_id 23804
+    rocpd_kernel_dispatch_0a1b  kernel 10, event 2                             2: stack_id 23804
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows, map_distinct
+from hta_widgets.formats.rocm.events import (
+    DeviceWork,
+    RocmEvents,
+    category_of_calls,
+    copy_name,
+    device_properties,
+    launch_args,
+)
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.ranks import is_rank
+from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import StringPool
+
+_SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
+_OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
+_LAUNCH_COLUMNS = {
+    **{f"grid {axis}": f"grid_size_{axis}" for axis in "xyz"},
+    **{f"block {axis}": f"workgroup_size_{axis}" for axis in "xyz"},
+    "shared memory": "group_segment_size",
+    "queue": "queue_id",
+}
+_PROCESS_BITS = 32
+
+
+def is_rocpd(start: FileStart) -> bool:
+    """Whether a file is a database of rocprofv3 or rocmProfileData, by the names of its tables."""
+    if not start.text.startswith(SQLITE_MAGIC):
+        return False
+    names = set(table_names(start.path))
+    return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
+
+
+def read_rocpd(
+    path: str,
+    *,
+    advance: Callable[[int], object] | None = None,
+    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
+    steps: str | None = None,
+) -> Outcome:
+    """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
+    events = RocmEvents.of(path)
+    with Database(path, advance) as database:
+        facts: dict[tuple[int, int], RankFacts] = {}
+        if set(database.tables) >= _OLD:
+            _read_old(database, events)
+        else:
+            matches = filter(None, map(_SET.fullmatch, database.tables))
+            for number, suffix in enumerate(sorted({match[1] for match in matches})):
+                tables = _TableSet(database, suffix, number)
+                tables.read(events)
+                facts |= tables.facts()
+        for table, count in database.skipped.items():
+            detail = f"rows of {table} with texts or fractions in place of integers"
+            events.problems.add("skipped", count, detail, file=path)
+        if database.is_cut_off:
+            detail = "the database was copied while it was written, without its -wal file"
+            events.problems.add("part", 1, detail, file=path)
+    return events.finish("rocpd", lambda *key: facts.get(key) or RankFacts(), steps)
+
+
+def companions_of(path: str) -> list[tuple[Path, bool]]:
+    """Return the other files that rocprofv3 writes of a run."""
+    return [(Path(path).with_suffix(ending), True) for ending in (".json", ".pftrace")]
+
+
+class _TableSet:
+    """The tables of one process, or of several without ids in their names."""
+
+    def __init__(self, database: Database, suffix: str, number: int) -> None:
+        self._database, self._suffix = database, suffix
+        self._first_process = number << _PROCESS_BITS
+        agents = self._rows(
+            "info_agent", "id", "type", "type_index", "absolute_index", "product_name", "name",
+            "extdata",
+        )  # fmt: skip
+        #: number and properties of each GPU, by agent
+        self._gpus: dict[int, dict[str, Any]] = {}
+        for agent, kind, index, absolute, product, name, extra in agents:
+            if kind == "GPU" and isinstance(agent, int):
+                places = [place for place in (index, absolute) if _is_index(place)]
+                model = next((t for t in (product, name) if isinstance(t, str) and t), "")
+                self._gpus[agent] = device_properties(
+                    places[0] if places else agent, model, _json(extra).get("cu_count")
+                )
+        self._pid_of = {
+            key: pid for key, pid in self._rows("info_process", "id", "pid") if _is_index(pid)
+        }
+        self._tid_of = {
+            key: tid for key, tid in self._rows("info_thread", "id", "tid") if _is_index(tid)
+        }
+
+    def read(self, events: RocmEvents) -> None:
+        """Add all events."""
+        self._events = self._integers("event", "id", "stack_id", "category_id")
+        self._order = np.argsort(self._events["id"], kind="stable")
+        self._read_kernels(events)
+        self._read_copies(events)
+        self._read_regions(events)
+
+    def facts(self) -> dict[tuple[int, int], RankFacts]:
+        """Return what the file states about each rank."""
+        hosts = [name for (name,) in self._rows("info_node", "hostname") if isinstance(name, str)]
+        host = hosts[0] if len(set(hosts)) == 1 else None
+        facts = {}
+        for key, environment in self._rows("info_process", "id", "environment"):
+            rank = _rank_of(environment) if len(self._gpus) == 1 else None
+            for gpu in self._gpus.values():
+                metadata: dict[str, Any] = {"deviceProperties": [gpu]}
+                if host:
+                    metadata["host_name"] = host
+                place = self._first_process + int(key), gpu["id"]
+                facts[place] = RankFacts(0, metadata, host, rank)
+        return facts
+
+    def _read_kernels(self, events: RocmEvents) -> None:
+        columns = self._integers(
+            "kernel_dispatch", "start", "end", "pid", "agent_id", "kernel_id", "stream_id",
+            "event_id", *_LAUNCH_COLUMNS.values(),
+        )  # fmt: skip
+        name = self._names(events, "info_kernel_symbol", "display_name", columns["kernel_id"])
+        sizes, code = distinct_rows(*(columns[name] for name in _LAUNCH_COLUMNS.values()))
+        args = [launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes]
+        self._add_work(events, columns, columns["agent_id"], name,
+                       args=events.rows.args_codes(args)[code])  # fmt: skip
+
+    def _read_copies(self, events: RocmEvents) -> None:
+        columns = self._integers(
+            "memory_copy", "start", "end", "pid", "name_id", "dst_agent_id", "src_agent_id", "size",
+            "stream_id", "event_id",
+        )  # fmt: skip
+        name = self._names(events, "string", "string", columns["name_id"], copy_name)
+        to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
+        agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
+        self._add_work(events, columns, agent, name, is_copy=True, size_bytes=columns["size"])
+
+    def _add_work(
+        self,
+        events: RocmEvents,
+        columns: dict[str, Ints],
+        agent: Ints,
+        name: Ints,
+        *,
+        is_copy: bool = False,
+        **further: Any,
+    ) -> None:
+        if len(name):
+            gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
+            device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
+            work = DeviceWork(
+                start_ns=columns["start"], end_ns=columns["end"], name=name,
+                process=self._first_process + columns["pid"], device=device,
+                stream=columns["stream_id"], correlation=self._of_event(columns, "stack_id"),
+                **further,
+            )  # fmt: skip
+            events.add_work(work, is_copy=is_copy)
+
+    def _read_regions(self, events: RocmEvents) -> None:
+        columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
+        name = self._names(events, "string", "string", columns["name_id"])
+        kinds = self._of_event(columns, "category_id")
+        texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
+        stack = self._of_event(columns, "stack_id")
+        pid = map_distinct(columns["pid"], lambda key: self._pid_of.get(key, key))
+        tid = map_distinct(columns["tid"], lambda key: self._tid_of.get(key, key))
+        categories = StringPool()
+        category = map_distinct(
+            kinds, lambda kind: categories.add(category_of_calls(texts.get(kind, "")))
+        )
+        for code, text in enumerate(categories.values):
+            at = np.flatnonzero(category == code)
+            events.add_calls(
+                text, name[at], (columns["start"][at], columns["end"][at]),
+                self._first_process + columns["pid"][at], (pid[at], tid[at]), stack[at],
+            )  # fmt: skip
+
+    def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
+        """Return a column of the events of rows, -1 where there is none."""
+        ids, values = self._events["id"][self._order], self._events[name][self._order]
+        if not len(ids):
+            return np.full(len(columns["event_id"]), -1, np.int64)
+        at = np.minimum(np.searchsorted(ids, columns["event_id"]), len(ids) - 1)
+        return np.where(ids[at] == columns["event_id"], values[at], -1)
+
+    def _table(self, name: str) -> str:
+        return f"rocpd_{name}{self._suffix}"
+
+    def _rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        rows = self._database.rows(self._table(name), columns)
+        return [row for row in rows if isinstance(row[0], (int, str))]
+
+    def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
+        return self._database.integers(self._table(name), columns)
+
+    def _names(
+        self,
+        events: RocmEvents,
+        table: str,
+        column: str,
+        ids: Ints,
+        convert: Callable[[str], str] = str,
+    ) -> Ints:
+        texts = self._database.texts_of(self._table(table), "id", column, np.unique(ids).tolist())
+        word = table.removeprefix("info_").replace("_", " ")
+        return map_distinct(
+            ids, lambda key: events.rows.name.add(convert(texts.get(key, "")) or f"{word} {key}")
+        )
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 31
+
+
+def _json(text: object) -> dict[str, Any]:
+    try:
+        value = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _rank_of(environment: object) -> int | None:
+    """Return the rank in the environment of a process; nothing else of it is used."""
+    variables = _json(environment)
+    texts = (str(variables.get(name, "")) for name in RANK_VARIABLES)
+    ranks = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+    return ranks[0] if ranks and is_rank(ranks[0]) else None
+
+
+# --- rocmProfileData ------------------------------------------------------------------------------
+
+
+def _read_old(database: Database, events: RocmEvents) -> None:
+    """Read a database of rocmProfileData, whose links are a table of their own."""
+    columns = database.integers(
+        "rocpd_op", ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
+    )
+    links = database.integers("rocpd_api_ops", ("api_id", "op_id"))
+    calls = database.integers(
+        "rocpd_api", ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+    )
+    ids = (columns["description_id"], columns["opType_id"], calls["apiName_id"], calls["args_id"])
+    codes = np.unique(np.concatenate(ids)).tolist()
+    texts = database.texts_of("rocpd_string", "id", "string", codes)
+    pool = events.rows.name
+
+    def names_of(text_ids: Ints) -> Ints:
+        return map_distinct(text_ids, lambda key: pool.add(texts.get(key) or "operation"))
+
+    described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
+    name = np.where(described, names_of(ids[0]), names_of(ids[1]))
+    order = np.argsort(links["op_id"], kind="stable")
+    known = links["op_id"][order]
+    at = np.minimum(np.searchsorted(known, columns["id"]), max(len(known) - 1, 0))
+    call_of = np.full(len(name), -1, np.int64)
+    if len(known):
+        call_of = np.where(known[at] == columns["id"], links["api_id"][order][at], -1)
+    process = np.zeros(len(name), np.int64)
+    if len(name):
+        events.add_work(
+            DeviceWork(
+                start_ns=columns["start"],
+                end_ns=columns["end"],
+                name=name,
+                process=process,
+                device=np.maximum(columns["gpuId"], 0),
+                stream=columns["queueId"],
+                correlation=call_of,
+            )
+        )
+    is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
+    for category, rows, column in (
+        ("user_annotation", np.flatnonzero(is_marker), "args_id"),
+        ("cuda_runtime", np.flatnonzero(~is_marker), "apiName_id"),
+    ):
+        if len(rows):
+            events.add_calls(
+                category, names_of(calls[column][rows]),
+                (calls["start"][rows], calls["end"][rows]), np.zeros(len(rows), np.int64),
+                (calls["pid"][rows], calls["tid"][rows]), calls["id"][rows],
+            )  # fmt: skip

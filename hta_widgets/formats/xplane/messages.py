@@ -1,0 +1,274 @@
+"""Decode the protobuf messages of an XPlane profile, without a protobuf package.
+
+A message is a list of fields, each a key (number × 8 + wire type) and a value. For example, an
+event of metadata 5 that begins 1,000 ps after its line's start::
+
+    08 05     field 1, a varint: 5
+    10 e8 07  field 2, a varint: 1,000
+
+Messages nest by the schema, so depth is bounded. A length beyond the message around it means
+that the file was cut: what came before is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from typing import Any
+
+_MASK = (1 << 64) - 1
+_MAX_SHIFT = 63
+#: The largest byte that ends a number.
+_LAST_BYTE = 127
+#: Distinct statistics of a plane that are kept decoded.
+_MAX_KEPT = 1 << 16
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+#: A message: the position of its first byte, and of the first after it.
+Span = tuple[int, int]
+#: The statistics of an event or plane by name.
+Stats = dict[str, Any]
+
+
+class ProtobufError(Exception):
+    """The bytes are not a message; `is_cut` if they end too early."""
+
+    def __init__(self, text: str, *, is_cut: bool = False) -> None:
+        super().__init__(text)
+        self.is_cut = is_cut
+
+
+def read_fields(data: bytes, span: Span) -> Iterator[tuple[int, Any]]:
+    """Yield the number and value of each field: an int, a span of bytes, or bytes of fixed size."""
+    at, end = span
+    while at < end:
+        key = data[
+            at
+        ]  # numbers of one byte are read here, as a call for each takes most of the time
+        at += 1
+        if key > _LAST_BYTE:
+            key, at = _read_varint(data, at - 1, end)
+        wire = key & 7
+        if wire in (_VARINT, _BYTES):
+            if at < end and data[at] <= _LAST_BYTE:
+                size = data[at]
+                at += 1
+            else:
+                size, at = _read_varint(data, at, end)
+            if wire == _VARINT:
+                yield key >> 3, size
+                continue
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise ProtobufError(f"a field of the unknown wire type {wire} at byte {at:,}")
+        if size > end - at:
+            raise ProtobufError(f"a field ends after its message at byte {at:,}", is_cut=True)
+        yield key >> 3, (at, at + size) if wire == _BYTES else data[at : at + size]
+        at += size
+
+
+def _read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & _LAST_BYTE) << shift
+        if byte <= _LAST_BYTE:
+            return value & _MASK, at
+        shift += 7
+        if shift > _MAX_SHIFT:
+            raise ProtobufError(f"a number of more than 10 bytes at byte {at:,}")
+    raise ProtobufError(f"a number is cut at byte {at:,}", is_cut=True)
+
+
+def _signed_integer(value: Any) -> int:
+    number = _integer(value)
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ProtobufError("a field has another type than in the schema")
+    return value
+
+
+def _text(data: bytes, value: Any) -> str:
+    return str(data[slice(*_span(value))], "utf-8", "replace")
+
+
+def _span(value: Any) -> Span:
+    if not isinstance(value, tuple):
+        raise ProtobufError("a field has another type than in the schema")
+    return value
+
+
+def _finite(value: Any) -> float | None:
+    number = struct.unpack("<d", value)[0] if isinstance(value, bytes) and len(value) == 8 else nan
+    return number if isfinite(number) else None
+
+
+@dataclass(slots=True)
+class Line:
+    """A thread or stream; `first_ns` is what the offsets of its events count from."""
+
+    number: int = 0
+    name: str = ""
+    first_ns: int = 0
+    events: list[Span] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class EventName:
+    """The name that events share, and their common statistics."""
+
+    name: str
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Plane:
+    """A device, the threads of a host, or facts of the profile."""
+
+    name: str = ""
+    lines: list[Line] = field(default_factory=list)
+    names: dict[int, EventName] = field(default_factory=dict)
+    stat_names: dict[int, str] = field(default_factory=dict)
+    stats: Stats = field(default_factory=dict)
+    _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
+
+    def event(self, data: bytes, span: Span) -> tuple[int, int, int, list[Span], bool]:
+        """Return metadata id, offset and duration in ps, statistics, and whether it is a sum."""
+        number = offset = duration = 0
+        stats: list[Span] = []
+        is_sum = False
+        for key, value in read_fields(data, span):
+            if key == 1:
+                number = _integer(value)
+            elif key == 2:
+                offset = _signed_integer(value)
+            elif key == 3:
+                duration = _signed_integer(value)
+            elif key == 4:
+                stats.append(_span(value))
+            elif key == 5:
+                is_sum = True
+        return number, offset, duration, stats, is_sum
+
+    def decode_stats(self, data: bytes, spans: list[Span]) -> Stats:
+        """Return statistics by name."""
+        result: Stats = {}
+        for start, stop in spans:
+            text = data[start:stop]
+            stat = self._decoded.get(text)
+            if stat is None:
+                stat = self._decode_stat(text)
+                if len(self._decoded) < _MAX_KEPT:
+                    self._decoded[text] = stat
+            if stat[1] is not None:
+                result[stat[0]] = stat[1]
+        return result
+
+    def _decode_stat(self, data: bytes) -> tuple[str, Any]:
+        name = ""
+        content: Any = None
+        for key, value in read_fields(data, (0, len(data))):
+            if key == 1:
+                name = self.stat_names.get(_integer(value), f"stat {value}")
+            elif key == 2:
+                content = _finite(value)
+            elif key == 3:
+                content = _integer(value)
+            elif key == 4:
+                content = _signed_integer(value)
+            elif key == 5:
+                content = _text(data, value)
+            elif key == 7:
+                content = self.stat_names.get(_integer(value))
+        return name, content
+
+
+@dataclass(slots=True)
+class Profile:
+    """A profile: its planes and hosts, and why it could not be read to its end."""
+
+    planes: list[Plane] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    fault: ProtobufError | None = None
+
+
+def read_profile_messages(data: bytes) -> Profile:
+    """Decode a profile but for its events."""
+    profile = Profile()
+    try:
+        for key, value in read_fields(data, (0, len(data))):
+            if key == 1:
+                profile.planes.append(_read_plane(data, _span(value)))
+            elif key in (2, 3):
+                profile.messages.append(_text(data, value))
+            elif key == 4:
+                profile.hosts.append(_text(data, value))
+    except ProtobufError as fault:
+        profile.fault = fault
+    return profile
+
+
+def _read_plane(data: bytes, span: Span) -> Plane:
+    plane = Plane()
+    names: list[Span] = []
+    stats: list[Span] = []
+    for key, value in read_fields(data, span):
+        if key == 2:
+            plane.name = _text(data, value)
+        elif key == 3:
+            plane.lines.append(_read_line(data, _span(value)))
+        elif key == 4:
+            names.append(_span(value))
+        elif key == 5:
+            number, name, _ = _read_metadata(data, _span(value))
+            plane.stat_names[number] = name
+        elif key == 6:
+            stats.append(_span(value))
+    plane.stats = plane.decode_stats(data, stats)
+    for entry in names:
+        number, name, of_event = _read_metadata(data, entry)
+        plane.names[number] = EventName(name, plane.decode_stats(data, of_event))
+    return plane
+
+
+def _read_line(data: bytes, span: Span) -> Line:
+    line = Line()
+    for key, value in read_fields(data, span):
+        if key == 1:
+            line.number = _signed_integer(value)
+        elif key == 11 or (key == 2 and not line.name):
+            line.name = _text(data, value) or line.name
+        elif key == 3:
+            line.first_ns = _signed_integer(value)
+        elif key == 4:
+            line.events.append(_span(value))
+    return line
+
+
+def _read_metadata(data: bytes, entry: Span) -> tuple[int, str, list[Span]]:
+    """Return id, name for display, and statistics of an entry of a map of metadata."""
+    number, name, display = 0, "", ""
+    stats: list[Span] = []
+    for key, value in read_fields(data, entry):
+        if key == 1:
+            number = _integer(value)
+        if key != 2:
+            continue
+        for inner, content in read_fields(data, _span(value)):
+            if inner == 1:
+                number = _integer(content)
+            elif inner == 2:
+                name = _text(data, content)
+            elif inner == 4:
+                display = _text(data, content)
+            elif inner == 5:
+                stats.append(_span(content))
+    return number, display or name, stats

@@ -1,0 +1,144 @@
+"""Files of Ascend's profiler."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from support.ascend_database import EPOCH_NS, SECRET, write_ascend_database
+
+import hta_widgets as hw
+from hta_widgets import TraceError
+from hta_widgets.analysis import collectives, operators, step_times, temporal_breakdown
+
+PROCESSES = {1: "Python", 2: "Ascend Hardware", 3: "Communication", 4: "CANN"}
+STREAM, GROUP = {"pid": 2, "tid": 2}, {"pid": 3, "tid": 0}
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+def write_trace_view(folder, *, rank, info="profiler_info_{}.json", stated=True):
+    """Write the folder of a rank: one operator, its kernel, and a collective seen three times."""
+    output = folder / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    events = [
+        *({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+          for pid, name in PROCESSES.items()),
+        {"ph": "M", "name": "process_labels", "pid": 2, "tid": 0, "args": {"labels": "NPU"}},
+        {"ph": "M", "name": "process_labels", "pid": 3, "tid": 0, "args": {"labels": "NPU"}},
+        {"ph": "M", "name": "thread_name", **STREAM, "args": {"name": "Stream 2"}},
+        {"ph": "M", "name": "thread_name", **GROUP, "args": {"name": "Group 0 Communication"}},
+        {"ph": "M", "name": "thread_name", "pid": 3, "tid": 1, "args": {"name": "Plane 0"}},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 9, "ts": "1000.250",
+         "dur": 20},
+        {"ph": "s", "bp": "e", "cat": "async_npu", "name": "a", "id": 5, "pid": 1, "tid": 9,
+         "ts": "1000.250"},
+        {"ph": "X", "name": "MatMul", **STREAM, "ts": "1030.500", "dur": 40.25,
+         "args": {"Task Type": "AI_CORE"}},
+        {"ph": "f", "bp": "e", "cat": "async_npu", "name": "a", "id": 5, **STREAM,
+         "ts": "1030.500"},
+        *({"ph": "X", "name": name, **STREAM, "ts": "1080.000", "dur": 90,
+           "args": {"Task Type": name}} for name in ("SDMA", "Notify Wait", "EVENT_WAIT")),
+        {"ph": "X", "name": "hcom_allReduce__586_0_1", **GROUP, "ts": "1080.000", "dur": 100},
+        {"ph": "X", "name": "Memcpy", "pid": 3, "tid": 1, "ts": "1085.000", "dur": 50},
+    ]  # fmt: skip
+    (output / "trace_view.json").write_text(json.dumps(events))
+    (output / "step_trace_time.csv").write_text("Step,Computing")
+    (output / "communication.json").write_text("{}")
+    facts = {"rank_id": rank if stated else -1, "end_info": SECRET}
+    (output.parent / info.format(rank)).write_text(json.dumps(facts))
+    return output
+
+
+def test_folders_of_two_ranks(tmp_path):
+    for rank in (3, 10):
+        write_trace_view(tmp_path, rank=rank)
+    traces = load(tmp_path)
+    assert traces.ranks == [3, 10]
+    assert traces.problems.query("kind != 'overlap'").empty
+    trace = traces[10]
+    assert trace.format == "ascend"
+    row = temporal_breakdown(traces).iloc[0]
+    assert (row.compute_ns, row.communication_ns) == (40_250, 100_000)
+    assert operators(traces).device_total_ns.tolist() == [40_250] * 2
+
+
+@pytest.mark.parametrize(
+    ("stated", "info"), [(True, "profiler_info.json"), (False, "profiler_info_{}.json")]
+)
+def test_the_rank_is_stated_in_the_file_or_by_its_name(tmp_path, stated, info):
+    write_trace_view(tmp_path, rank=5, info=info, stated=stated)
+    assert load(tmp_path).ranks == [5]
+
+
+def test_an_export_has_the_same_figures(tmp_path):
+    write_trace_view(tmp_path / "job", rank=0)
+    traces = load(tmp_path / "job")
+    hw.export_trace(traces, tmp_path / "out.json")
+    again = load(tmp_path / "out.json")
+    assert temporal_breakdown(again).compute_ns.tolist() == [40_250]
+    assert operators(again).device_total_ns.tolist() == [40_250]
+
+
+def test_tables_and_database_of_a_run_are_not_loaded_beside_its_time_line(tmp_path):
+    output = write_trace_view(tmp_path, rank=0)
+    write_ascend_database(output / "ascend_pytorch_profiler_0.db")
+    traces = load(tmp_path)
+    assert traces.ranks == [0]
+    assert traces[0].format == "ascend"
+    assert "trace_view.json holds the same run" in " ".join(traces.problems.detail)
+
+
+@pytest.fixture
+def database(tmp_path):
+    return write_ascend_database(tmp_path / "ascend_pytorch_profiler_0.db")
+
+
+def test_tasks_of_a_database(database):
+    traces = load(database)
+    trace = traces[0]
+    assert (trace.host, trace.metadata["deviceProperties"][0]["name"]) == ("host7", "Ascend910B")
+    assert trace.zero_ns == EPOCH_NS
+    row = temporal_breakdown(traces).iloc[0]
+    assert (row.compute_ns, row.memory_ns, row.communication_ns) == (50_000, 10_000, 240_000)
+    assert operators(traces).set_index("name").device_total_ns["aten::mm"] == 50_000
+    assert step_times(traces).step.tolist() == [50]
+    operator = trace.events.index[trace.events.name == "aten::mm"][0]
+    args = json.loads(trace.source.record(int(trace.table.record[operator])))["args"]
+    assert args["Input Dims"] == [[8, 3], [3, 4]]
+
+
+def test_collectives_of_databases_have_groups_and_sizes(tmp_path):
+    for rank in (0, 1):
+        name = f"ascend_pytorch_profiler_{rank}.db"
+        write_ascend_database(tmp_path / name, rank=rank, late_ns=30_000 * rank)
+    traces = load(tmp_path)
+    frame = collectives(traces)
+    assert frame.size_bytes.tolist() == [4096, 4096]
+    assert (frame.group.unique().tolist(), frame.wait_ns.tolist()) == (["group 586"], [30_000, 0])
+
+
+def test_steps_of_a_database_without_ranges(tmp_path):
+    path = write_ascend_database(tmp_path / "a.db", marks=False)
+    assert step_times(load(path)).step.tolist() == [50]
+
+
+def test_secrets_reach_no_output(database, tmp_path):
+    traces = load(database)
+    traces.save(tmp_path / "store")
+    hw.export_trace(traces, tmp_path / "out.json")
+    hw.Dashboard(traces).save_html(tmp_path / "page.html")
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.suffix != ".db":
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_database_without_events_is_refused(tmp_path, database):
+    with closing(sqlite3.connect(database)) as connection:
+        for table in ("TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME"):
+            connection.execute(f"delete from {table}")
+        connection.commit()
+    with pytest.raises(TraceError, match="no tasks"):
+        load(database)

@@ -1,0 +1,117 @@
+"""Files of ROCm's profilers."""
+
+import json
+
+import pytest
+from support.rocm_files import BOOT_NS, MODEL, SECRET, rocprof_json, write_rocpd, write_rpd
+
+import hta_widgets as hw
+from hta_widgets import TraceError
+from hta_widgets.analysis import operators, step_times, temporal_breakdown
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+def record_of(trace, name):
+    row = trace.events.index[trace.events.name == name][0]
+    return json.loads(trace.source.record(int(trace.table.record[row])))
+
+
+def test_calls_and_kernels_are_linked_by_their_stack(tmp_path):
+    traces = load(write_rocpd(tmp_path / "900_results.db", rank=3))
+    assert traces.ranks == [3]
+    trace = traces[3]
+    assert (trace.format, trace.host, trace.zero_ns) == ("rocpd", "node0", BOOT_NS)
+    assert trace.metadata["deviceProperties"] == [
+        {"id": 0, "name": MODEL, "warpSize": 64, "numSms": 256}
+    ]
+    row = temporal_breakdown(traces).iloc[0]
+    assert (row.compute_ns, row.memory_ns, row.communication_ns) == (30_000, 5_000, 40_000)
+    work = trace.events[trace.events.stream >= 0]
+    calls = trace.events.loc[trace.launch_of[work.index]]
+    assert calls.name.tolist() == ["hipLaunchKernel", "hipMemcpyAsync", "ncclAllReduce"]
+    assert operators(traces).set_index("name").device_total_ns["ncclAllReduce"] == 40_000
+    assert step_times(traces)[["step", "dur_ns"]].to_numpy().tolist() == [[7, 90_000]]
+    args = record_of(trace, "Cijk_gemm")["args"]
+    assert (args["grid"], args["block"], args["queue"]) == ([3, 16, 1], [64, 2, 1], 18)
+    assert record_of(trace, "Memcpy HtoD")["args"]["memory bandwidth (GB/s)"] == 10.0
+
+
+def test_processes_of_a_merged_database_are_ranks(tmp_path):
+    traces = load(write_rocpd(tmp_path / "merged.db", (900, 950)))
+    assert traces.ranks == [0, 1]
+    assert [trace.tracks[0].pid for trace in traces.values()] == ["900", "950"]
+    assert {trace.zero_ns - BOOT_NS for trace in traces.values()} == {0, 1_000_000}
+    assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [3, 3]
+
+
+def test_devices_of_the_older_database_are_ranks(tmp_path):
+    traces = load(write_rpd(tmp_path / "matmul.rpd"))
+    assert [trace.local_rank for trace in traces.values()] == [0, 1]
+    for trace in traces.values():
+        kernel = trace.events.query("category == 'kernel'")
+        assert (kernel.name.tolist(), kernel.dur_ns.tolist()) == (["gemm"], [20_000])
+        assert trace.events.loc[trace.launch_of[kernel.index]].name.tolist() == ["hipLaunchKernel"]
+    assert step_times(traces)["step"].unique().tolist() == [3]
+
+
+def test_json_of_rocprofv3(write):
+    traces = load(write(json.dumps(rocprof_json(3)).encode(), "70_results.json"))
+    trace = traces[0]
+    assert (trace.format, trace.host) == ("rocprof-json", "node0")
+    assert temporal_breakdown(traces).compute_ns.tolist() == [20_000]
+    kernels = trace.events.query("category == 'kernel'").index
+    assert trace.events.loc[trace.launch_of[kernels]].name.tolist() == ["hipLaunchKernel"] * 3
+    assert record_of(trace, "gemm")["args"]["grid"] == [10, 1, 1]
+
+
+def test_rare_streams_share_rows_in_which_no_events_overlap(write):
+    contents = rocprof_json(40, streams=40)
+    kernels = contents["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    kernels[0]["end_timestamp"] = BOOT_NS + 1_000_000_000
+    traces = load(write(json.dumps(contents).encode(), "70_results.json"))
+    kernels = traces[0].events.query("category == 'kernel'")
+    assert (len(kernels), kernels.stream.nunique()) == (40, 3)
+    assert "overlap" not in traces.problems.kind.tolist()
+    assert temporal_breakdown(traces).busy_ns.tolist() == [1_000_000_000 - 10_000]
+
+
+def test_the_json_of_the_same_run_is_left_out(tmp_path):
+    write_rocpd(tmp_path / "900_results.db")
+    (tmp_path / "900_results.json").write_text(json.dumps(rocprof_json()))
+    traces = load(tmp_path)
+    assert [trace.format for trace in traces.values()] == ["rocpd"]
+    assert "900_results.db holds the same run" in " ".join(traces.problems.detail)
+
+
+@pytest.mark.parametrize("name", ["900_results.db", "900_results.json"])
+def test_secrets_reach_no_output(tmp_path, name):
+    path = tmp_path / "in" / name
+    path.parent.mkdir()
+    if name.endswith(".db"):
+        write_rocpd(path)
+    else:
+        path.write_text(json.dumps(rocprof_json()))
+    traces = load(path)
+    traces.save(tmp_path / "out/store")
+    hw.export_trace(traces, tmp_path / "out/trace.json")
+    hw.Dashboard(traces).save_html(tmp_path / "out/page.html")
+    for written in (tmp_path / "out").rglob("*"):
+        assert not written.is_file() or SECRET.encode() not in written.read_bytes(), written
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"rocprofiler-sdk-tool": []}', "no kernels"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}', "not JSON of roc"),
+        ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
+        ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
+        (json.dumps(rocprof_json()).replace(str(BOOT_NS + 10_000), "9" * 30), "not JSON of roc"),
+    ],
+)
+def test_damaged_json_is_refused(write, text, message):
+    with pytest.raises(TraceError, match=message):
+        load(write(text.encode(), "70_results.json"))

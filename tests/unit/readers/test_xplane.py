@@ -1,0 +1,187 @@
+"""XPlane profiles of JAX."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from support.xplane_profile import (
+    SECRET,
+    START_NS,
+    gpu_profile,
+    message,
+    number,
+    plane,
+    profile,
+    tpu_profile,
+    write_profile,
+)
+
+import hta_widgets as hw
+from hta_widgets import TraceError
+from hta_widgets.analysis import (
+    collectives,
+    operator_efficiency,
+    operators,
+    step_times,
+    stragglers,
+    temporal_breakdown,
+    user_annotation_breakdown,
+)
+
+
+def load(path, **options):
+    return hw.load(path, cache=False, progress=False, **options)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """`opened(data)` loads a profile."""
+    return lambda data, **options: load(
+        write_profile(tmp_path / "node0.xplane.pb", data), **options
+    )
+
+
+def test_a_device_with_work_is_a_rank(opened):
+    traces = opened(gpu_profile())
+    assert traces.ranks == [0, 1]
+    trace = traces[1]
+    assert (trace.format, trace.host, trace.local_rank) == ("xplane", "node0", 1)
+    assert trace.zero_ns == START_NS + 1_000
+    assert trace.metadata["deviceProperties"] == [
+        {"id": 1, "totalGlobalMem": 80 << 30, "computeMajor": 9, "computeMinor": 0,
+         "numSms": 132, "warpSize": 32}
+    ]  # fmt: skip
+    work = trace.events[trace.events.category == "kernel"]
+    assert work.dur_ns.tolist() == [20_000, 30_000] * 3
+    calls = trace.events.loc[trace.launch_of[work.index]]
+    assert calls.name.unique().tolist() == ["cuLaunchKernel"]
+    assert work.step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert trace.counter_table.value.tolist() == [4096]
+    derived = traces.problems.query("detail.str.contains('repeat')")
+    assert derived["count"].tolist() == [2]
+
+
+def test_operations_of_xla_are_operators_around_launches(opened):
+    traces = opened(gpu_profile())
+    frame = operators(traces).query("rank == 0").set_index("name")
+    assert frame.device_total_ns[["dot.1", "all-reduce.3"]].tolist() == [60_000, 90_000]
+    ranges = user_annotation_breakdown(traces)
+    assert ranges.name.unique().tolist() == ["jit_step(1)"]
+
+
+def test_collectives_of_an_operation_match_and_name_the_late_device(opened):
+    traces = opened(gpu_profile(late_ps=5_000_000))
+    frame = collectives(traces)
+    assert frame.groupby("collective")["rank"].apply(list).tolist() == [[0, 1]] * 3
+    assert frame.last_rank.unique().tolist() == [1]
+    assert set(frame.wait_ns) == {0, 5_000}
+    blamed = stragglers(traces)
+    assert blamed.imposed_wait_ns.tolist() == [0, 15_000]
+
+
+def test_a_tpu_has_operations_for_work_and_its_own_steps(opened):
+    traces = opened(tpu_profile())
+    row = temporal_breakdown(traces).iloc[0]
+    # 40.0005 µs are rounded half to even, so that the operations still adjoin.
+    assert (row.busy_ns, row.compute_ns, row.communication_ns) == (120_000, 80_000, 40_000)
+    assert step_times(traces)[["step", "dur_ns"]].to_numpy().tolist() == [[7, 80_000], [8, 80_000]]
+    work = traces[0].events.query("category == 'kernel'")
+    assert work.step.tolist() == [7, 7, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "figures"),
+    [
+        (gpu_profile(1), "dot.1", (3, 2e9, float(1 << 20), 60_000, 100.0)),
+        (tpu_profile(), "fusion.1", (2, 4e6, 2e6, 80_000, 0.1)),
+    ],
+)
+def test_figures_of_xla_are_the_work_of_its_operations(opened, data, name, figures):
+    frame = operator_efficiency(opened(data)).set_index("name")
+    row = frame.loc[name]
+    columns = ["count", "flops", "least_bytes", "device_ns", "tflop_per_s"]
+    assert row[columns].tolist() == list(figures)
+    assert row.certainty == "stated"
+
+
+def test_ranges_of_the_program_can_be_steps(opened):
+    traces = opened(gpu_profile(), steps=r"^train\.py|\$train")
+    assert step_times(traces)["step"].unique().tolist() == [12]
+
+
+def test_the_json_of_the_same_run_is_left_out(opened, tmp_path):
+    text = json.dumps({"traceEvents": [{"ph": "X", "ts": 0, "dur": 1, "pid": 1, "tid": 1}]})
+    for name in ("node0.trace.json", "perfetto_trace.json"):
+        (tmp_path / name).write_text(text)
+    write_profile(tmp_path / "node0.xplane.pb", gpu_profile())
+    traces = load(tmp_path)
+    assert {trace.format for trace in traces.values()} == {"xplane"}
+    assert "node0.xplane.pb holds the same run" in " ".join(traces.problems.detail)
+
+
+def test_a_record_is_written_with_its_args_and_exact_times(opened):
+    trace = opened(tpu_profile())[0]
+    row = trace.events.index[trace.events.name == "fusion.1"][0]
+    record = json.loads(trace.source.record(int(trace.table.record[row])))
+    assert (record["ts"], record["dur"]) == (1, 40)
+    assert record["args"]["hlo_category"] == "convolution fusion"
+    assert (record["args"]["flops"], record["args"]["bytes accessed"]) == (4_000_000, 2_000_000)
+
+
+def test_a_profile_without_its_start_is_reported(opened):
+    busy = {"Stream #1": [("k", 0, 5_000, {})]}
+    utc = opened(profile(plane("/device:GPU:0", busy, START_NS), start_ns=None))
+    assert utc[0].zero_ns == START_NS
+    assert "clock" not in utc.problems.kind.tolist()
+    unknown = opened(profile(plane("/device:GPU:0", busy), start_ns=None))
+    assert "clock" in unknown.problems.kind.tolist()
+
+
+def test_secrets_reach_no_output(opened, tmp_path):
+    traces = opened(gpu_profile())
+    traces.save(tmp_path / "store")
+    hw.export_trace(traces, tmp_path / "out.json")
+    hw.Dashboard(traces).save_html(tmp_path / "page.html")
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.suffix != ".pb":
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_cut_profile_keeps_what_came_before(opened):
+    data = gpu_profile()
+    traces = opened(data[: len(data) - 200])
+    assert "truncated" in traces.problems.kind.tolist()
+    assert traces.ranks == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message_part"),
+    [
+        (message(1, message(2, "/host:CPU") + b"\x1b"), "damaged"),
+        (message(1, message(2, "/host:CPU") + b"\x18" + b"\xff" * 11), "10 bytes"),
+        (message(1, message(2, "/host:CPU") + number(3, 1)), "another type"),
+        (message(1, message(2, "/host:CPU")), "no events"),
+        (
+            message(1, message(2, "/device:GPU:0") + b"\xef\xbf\xbd" * 9 + b"\x1b"),
+            "conversion of text",
+        ),
+        (profile(plane("/device:GPU:0", {"Stream #1": [("k", 0, 1 << 63, {})]})), "50 days"),
+    ],
+)
+def test_a_damaged_profile_is_refused(opened, data, message_part):
+    with pytest.raises(TraceError, match=message_part):
+        opened(data)
+
+
+def test_changed_bytes_raise_nothing_but_trace_errors(tmp_path):
+    data, random = gpu_profile(), np.random.default_rng(7)
+    for _ in range(60):
+        text = bytearray(data)
+        for at in random.integers(8, len(text), 3).tolist():
+            text[at] = int(random.integers(256))
+        path = write_profile(tmp_path / "node0.xplane.pb", bytes(text))
+        with contextlib.suppress(TraceError):
+            traces = load(path)
+            assert (traces.problems["count"] >= 0).all()
+            temporal_breakdown(traces)
