@@ -157,3 +157,18 @@ def test_steps_of_hosts_that_run_ahead_last_as_long_as_on_the_device():
     assert steps.attrs["ahead"] == [15, 16, 17]
     assert (steps["recompute_flops"] > 0).all()
     assert not math.isnan(steps.attrs["job_mfu"])
+
+
+@pytest.mark.parametrize(
+    ("trace", "figures"),
+    [
+        ("b200_eager_trace", 0.6),
+        ("inference_vllm_decode_full", 0.02),  # replays of graphs, without their captures
+        ("inference_sglang_decode", 0.01),
+    ],
+)
+def test_device_time_of_serving_has_categories_and_figures(trace, figures):
+    frame = analysis.operator_efficiency(load(SHARED / "traces/tracelens" / trace))
+    device_ns = frame.attrs["device_ns"]
+    assert frame.loc[frame["category"] != "other", "device_ns"].sum() >= 0.8 * device_ns
+    assert frame.attrs["covered_ns"] >= figures * device_ns

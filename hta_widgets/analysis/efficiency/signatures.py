@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.calls import OperatorCall, Work
+from hta_widgets.analysis.efficiency.calls import Kernels, OperatorCall, Work
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
+from hta_widgets.analysis.efficiency.matrix_work import FROM_KERNELS
 from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args
+from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
@@ -89,11 +91,33 @@ def signatures(trace: Trace) -> Signatures:
         code,
         [name for name, *_ in keys],
         [row for _, row, *_ in keys],
-        [_work(*signature) for signature in keys],
+        [
+            _work(*signature, kernels)
+            for signature, kernels in zip(keys, _kernels(trace, calls, keys, code), strict=True)
+        ],
         [_input_type(*row[:2]) for _, row, *_ in keys],
         within_backward & _ran_in_forward(trace, calls, code),
         _is_stopped(trace, calls, within_backward),
     )
+
+
+def _kernels(
+    trace: Trace, calls: CountedCalls, keys: Sequence[tuple[Any, ...]], code: Ints
+) -> list[Kernels]:
+    """Return the kernels of each signature's first call, if its work follows from them."""
+    kernels: list[Kernels] = [()] * len(keys)
+    for place, (name, *_) in enumerate(keys):
+        if name in FROM_KERNELS:
+            first = int(np.flatnonzero(code == place)[0])
+            rows = calls.work[calls.call_of_work == first]
+            grids = event_args(trace, rows, ("grid",))["grid"]
+            names = [trace.table.names[name] for name in trace.table.name[rows].tolist()]
+            kernels[place] = tuple(
+                (text, tuple(grid))
+                for text, grid in zip(names, grids, strict=True)
+                if isinstance(grid, list) and all(type(size) is int for size in grid)
+            )
+    return kernels
 
 
 def decode_arg(text: bytes) -> list[Any]:
@@ -111,10 +135,10 @@ def decode_arg(text: bytes) -> list[Any]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int) -> Work:
+def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int, kernels: Kernels) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
     dims, types, strides, values = map(decode_arg, texts)
-    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients))
+    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients, kernels))
 
 
 @lru_cache(maxsize=1 << 14)
