@@ -29,6 +29,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum number of bars, one per name, and minimum share of a node in a call tree's width.
 MAX_BARS = 12
+MAX_MARKS = 40
 MIN_SHARE = 0.002
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
@@ -47,9 +48,9 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
     return _first_rows(frame[whole["bound_by"] != "outside_path"], path)
 
 
-def _first_rows(frame: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def _first_rows(frame: pd.DataFrame, of: pd.DataFrame, count: int = MAX_BARS) -> pd.DataFrame:
     """Return the first rows of a panel's frame, with the number of others and the note."""
-    shown = frame.head(MAX_BARS).reset_index(drop=True)
+    shown = frame.head(count).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": of.attrs.get("note", "")}
     return shown
 
@@ -270,7 +271,7 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
 
 def _roofline(traces: TraceSet) -> pd.DataFrame:
     rows = operator_savings(traces)
-    shown = _first_rows(rows, rows)
+    shown = _first_rows(rows, rows, MAX_MARKS)
     shown.attrs |= rows.attrs
     return shown
 
