@@ -188,6 +188,9 @@ def _add_report(commands: Any) -> None:
     command.add_argument(
         "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
     )
+    command.add_argument(
+        "--xlsx", metavar="FILE", help="also write all tables as one Excel workbook"
+    )
 
 
 def _add_diff(commands: Any) -> None:

@@ -23,6 +23,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.findings import cautions
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace, require_fitted_clock
+from hta_widgets.export.workbook import save_workbook
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
@@ -315,6 +316,9 @@ def report(options: argparse.Namespace) -> None:
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         say(text)
+    if options.xlsx:
+        sheets = save_workbook(traces, options.xlsx)
+        say(f"{options.xlsx}: {_count_text(len(sheets), 'table')}")
     _print_page(path, options)
 
 

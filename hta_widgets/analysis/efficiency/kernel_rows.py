@@ -136,7 +136,7 @@ def kernel_rows(
         "precision": [kernel_units(text).precision for text in names],
         "count": spread["size"].to_numpy(),
         "kernels": spread["size"].to_numpy(),
-        **{column: sums[column].to_numpy() for column in sums},
+        **{str(column): sums[column].to_numpy() for column in sums},
         "min_ns": spread["min"].to_numpy(),
         "max_ns": spread["max"].to_numpy(),
         "inside": np.ones(count),
