@@ -205,6 +205,9 @@ def _add_diff(commands: Any) -> None:
     command.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
     )
+    command.add_argument(
+        "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
+    )
     _add_page(command, "diff.html")
 
 

@@ -20,19 +20,23 @@ from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
+from hta_widgets.diff.efficiency import efficiency_diff
 from hta_widgets.diff.findings import cautions
+from hta_widgets.diff.tables import iter_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace, require_fitted_clock
 from hta_widgets.export.workbook import save_workbook
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
-from hta_widgets.panels.savings import job_efficiency
+from hta_widgets.panels.savings import job_efficiency, short_shapes
 from hta_widgets.readers.load import load
 from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
 _MAX_PROBLEMS = 12
+_MAX_DIFFERENCES = 5  # of operators and shapes
+_MIN_DIFFERENCE = 0.01  # of the time before
 #: Titles of columns of the rank table that are shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
@@ -334,7 +338,22 @@ def diff(options: argparse.Namespace) -> None:
     if not findings:
         say("Nothing changed beyond the noise.")
     say(*(finding.text for finding in findings or cautions(view.comparison)))
+    if options.efficiency:
+        say(*_efficiency_differences(efficiency_diff(view.comparison)))
     _print_page(path, options)
+
+
+def _efficiency_differences(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield the change of the MFU, and the operators and shapes that changed most."""
+    yield frame.attrs["text"] or frame.attrs["note"] or "The MFU is unknown."
+    is_changed = frame["diff_device_ns"].abs() >= _MIN_DIFFERENCE * frame["before_device_ns"]
+    for row in iter_rows(frame[is_changed].head(_MAX_DIFFERENCES)):
+        parts = [f"{duration(row.before_device_ns)} → {duration(row.after_device_ns)} a step"]
+        if row.before_roofline_share > 0 and row.after_roofline_share > 0:
+            shares = share(row.before_roofline_share), share(row.after_roofline_share)
+            parts.append(f"{shares[0]} → {shares[1]} of the roofline")
+        shapes = short_shapes(row.input_shapes)
+        yield f"{escape_controls(f'{row.name} {shapes}'.strip())}: {', '.join(parts)}"
 
 
 def _print_page(path: str, options: argparse.Namespace) -> None:
