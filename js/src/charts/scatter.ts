@@ -88,9 +88,11 @@ export class RooflineDrawing implements Drawing {
     const legend = new Set(this.rows.map((row) => this.bounds[row]!));
     let left = 0;
     for (const bound of legend) {
+      const needs = 14 + textWidth(`bound by ${bound}`);
+      if (left > 0 && left + needs > width) [left, top] = [0, top + 16];
       layer.plate(left, top + 2, left + 10, top + 12, this.colorOf(bound));
       layer.text(left + 14, top + 7, `bound by ${bound}`, theme.ink2);
-      left += textWidth(`bound by ${bound}`) + 28;
+      left += needs + 14;
     }
     top += 22;
     this.width = width;
