@@ -23,13 +23,17 @@ from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import judge
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.diff.findings import cautions, findings
+from hta_widgets.diff.tables import iter_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder
-from hta_widgets.text import duration, share, share_delta, shorten_words
+from hta_widgets.panels.savings import short_shapes
+from hta_widgets.text import duration, escape_controls, share, share_delta, shorten_words
 
 BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
+_MAX_DIFFERENCES = 5  # of operators and shapes
+_MIN_DIFFERENCE = 0.01  # of the time before
 #: Fields of a `Finding`.
 _COLUMNS = ["kind", "measure", "name", "ranks", "before", "after", "unit", "diff_ns", "p_value",
             "text"]  # fmt: skip
@@ -120,6 +124,19 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
         yield f"- and {len(sentences) - _MAX_FINDINGS} more"
     if reply.note:
         yield escape_markdown(reply.note)
+
+
+def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
+    """Return the change of the MFU, and the operators and shapes that changed most."""
+    yield frame.attrs["text"] or frame.attrs["note"] or "The MFU is unknown."
+    is_changed = frame["diff_device_ns"].abs() >= _MIN_DIFFERENCE * frame["before_device_ns"]
+    for row in iter_rows(frame[is_changed].head(_MAX_DIFFERENCES)):
+        parts = [f"{duration(row.before_device_ns)} → {duration(row.after_device_ns)} a step"]
+        if row.before_roofline_share > 0 and row.after_roofline_share > 0:
+            shares = share(row.before_roofline_share), share(row.after_roofline_share)
+            parts.append(f"{shares[0]} → {shares[1]} of the roofline")
+        shapes = short_shapes(row.input_shapes)
+        yield f"{escape_controls(f'{row.name} {shapes}'.strip())}: {', '.join(parts)}"
 
 
 # --- baselines ------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
@@ -34,6 +33,8 @@ from hta_widgets.text import duration, plural, rate, share, value
 _HEIGHT = 280
 #: Of all device time; rows with less are not drawn.
 _MIN_SHARE = 1e-4
+#: Of the highest peak; slower rows would leave no room for the others.
+_MIN_RATE = 1e-6
 _SMALLEST, _LARGEST = 4.0, 34.0  # diameters in px
 _MATRIX, _OTHER = "matrix products, convolutions, attention", "other operators"
 
@@ -80,14 +81,16 @@ def operator_efficiency(
     if frame.empty:
         return empty_figure(frame, style)
     is_long = frame["device_ns"] >= _MIN_SHARE * frame["device_ns"].sum()
-    drawn = frame[(frame["intensity"] > 0) & (frame["tflop_per_s"] > 0) & is_long]
+    fastest = max(frame["peak_tflop_per_s"].max(), frame["tflop_per_s"].max())
+    is_fast = frame["tflop_per_s"] > _MIN_RATE * np.nan_to_num(fastest)
+    drawn = frame[(frame["intensity"] > 0) & is_fast & is_long]
     if drawn.empty:
         return empty_figure(frame, style, note="no operator has a rate")
     roofs = _roofs(drawn)
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_sources(drawn),
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs or time not drawn"
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs or much time not drawn"
         if len(drawn) < len(frame)
         else "",
         unmatched_note(frame),
@@ -148,39 +151,34 @@ def _roofs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
 
 
-def _logs(values: Any) -> npt.NDArray[np.float64]:
-    return np.log10(np.asarray(values, np.float64))
-
-
 def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
     theme = style.theme
-    x, y = _logs(frame["intensity"]), _logs(frame["tflop_per_s"])
-    peaks = _logs(roofs["peak_tflop_per_s"])
-    ridges = _logs(roofs["peak_tflop_per_s"] * 1e3 / roofs["memory_gb_s"])
-    low, high = np.floor(x.min() - 0.2), np.ceil(max([*x, *ridges]) + 0.2)
-    bottom, top = np.floor(y.min() - 0.2), np.ceil(max([*y, *peaks]) + 0.1)
+    x, y = frame["intensity"], frame["tflop_per_s"]
+    peaks = roofs["peak_tflop_per_s"]
+    ridges = peaks * 1e3 / roofs["memory_gb_s"]
+    left, right = _decades([*x, *ridges])
+    bottom, top = _decades([*y, *peaks])
     figure = new_figure(
         style,
         frame_height=_HEIGHT,
-        x_range=models.Range1d(low, high),
+        x_range=models.Range1d(left, right),
         y_range=models.Range1d(bottom, top),
         tools=[models.BoxSelectTool(overlay=selection_box(theme)), models.TapTool()],
+        axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule
     for peak, ridge, precision in zip(peaks, ridges, roofs["precision"], strict=True):
-        slope = peak - (ridge - low)
-        figure.line([low, ridge, high], [slope, peak, peak], line_color=theme.ink2, line_width=1)
-        label = f"{precision} {value(10.0**peak)} TFLOP/s"
+        xs, ys = [left, ridge, right], [peak * left / ridge, peak, peak]
+        figure.line(xs, ys, line_color=theme.ink2, line_width=1)
         figure.text(
-            x=[high], y=[peak], text=[label], text_align="right", text_baseline="bottom",
-            text_font_size="10px", text_color=theme.ink2,
+            x=[right], y=[peak], text=[f"{precision} {value(peak)} TFLOP/s"],
+            text_align="right", text_baseline="bottom", text_font_size="10px",
+            text_color=theme.ink2,
         )  # fmt: skip
     is_matrix = (frame["flops_kind"] == "matrix").to_numpy()
     sizes = np.sqrt(frame["device_ns"] / frame["device_ns"].max()) * _LARGEST
     colors = theme.kind["compute"], theme.kind["memory"]
     texts = {
-        "x": x,
-        "y": y,
         "size": np.maximum(sizes, _SMALLEST),
         "color": np.where(is_matrix, *colors),
         "time_text": [duration(ns) for ns in frame["device_ns"]],
@@ -190,8 +188,8 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
     }
     source = models.ColumnDataSource(columns_of(frame) | texts)
     marks = figure.scatter(
-        x="x", y="y", size="size", fill_color="color", fill_alpha=0.5, line_color="color",
-        nonselection_fill_alpha=0.1, source=source,
+        x="intensity", y="tflop_per_s", size="size", fill_color="color", line_color="color",
+        fill_alpha=0.5, nonselection_fill_alpha=0.1, source=source,
     )  # fmt: skip
     rows = [
         ("shapes", "@{input_shapes}"), ("time", "@{time_text}"), ("calls", "@{count}"),
@@ -199,10 +197,10 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
         ("of the roofline", "@{share_text}"), ("bound by", "@{bound}"),
     ]  # fmt: skip
     add_tooltip(figure, [marks], theme, "@{name}", rows)
-    _label(figure.xaxis, low, high)
+    _label(figure.xaxis, left, right)
     names = _label(figure.yaxis, bottom, top)
     legend = [
-        Dots("x", color, name=name)
+        Dots("intensity", color, name=name)
         for name, color, shown in zip(
             (_MATRIX, _OTHER), colors, (is_matrix.any(), not is_matrix.all()), strict=True
         )
@@ -213,10 +211,18 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
     return figure
 
 
+def _decades(values: list[float]) -> tuple[float, float]:
+    """Return the powers of ten around some numbers, with room for marks at the edges."""
+    powers = np.log10([value for value in values if value > 0])
+    low, high = np.floor(powers.min() - 0.2), np.ceil(powers.max() + 0.2)
+    return 10.0**low, 10.0**high
+
+
 def _label(axis: Any, low: float, high: float) -> list[tuple[float, str]]:
     """Put ticks at powers of ten below the end of an axis, and return their texts."""
-    step = max(1, round((high - low) / 6))
-    names = [(power, value(10.0**power)) for power in np.arange(low, high, step).tolist()]
-    axis.ticker = models.FixedTicker(ticks=[power for power, _ in names])
+    first, last = round(np.log10(low)), round(np.log10(high))
+    step = max(1, round((last - first) / 6))
+    names = [(10.0**power, value(10.0**power)) for power in range(first, last, step)]
+    axis.ticker = models.FixedTicker(ticks=[at for at, _ in names])
     axis.major_label_overrides = dict(names)
     return names

@@ -11,7 +11,7 @@ from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -235,13 +235,20 @@ def keep_fitting(
             "labels": labels,
             "legend": legend,
             "timed": timed,
-            "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
+            "ticks": _thinned_ticks(figure),
             "family": FONT,
         },
         code=_after_layout(script("fit")),
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
+
+
+def _thinned_ticks(figure: Any) -> list[float]:
+    """Return the ticks of a linear axis, of which a narrow figure shows every second or so."""
+    if isinstance(figure.x_scale, models.LogScale):
+        return []
+    return sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or [])
 
 
 def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
@@ -340,6 +347,7 @@ def new_figure(
     y_range: Any,
     tools: Sequence[Any] = (),
     toolbar: bool = False,
+    axis_type: Literal["linear", "log"] = "linear",
 ) -> Any:
     """Return an empty figure with its title and subtitle."""
     theme, width = style.theme, style.width
@@ -349,6 +357,8 @@ def new_figure(
         frame_height=int(frame_height),
         x_range=x_range,
         y_range=y_range,
+        x_axis_type=axis_type,
+        y_axis_type=axis_type,
         tools=list(tools),
         toolbar_location="right" if toolbar else None,
         background_fill_color=theme.bg,

@@ -295,6 +295,9 @@ def _add_report(commands: Any) -> None:
     command.add_argument(
         "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
     )
+    command.add_argument(
+        "--xlsx", metavar="FILE", help="also write all tables as one Excel workbook"
+    )
 
 
 def _add_diff(commands: Any) -> None:
@@ -323,6 +326,9 @@ def _add_diff(commands: Any) -> None:
     _add_ranks(command)
     command.add_argument(
         "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
+    )
+    command.add_argument(
+        "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
     )
     _add_page(command, None, "the file to write (diff.html)")
 

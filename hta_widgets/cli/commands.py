@@ -20,7 +20,9 @@ from hta_widgets.export.traces.files import (
     require_fitted_clock,
 )
 from hta_widgets.export.traces.perfetto import export_perfetto
+from hta_widgets.export.workbook import save_workbook
 from hta_widgets.panels.headline import headline
+from hta_widgets.text import plural
 
 
 def summary(options: argparse.Namespace) -> None:
@@ -83,6 +85,9 @@ def report(options: argparse.Namespace) -> None:
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         say(text)
+    if options.xlsx:
+        sheets = save_workbook(traces, options.xlsx)
+        say(f"{options.xlsx}: {plural(len(sheets), 'table')}")
     print_page(path, options)
 
 

@@ -9,6 +9,7 @@ from hta_widgets.answers.comparison import (
     baseline_names,
     comment_lines,
     compare_jobs,
+    efficiency_change_lines,
     open_run,
     remove_baseline,
     save_baseline,
@@ -16,7 +17,10 @@ from hta_widgets.answers.comparison import (
 from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import parse_limit
 from hta_widgets.cli import print_page, say
+from hta_widgets.diff.compare import compare
+from hta_widgets.diff.efficiency import efficiency_diff
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.selection import Selection
 
 
 def diff(options: argparse.Namespace) -> int:
@@ -37,6 +41,8 @@ def diff(options: argparse.Namespace) -> int:
         say(*([verdict["text"]] if verdict else []), *reply.frame["text"])
         if reply.note:
             say(f"{reply.note[0].upper()}{reply.note[1:].rstrip('.')}.")
+        if options.efficiency:
+            say(*efficiency_change_lines(efficiency_diff(compare(*_sides(before, after, options)))))
     else:
         print(
             "\n".join(comment_lines(reply))
@@ -48,13 +54,15 @@ def diff(options: argparse.Namespace) -> int:
     return verdict["exit_code"] if verdict else 0
 
 
+def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selection]:
+    ranks = options.ranks, options.after_ranks or options.ranks
+    return [job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)]
+
+
 def _write_comparison(before: Job, after: Job, options: argparse.Namespace) -> None:
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
 
-    ranks = options.ranks, options.after_ranks or options.ranks
-    sides = [
-        job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)
-    ]
+    sides = _sides(before, after, options)
     path = TraceDiff(*sides).save_html(options.out or "diff.html", max_mb=options.max_mb)
     if options.form == "text":
         print_page(path, options)

@@ -3,6 +3,7 @@
 from hta_widgets.diff.align import BASES, Alignment, TimeMap, align, steps
 from hta_widgets.diff.changes import changes
 from hta_widgets.diff.compare import Caution, Comparison, compare
+from hta_widgets.diff.efficiency import efficiency_diff
 from hta_widgets.diff.findings import findings
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.records import Finding
@@ -22,6 +23,7 @@ __all__ = [
     "align",
     "changes",
     "compare",
+    "efficiency_diff",
     "findings",
     "icicle",
     "names",

@@ -30,6 +30,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum number of bars, one per name, and minimum share of a node in a call tree's width.
 MAX_BARS = 12
+MAX_MARKS = 40
 MIN_SHARE = 0.002
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
@@ -48,9 +49,11 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
     return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
 
-def _first_rows(frame: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
+def _first_rows(
+    frame: pd.DataFrame, reference: pd.DataFrame, limit: int = MAX_BARS
+) -> pd.DataFrame:
     """Return the first rows of a panel's frame, with the number of others and the note."""
-    shown = frame.head(MAX_BARS).reset_index(drop=True)
+    shown = frame.head(limit).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": reference.attrs.get("note", "")}
     return shown
 
@@ -285,7 +288,7 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
 
 def _roofline(traces: TraceSet) -> pd.DataFrame:
     rows = operator_savings(traces)
-    shown = _first_rows(rows, rows)
+    shown = _first_rows(rows, rows, MAX_MARKS)
     shown.attrs |= rows.attrs
     return shown
 

@@ -79,9 +79,11 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     time_ns = frame["device_ns"].clip(lower=1)
     size = compared["gb_per_s"] * compared["device_ns"]
     sizes = size.groupby([compared[key] for key in keys], sort=False)
+    flops, size_bytes = groups["total_flops"].sum(min_count=1), sizes.sum(min_count=1)
     frame = frame.assign(
-        tflop_per_s=groups["total_flops"].sum(min_count=1) / time_ns / 1e3,
-        gb_per_s=sizes.sum(min_count=1) / time_ns,
+        tflop_per_s=flops / time_ns / 1e3,
+        gb_per_s=size_bytes / time_ns,
+        intensity=flops / size_bytes.where(size_bytes > 0),
         roofline_share=frame["roofline_ns"] / time_ns,
         bound=groups["bound"].first(),
         certainty=groups["certainty"].first(),
@@ -92,11 +94,13 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
     frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False, ignore_index=True)
     peaks = compared[["device", "peak_source", "peak_certainty"]].drop_duplicates()
+    roofs = compared[["precision", "peak_tflop_per_s", "memory_gb_s"]].drop_duplicates()
     frame.attrs = {
         "ranks": ranks,
         "device": " and ".join(peaks["device"].unique()),
         "source": ", ".join([*peaks["peak_source"].unique(), *peaks["peak_certainty"].unique()]),
         "known_share": rows.attrs["known_share"],
+        "roofs": roofs.dropna().to_numpy().tolist(),
     }
     if not len(frame):
         frame.attrs["note"] = rows.attrs.get("note") or "no operator has a figure to compare"

@@ -208,3 +208,18 @@ def test_all_to_all_bytes():
         expected = json.loads(row.bytes_to_each_member or "null")
         members = len(json.loads(row.process_group_ranks))
         assert split_bytes(args, "In", members) == expected, row.note
+
+
+@pytest.mark.parametrize(
+    ("trace", "figures"),
+    [
+        ("b200_eager_trace", 0.6),
+        ("inference_vllm_decode_full", 0.02),  # replays of graphs, without their captures
+        ("inference_sglang_decode", 0.01),
+    ],
+)
+def test_device_time_of_serving_has_categories_and_figures(trace, figures):
+    frame = analysis.operator_efficiency(load(SHARED / "traces/tracelens" / trace))
+    device_ns = frame.attrs["device_ns"]
+    assert frame.loc[frame["category"] != "other", "device_ns"].sum() >= 0.8 * device_ns
+    assert frame.attrs["covered_ns"] >= figures * device_ns

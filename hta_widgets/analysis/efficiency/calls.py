@@ -66,6 +66,10 @@ _PROMOTION: Final = (
 _CATEGORY_STARTS: Final = (2, 9, 13, 15)
 
 
+#: Name and grid of kernels.
+Kernels = tuple[tuple[str, tuple[int, ...]], ...]
+
+
 class CallError(Exception):
     """A figure of a call is unknown; the text is the reason."""
 
@@ -141,7 +145,11 @@ def _is_shape(dims: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OperatorCall:
-    """A call of an operator; `linked_dims` is an output's shape that another call shows."""
+    """A call of an operator; `linked_dims` is an output's shape that another call shows.
+
+    `kernels` has the name and the grid of each kernel that it launched, for operators of
+    `FROM_KERNELS`.
+    """
 
     name: str
     dims: Sequence[Any] = ()
@@ -150,6 +158,7 @@ class OperatorCall:
     values: Sequence[Any] = ()
     linked_dims: tuple[int, ...] | None = None
     gradients: int = 2
+    kernels: Kernels = ()
 
     @property
     def has_shapes(self) -> bool:

@@ -178,8 +178,43 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     return _matrix("gemm", flops, size, certainty="estimate", **parameters)
 
 
-def _hidden_experts(_call: OperatorCall) -> Work:
-    raise CallError("weights of the experts are not among the arguments")
+#: TensorRT-LLM's products of experts: type of the weights, tile of outputs and of tokens.
+_EXPERT_KERNEL: Final = re.compile(
+    r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32_t(\d+)x(\d+)x.*transOut"
+)
+#: Bits of a weight with its share of the scale of a block.
+_WEIGHT_BITS: Final = {
+    "MxE2m1": 4.25, "E2m1": 4.5, "MxE4m3": 8.25, "E4m3": 8.0, "Bfloat16": 16.0, "Fp16": 16.0,
+}  # fmt: skip
+
+
+def _launched_experts(call: OperatorCall) -> Work:
+    """Return an estimate for experts whose weights are not arguments, from the grids of kernels.
+
+    A grid has a block for each tile of outputs, and for each tile of tokens of an expert: with 128
+    experts and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so that each of 888
+    tokens has 4 experts.
+    """
+    (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
+    matched = [(_EXPERT_KERNEL.search(name), grid) for name, grid in call.kernels]
+    products = [(match, grid) for match, grid in matched if match and len(grid) > 1]
+    if len(products) != 2:
+        raise CallError("weights of the experts are not among the arguments")
+    (up, up_grid), (down, down_grid) = sorted(products, key=lambda at: "Glu" not in at[0].string)
+    wide = up_grid[0] * int(up[2])
+    blocks, tile = up_grid[1], int(up[3])
+    pairs = blocks if blocks <= experts else experts + (blocks - experts) * tile
+    chosen = -(-pairs // tokens)
+    # Tiles hold up to `tile` - 1 more pairs.
+    is_whole = tokens * chosen < pairs + (tile if blocks >= experts else 1)
+    if down_grid[0] * int(down[2]) < hidden or down_grid[1] != blocks or not is_whole:
+        raise CallError(OTHER_ARGUMENTS)
+    pairs = tokens * chosen
+    flops = 2 * pairs * hidden * (wide + wide // 2)
+    bits = hidden * (wide * _WEIGHT_BITS[up["weight"]] + wide // 2 * _WEIGHT_BITS[down["weight"]])
+    size = 2 * call.size_bytes(0) + call.size_bytes(1) + int(min(pairs, experts) * bits / 8)
+    parameters = {"m": pairs, "n": wide, "k": hidden, "batch": experts}
+    return _matrix("gemm", flops, size, certainty="estimate", **parameters)
 
 
 # --- convolutions ---------------------------------------------------------------------------------
@@ -459,8 +494,8 @@ OUTERMOST: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     "vllm::inplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
     "sglang::outplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
     "sglang::inplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
-    "vllm::moe_forward": _hidden_experts,
-    "vllm::moe_forward_shared": _hidden_experts,
+    "vllm::moe_forward": _launched_experts,
+    "vllm::moe_forward_shared": _launched_experts,
 }
 
 #: Operators that count only where none of the above lies above or below.
@@ -484,6 +519,9 @@ FALLBACK: Final[dict[str, Callable[[OperatorCall], Work]]] = {
         _attention, causal=8, heads_last=True, saved=True, lengths=3
     ),
 }
+
+#: Operators whose work follows from the kernels that they launched.
+FROM_KERNELS: Final = frozenset({"vllm::moe_forward", "vllm::moe_forward_shared"})
 
 MATRIX_WORK: Final = {**GEMMS, **OUTERMOST, **FALLBACK}
 

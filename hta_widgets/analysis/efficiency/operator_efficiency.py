@@ -21,6 +21,7 @@ from hta_widgets.analysis.efficiency.devices import (
     unknown_device_note,
     used_device,
 )
+from hta_widgets.analysis.efficiency.kernel_rows import kernel_rows
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
@@ -84,7 +85,7 @@ _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 class RankEfficiency:
     """The rows of one rank, its device, and its times for ``attrs``."""
 
-    columns: dict[str, Any]
+    blocks: list[dict[str, Any]]
     device: UsedDevice | None
     work_ns: int
     compute_ns: int
@@ -107,7 +108,8 @@ def operator_efficiency(
     """Return FLOPs, least bytes and the distance from the device's limits, by operator signature.
 
     Each piece of work counts once: of nested operators, the outermost convolution or attention,
-    the innermost matrix product, else the innermost operator that launched the work. FLOPs and
+    the innermost matrix product, else the innermost operator that launched the work. Work that no
+    operator launched, such as replays of graphs, has a row for each kernel. FLOPs and
     least bytes follow from the arguments that the profiler wrote with ``record_shapes=True``; what
     does not follow is NaN, with a reason.
 
@@ -216,7 +218,7 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
         return [note_text("no_operators")]
     if not any(result.calls for result in results):
         return ["no operator launched device work"]
-    if not any(len(result.columns["count"]) for result in results):
+    if not any(len(block["count"]) for result in results for block in result.blocks):
         return [note_text("no_operators_selected")]
     if not any(result.has_shapes for result in results):
         return [NO_SHAPES_NOTE]
@@ -317,14 +319,15 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         name: np.array([row.get(name, -1) for row in parameters], np.int64) for name in _NUMBERS
     }
     block |= {name: [row.get(name, "") for row in parameters] for name in _TEXTS}
+    operators = len(operator_tree(part.trace).rows)
     return RankEfficiency(
-        block,
+        [block, kernel_rows(part, times, keys, _SCHEMA)] if operators else [block],
         device,
         times.all_work_ns,
         times.all_compute_ns,
         calls.launched_nothing,
         signature_set.has_shapes,
-        max(len(operator_tree(part.trace).rows), len(calls)),
+        max(operators, len(calls)),
         len(calls),
     )
 
@@ -352,7 +355,9 @@ def _categories(times: CallTimes, first: Rows) -> list[str]:
 
 def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
     """Return the rows of all ranks, with sums over calls and times at the limits."""
-    frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
+    frame = pd.DataFrame(
+        stack_blocks([block for result in results for block in result.blocks], _SCHEMA)
+    )
     for name, total in _TOTALS.items():
         frame[total] = frame[name] * frame["inside"]
     frame["compute_ns"] = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3

@@ -41,6 +41,9 @@ _YES: Final = re.compile(
 )
 _PRECISIONS: Final = (
     (r"d884|dgemm", "fp64"),
+    # Products of two types run at the rate of the wider one.
+    (r"e2m1\w{0,2}e4m3", "fp8"),
+    (r"bf16x\w*fp4", "bf16"),
     (r"e2m1|fp4|mxfp4|a4w4", "fp4"),
     (r"e4m3|e5m2|fp8|qmma|a8w8", "fp8"),
     (r"bf16|bfloat16|_bbs_|_b_bs_", "bf16"),

@@ -21,25 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.calls import OperatorCall, Work
+from hta_widgets.analysis.efficiency.calls import Kernels, OperatorCall, Work
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
+from hta_widgets.analysis.efficiency.matrix_work import FROM_KERNELS
 from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.columns import event_arg_texts
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args
+from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-_ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-_OLD_ARGS = ("Input dims", "Input type", "Input Strides", "Concrete Inputs")
-_SEQUENCE = ("Sequence number", "Fwd thread id")
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 #: Calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
 
-Texts = tuple[bytes, ...]
 _Dims = tuple[int, ...]
 
 
@@ -73,33 +71,55 @@ class Signatures:
 def signatures(trace: Trace) -> Signatures:
     """Return the signatures of a rank's counted calls."""
     calls = counted_calls(trace)
-    args = event_arg_texts(trace, calls.rows, (*_ARGS, *_SEQUENCE))
-    texts = [row[: len(_ARGS)] for row in args]
-    if texts and not any(row[0] for row in texts):
-        texts = event_arg_texts(trace, calls.rows, _OLD_ARGS)
-    sequence = np.array([_whole(row[len(_ARGS)]) for row in args], dtype=np.int64)
-    thread = np.array([_whole(row[len(_ARGS) + 1]) for row in args], dtype=np.int64)
-    names = trace.table.names
-    name = trace.table.name[calls.rows].tolist()
-    linked = _linked_outputs(trace, calls, [names[code] for code in name], texts, sequence)
-    codes: dict[tuple[int, Texts, _Dims | None, int], int] = {}
-    keys = zip(name, texts, linked, calls.gradients.tolist(), strict=True)
-    code = np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.int64)
-    within_backward = calls.is_backward & (sequence >= 0) & (thread == 0)
+    args = call_args(trace, calls.rows)
+    names, texts = trace.table.names, args.texts
+    name = trace.table.name[calls.rows].astype(np.int64)
+    linked = _linked_outputs(trace, calls, args)
+    outputs = [None, *dict.fromkeys(linked.values())]
+    output = np.zeros(len(calls), np.int64)
+    output[list(linked)] = [outputs.index(dims) for dims in linked.values()]
+    sizes = len(names), max(len(texts), 1), len(outputs), int(calls.gradients.max(initial=0)) + 1
+    places = (name, args.code.astype(np.int64), output, calls.gradients)
+    key, code = np.unique(np.ravel_multi_index(places, sizes), return_inverse=True)
+    keys = [
+        (names[name_code], texts[text_code], outputs[output_code], gradients)
+        for name_code, text_code, output_code, gradients in zip(
+            *(part.tolist() for part in np.unravel_index(key, sizes)), strict=True
+        )
+    ]
+    within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
     return Signatures(
         calls,
         code,
-        [names[key[0]] for key in codes],
-        [key[1] for key in codes],
-        [_work(names[key[0]], *key[1:]) for key in codes],
-        [_input_type(*key[1][:2]) for key in codes],
+        [name for name, *_ in keys],
+        [row for _, row, *_ in keys],
+        [
+            _work(*signature, kernels)
+            for signature, kernels in zip(keys, _kernels(trace, calls, keys, code), strict=True)
+        ],
+        [_input_type(*row[:2]) for _, row, *_ in keys],
         within_backward & _ran_in_forward(trace, calls, code),
         _is_stopped(trace, calls, within_backward),
     )
 
 
-def _whole(text: bytes) -> int:
-    return int(text) if text.isdigit() else -1
+def _kernels(
+    trace: Trace, calls: CountedCalls, keys: Sequence[tuple[Any, ...]], code: Ints
+) -> list[Kernels]:
+    """Return the kernels of each signature's first call, if its work follows from them."""
+    kernels: list[Kernels] = [()] * len(keys)
+    for place, (name, *_) in enumerate(keys):
+        if name in FROM_KERNELS:
+            first = int(np.flatnonzero(code == place)[0])
+            rows = calls.work[calls.call_of_work == first]
+            grids = event_args(trace, rows, ("grid",))["grid"]
+            names = [trace.table.names[name] for name in trace.table.name[rows].tolist()]
+            kernels[place] = tuple(
+                (text, tuple(grid))
+                for text, grid in zip(names, grids, strict=True)
+                if isinstance(grid, list) and all(type(size) is int for size in grid)
+            )
+    return kernels
 
 
 def decode_arg(text: bytes) -> list[Any]:
@@ -117,10 +137,10 @@ def decode_arg(text: bytes) -> list[Any]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int) -> Work:
+def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int, kernels: Kernels) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
     dims, types, strides, values = map(decode_arg, texts)
-    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients))
+    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients, kernels))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -131,37 +151,36 @@ def _input_type(dims: bytes, types: bytes) -> str:
     return "float" if names[:1] == ["TensorList"] else (names or [""])[0]
 
 
-def _linked_outputs(
-    trace: Trace,
-    calls: CountedCalls,
-    names: Sequence[str],
-    texts: Sequence[Texts],
-    sequence: Ints,
-) -> list[_Dims | None]:
-    """Return the output's shape of each convolution without concrete arguments, where known."""
-    linked: list[_Dims | None] = [None] * len(names)
-    places = [
-        place
-        for place, name in enumerate(names)
-        if name in _CONVOLUTIONS and texts[place][0] and not texts[place][3]
-    ]
+def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
+    """Return the output's shape of convolutions without concrete arguments, where it is known."""
+    is_without = np.array([bool(row[0]) and not row[3] for row in args.texts], dtype=bool)
+    is_convolution = _has_name(trace, calls, _CONVOLUTIONS)
+    places = np.flatnonzero(is_convolution & is_without[args.code]).tolist()
     if not places:
-        return linked
-    gradients = _gradient_shapes(trace, calls, names, texts)
-    tracks = trace.table.track[calls.rows].tolist()
-    decoded = {text: decode_arg(text) for text in {row[0] for row in texts}}
+        return {}
+    gradients = _gradient_shapes(trace, calls, args)
+    tracks, code = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    decoded = [decode_arg(row[0]) for row in args.texts]
+    linked = {}
     for place in places:
-        dims = decoded[texts[place][0]]
-        key = (int(sequence[place]), json.dumps(dims[:2]))
-        linked[place] = gradients.get(key)
-        if linked[place] is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
-            last = min(place + 1 + _MAX_AHEAD, len(names))
+        dims = decoded[code[place]]
+        shape = gradients.get((int(args.sequence[place]), json.dumps(dims[:2])))
+        if shape is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
+            last = min(place + 1 + _MAX_AHEAD, len(code))
             after = [other for other in range(place + 1, last) if tracks[other] == tracks[place]]
             shapes = [
-                tuple(first) for other in after for first in decoded[texts[other][0]][:1] if first
+                tuple(first) for other in after for first in decoded[code[other]][:1] if first
             ]
-            linked[place] = _matching_output(shapes, dims)
+            shape = _matching_output(shapes, dims)
+        if shape is not None:
+            linked[place] = shape
     return linked
+
+
+def _has_name(trace: Trace, calls: CountedCalls, wanted: Sequence[str]) -> Bools:
+    """Return which calls have one of some names."""
+    codes = [code for code, name in enumerate(trace.table.names.values) if name in wanted]
+    return np.isin(trace.table.name[calls.rows], codes)
 
 
 def _is_shape(dims: Sequence[Any]) -> bool:
@@ -178,17 +197,17 @@ def _matching_output(shapes: Sequence[tuple[Any, ...]], dims: Sequence[Any]) -> 
 
 
 def _gradient_shapes(
-    trace: Trace, calls: CountedCalls, names: Sequence[str], texts: Sequence[Texts]
+    trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
     """Return the shapes of gradients by the sequence number, and the dims of input and weight."""
-    places = [place for place, name in enumerate(names) if name == _CONVOLUTION_BACKWARD]
+    places = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)
-    numbers = event_arg_texts(trace, np.maximum(parents, 0), _SEQUENCE[:1])
+    sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
     shapes = {}
-    for place, (number,) in zip(places, numbers, strict=True):
-        dims = decode_arg(texts[place][0])
+    for code, number in zip(args.code[places].tolist(), sequence, strict=True):
+        dims = decode_arg(args.texts[code][0])
         if len(dims) > 2:
-            shapes[_whole(number), json.dumps([dims[0], dims[2]])] = tuple(dims[1])
+            shapes[number, json.dumps([dims[0], dims[2]])] = tuple(dims[1])
     return shapes
 
 

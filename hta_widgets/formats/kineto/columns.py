@@ -31,6 +31,7 @@ from hta_widgets.formats.kineto.times import (
 from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
 from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints, fit_int32
+from hta_widgets.trace.call_args import CallArgColumns
 from hta_widgets.trace.columns import (
     PARAM_COMMS,
     ArgTable,
@@ -333,6 +334,7 @@ _WITH_ARGS = _set_of("MC")
 _WITH_ID = _set_of("stfbneSTFC")
 _INSTANTS = _set_of("iIR")
 _THREAD_SCOPE = frozenset({None, "", "t"})
+_OPERATORS = ("cpu_op", "operator")
 _INT64_MAX = (1 << 63) - 1
 #: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
@@ -378,6 +380,7 @@ class Columns:
         self._copies = CopyColumns()
         self._comm_record: list[int] = []
         self._comm_text: list[bytes] = []
+        self.call_args = CallArgColumns()
         self._columns = {
             name: GrowingColumn(dtype, expected)
             for name, dtype in (
@@ -445,6 +448,10 @@ class Columns:
                 batch.copies.append((first + row, row_args))
             if len(row_args.collective):
                 batch.communication.append((first + row, row_args))
+        categories = enumerate(self._categories.pool.values)
+        wanted = [code for code, text in categories if text.lower() in _OPERATORS]
+        rows = np.flatnonzero(np.isin(arrays["category"], wanted))
+        self.call_args.add(numbers[rows], [args[row] for row in rows.tolist()])
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
         batch.bodies.append(bodies)

@@ -365,6 +365,7 @@ def read_file(
         with time_stage("columns"):
             columns = records.columns.finish()
             comm_args = records.columns.comm_args()
+            call_args = records.columns.call_args.finish()
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
@@ -374,6 +375,7 @@ def read_file(
         values,
         state,
         comm_args,
+        call_args,
         checkpoints,
         keepalive,
         moves,

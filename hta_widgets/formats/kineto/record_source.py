@@ -18,6 +18,7 @@ from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.call_args import CallArgs
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
 from hta_widgets.trace.record_times import move_record
 
@@ -98,6 +99,7 @@ class FileRecords(NumberedRecords):
         values: dict[str, bytes],
         state: FileState,
         comm_args: ArgTable | None = None,
+        call_args: CallArgs | None = None,
         checkpoints: Checkpoints | None = None,
         keepalive: Any = None,
         moves: Sequence[RecordMove] = (),
@@ -106,6 +108,7 @@ class FileRecords(NumberedRecords):
         self.metadata_text = {key: _plain(repair_json(text)) for key, text in values.items()}
         self.keepalive = keepalive
         self.comm_args = comm_args
+        self.call_args = call_args
         self._slices = slices
         self._count = count
         self._state = state
@@ -141,6 +144,11 @@ class FileRecords(NumberedRecords):
             facts["comm_texts"] = [text.decode("latin-1") for text in self.comm_args.texts]
             columns["comm_record"] = self.comm_args.record
             columns["comm_code"] = self.comm_args.code.ravel()
+        if self.call_args is not None:
+            facts["call_texts"] = [
+                [text.decode("latin-1") for text in row] for row in self.call_args.texts
+            ]
+            columns |= self.call_args.to_columns()
         return StoredSource(facts, columns)
 
     @classmethod
@@ -171,9 +179,14 @@ class FileRecords(NumberedRecords):
             texts = [text.encode("latin-1") for text in facts["comm_texts"]]
             code = column("comm_code").reshape(-1, len(COMMUNICATION_KEYS))
             comm_args = ArgTable(column("comm_record"), code, texts).validate(facts["count"])
+        call_args = None
+        if "call_texts" in facts:
+            call_args = CallArgs.of_columns(column, facts["call_texts"], facts["count"])
         text = as_bytes(facts["metadata_text"])
         moves = [RecordMove(int(first), int(ns)) for first, ns in facts.get("moves", ())]
-        return cls(facts["path"], slices, facts["count"], text, state, comm_args, moves=moves)
+        return cls(
+            facts["path"], slices, facts["count"], text, state, comm_args, call_args, moves=moves
+        )
 
     def __len__(self) -> int:
         return self._count

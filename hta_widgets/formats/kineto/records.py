@@ -21,6 +21,7 @@ from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.call_args import CALL_KEYS, NODE_KEYS, OLD_DIMS
 from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
     CopyTable,
@@ -363,9 +364,18 @@ COMMUNICATION_FIELDS = (
     "sequence",
 )
 
+#: The fields of `Args` for the arguments of operators' calls.
+_CALL_NAMES = dict(
+    zip(
+        ("dims", "types", "strides", "values", "old_dims", "node", "forward"),
+        (*CALL_KEYS, OLD_DIMS, *NODE_KEYS),
+        strict=True,
+    )
+)
 _ARG_NAMES = {
     "bandwidth": _BANDWIDTH,
     **dict(zip(COMMUNICATION_FIELDS, COMMUNICATION_KEYS, strict=True)),
+    **_CALL_NAMES,
 }
 
 
@@ -387,6 +397,13 @@ class Args(Struct, gc=False, rename=_ARG_NAMES):
     source: Raw = Raw(b"")
     target: Raw = Raw(b"")
     sequence: Raw = Raw(b"")
+    dims: Raw = Raw(b"")
+    types: Raw = Raw(b"")
+    strides: Raw = Raw(b"")
+    values: Raw = Raw(b"")
+    old_dims: Raw = Raw(b"")
+    node: Raw = Raw(b"")
+    forward: Raw = Raw(b"")
 
 
 class Record(Struct, gc=False):
@@ -486,6 +503,7 @@ def record_of(value: dict[str, Any]) -> Record:
             _integer(args.get("correlation")),
             _json_text(args.get(_BANDWIDTH)),
             _json_text(args.get("bytes")),
+            **{field: _json_text(args.get(key)) for field, key in _CALL_NAMES.items()},
         )
         if isinstance(args, dict)
         else None,

@@ -5,6 +5,7 @@ import { buildRowsContent } from "../charts/defined";
 import { DEFINITIONS, HEATMAP } from "../charts/definition";
 import { buildHeatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
+import { RooflineDrawing } from "../charts/scatter";
 import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
@@ -24,6 +25,10 @@ function drawingFactoryOf(id: string): DrawingFactory {
   return (frame, theme) => {
     const content = buildRowsContent(definition, frame, theme);
     if (typeof content === "string") return content;
+    if (id === "roofline") {
+      const roofline = new RooflineDrawing(content, frame, theme);
+      if (!roofline.isEmpty) return roofline;
+    }
     if (selects === "window") return new WindowDrawing(content, theme);
     return new RowsDrawing(content, selects, theme);
   };

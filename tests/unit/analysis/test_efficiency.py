@@ -55,6 +55,47 @@ def test_nested_operators_count_once_with_their_roofline(tmp_path):
     assert frame.attrs["known_share"] == 1
 
 
+def test_work_without_operators_has_a_row_for_each_kernel(tmp_path):
+    replay = [
+        event("cuda_runtime", "cudaGraphLaunch", 300, 310, pid=10, tid=1, correlation=7),
+        kernel(3_000, 3_040, name="ampere_bf16_s16816gemm_bf16_64x64", launch=7),
+        kernel(3_040, 3_050, name="ampere_bf16_s16816gemm_bf16_64x64", launch=7),
+        kernel(4_000, 4_030, name="void reshape_and_cache_flash_kernel<bf16>"),
+    ]
+    frame = operator_efficiency(load(tmp_path, [*LINEAR, *replay]), peaks=PEAKS)
+    assert frame[["category", "count", "device_ns", "precision", "reason"]].to_numpy().tolist() == [
+        ["gemm", 1, 1_000, "bf16", ""],
+        ["gemm", 2, 50, "bf16", "replayed from a graph"],
+        ["copy", 1, 30, "bf16", "no launching call in the file"],
+    ]
+    assert frame["device_ns"].sum() == frame.attrs["device_ns"]
+    assert frame["flops"].isna().tolist() == [False, True, True]
+
+
+def expert_kernels(up_tiles, down_tiles, blocks):
+    name = "bmm_{}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_rM_TN_transOut_{}dynBatch_sm100f"
+    return (
+        (name.format("MxE4m3", "swiGlu_"), (up_tiles, blocks, 1)),
+        (name.format("Bfloat16", ""), (down_tiles, blocks, 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "blocks", "chosen"),
+    [(888, 342, 4), (2, 8, 4)],  # 128 + (3552 - 128) // 16; fewer pairs than experts
+)
+def test_experts_follow_from_the_grids_of_their_kernels(tokens, blocks, chosen):
+    dims, kernels = [[tokens, 3072], [tokens, 128], []], expert_kernels(8, 24, blocks)
+    args = dims, [BF16, BF16, ""]
+    work = call_work(OperatorCall("vllm::moe_forward", *args, kernels=kernels))
+    pairs = tokens * chosen
+    assert work.flops == 2 * pairs * (3072 * 1024 + 512 * 3072)
+    weights = min(pairs, 128) * (3072 * 1024 + 512 * 3072) * 4.25 / 8
+    assert work.min_bytes == weights + 2 * tokens * (2 * 3072 + 128)
+    assert work.certainty == "estimate"
+    assert math.isnan(call_work(OperatorCall("vllm::moe_forward", *args)).flops)
+
+
 def test_a_convolution_counts_not_the_matrix_product_below_it(tmp_path):
     shapes = [[1, 1, 4, 4], [2, 1, 3, 3], [], [], [], [], [], [], []]
     values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
@@ -92,7 +133,10 @@ def test_a_window_counts_the_part_of_a_call_that_it_holds(tmp_path):
 def test_work_of_one_call_that_overlaps_counts_once_and_communication_is_seen(tmp_path):
     events = [*LINEAR, call(150, 155, 2), kernel(1_500, 2_500, launch=2, stream=8)]
     frame = operator_efficiency(load(tmp_path, [*events, nccl(2_200, 9_000)]), peaks=PEAKS)
-    assert frame[["device_ns", "kernels", "overlapped_ns"]].to_numpy().tolist() == [[1_500, 2, 300]]
+    assert frame[["device_ns", "kernels", "overlapped_ns"]].to_numpy().tolist() == [
+        [6_800, 1, 0],  # the collective, which no operator launched
+        [1_500, 2, 300],
+    ]
 
 
 def test_a_copy_from_the_host_has_no_share_of_memory_bandwidth(tmp_path):

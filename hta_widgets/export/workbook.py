@@ -1,0 +1,116 @@
+"""The tables of a job as one Excel workbook.
+
+The first sheet lists the tables with their number of rows and notes; each table that has rows is a
+sheet below its name. For example, the sheet ``operator_efficiency`` has a row per operator and
+shapes. Names of columns state their units. Excel's numbers are doubles, so whole numbers beyond
+2^53 are written as text; texts from a trace never become formulas.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.arguments import check_arguments
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.traceset import TraceSet
+
+#: Analyses in the order of their sheets.
+TABLES: Final = (
+    "step_times", "temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown",
+    "operators", "operator_efficiency", "step_efficiency", "phase_times",
+    "user_annotation_breakdown", "device_idle_breakdown", "idle_time_breakdown",
+    "comm_comp_overlap", "collectives", "communication_by_group", "stragglers", "exposed_waits",
+    "parallel_groups", "clock_offsets", "launch_stats", "launch_outliers",
+    "queue_length_summary", "memory_bandwidth_summary",
+    "byteps_stages", "byteps_gradients", "mpi_routines", "mpi_message_sizes", "mpi_ranks",
+)  # fmt: skip
+_MAX_ROWS: Final = (1 << 20) - 1  # of a sheet, without its header
+_LARGEST_EXACT: Final = 1 << 53
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_MAX_TEXT: Final = 32_767
+
+
+@check_arguments
+def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
+    """Write the tables of a job as one Excel workbook.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    path : str or path-like
+        The file to write, ``NAME.xlsx``.
+
+    Returns
+    -------
+    list of str
+        The sheets with tables. Tables without rows are only in the first sheet, with the reason.
+
+    Raises
+    ------
+    TraceError
+        If openpyxl is not installed.
+    """
+    try:
+        from openpyxl import Workbook  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise TraceError(
+            "writing a workbook needs openpyxl", remedy="pip install 'hta-widgets[xlsx]'"
+        ) from None
+    frames = {name: _table(traces, name) for name in TABLES}
+    book = Workbook(write_only=True)
+    contents = pd.DataFrame(
+        [(name, len(frame), frame.attrs.get("note", "")) for name, frame in frames.items()],
+        columns=["table", "rows", "note"],
+    )
+    filled = {name: frame for name, frame in frames.items() if len(frame)}
+    for name, frame in {"tables": contents, **filled}.items():
+        _write_sheet(book.create_sheet(name[:31]), frame)
+    book.save(path)
+    return list(filled)
+
+
+def _table(traces: TraceSet, name: str) -> pd.DataFrame:
+    """Return the frame of an analysis, or an empty one with the reason."""
+    try:
+        frame: pd.DataFrame = getattr(analysis, name)(traces)
+    except TraceError as error:
+        frame = pd.DataFrame()
+        frame.attrs["note"] = str(error)
+    if len(frame) > _MAX_ROWS:
+        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows, as many as a sheet holds"
+        frame = frame.head(_MAX_ROWS)
+        frame.attrs["note"] = note
+    return frame
+
+
+def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
+    sheet.freeze_panes = "A2"
+    sheet.append(_cells(sheet, map(str, frame.columns)))
+    columns: Sequence[list[Any]] = [frame[name].tolist() for name in frame.columns]
+    for row in zip(*columns, strict=True):
+        sheet.append(_cells(sheet, row))
+
+
+def _cells(sheet: Any, values: Iterable[Any]) -> list[Any]:
+    """Return what a row of a sheet holds: numbers, and cells of texts."""
+    from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415 - an extra
+
+    cells: list[Any] = []
+    for value in values:
+        is_whole = isinstance(value, int) and abs(value) <= _LARGEST_EXACT
+        if is_whole or (isinstance(value, float) and math.isfinite(value)):
+            cells.append(value)
+        elif value is None or value is pd.NA or isinstance(value, float):
+            cells.append(None)
+        else:
+            cell = WriteOnlyCell(sheet, _CONTROL.sub("\ufffd", str(value))[:_MAX_TEXT])
+            cell.data_type = "s"  # a text that begins with = is no formula
+            cells.append(cell)
+    return cells

@@ -1,0 +1,148 @@
+"""Arguments of operators' calls, each distinct combination once.
+
+A job calls few operators with few shapes, very often. Readers therefore encode the arguments as a
+dictionary while they decode a file. For example, 96 layers call ``aten::addmm`` with the same
+shapes in 5 steps: 480 codes, one text. Sources without such a dictionary read the records instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import RecordedEvents, event_arg_texts
+
+#: Shapes, types, strides and values of a call; the first has another name in files of 2021.
+CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+OLD_DIMS: Final = "Input dims"
+#: Numbers that link operators with the nodes of autograd.
+NODE_KEYS: Final = ("Sequence number", "Fwd thread id")
+_SEPARATOR: Final = b"\0"
+#: Dictionaries with more text than this are not kept.
+_MAX_TEXT_BYTES: Final = 1 << 24
+
+Texts = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CallArgs:
+    """Arguments of some calls: `texts` has the JSON of `CALL_KEYS` by `code`, empty for none.
+
+    `sequence` and `thread` are the values of `NODE_KEYS`, -1 for none. `record` is ascending in
+    the dictionary of a file, and has an element for each call in the result of `call_args`.
+    """
+
+    record: Ints
+    code: npt.NDArray[np.signedinteger]
+    texts: list[Texts]
+    sequence: Ints
+    thread: Ints
+
+    def to_columns(self) -> dict[str, Ints]:
+        """Return columns that hold the arguments, besides `texts`."""
+        return {
+            "call_record": self.record,
+            "call_code": self.code.astype(np.int64),
+            "call_sequence": self.sequence,
+            "call_thread": self.thread,
+        }
+
+    @classmethod
+    def of_columns(
+        cls, column: Callable[[str], Any], texts: Sequence[Sequence[str]], records: int
+    ) -> CallArgs:
+        """Return the arguments of `to_columns`; raise `ValueError` if they do not fit the file."""
+        args = cls(
+            column("call_record"),
+            column("call_code"),
+            [tuple(text.encode("latin-1") for text in row) for row in texts],
+            column("call_sequence"),
+            column("call_thread"),
+        )
+        lengths = {len(values) for values in (args.record, args.code, args.sequence, args.thread)}
+        in_order = (np.diff(np.concatenate(([-1], args.record, [records]))) > 0).all()
+        in_range = args.code.min(initial=0) >= 0 and args.code.max(initial=-1) < len(texts)
+        widths = {len(row) for row in texts}
+        if not (len(lengths) == 1 and in_order and in_range and widths <= {len(CALL_KEYS)}):
+            raise ValueError("the arguments of operators do not fit their records")
+        return args
+
+
+class CallArgColumns:
+    """The dictionary of a file, to which slices of records are added in order."""
+
+    def __init__(self) -> None:
+        self._codes: dict[bytes, int] = {}
+        self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._size_bytes = 0
+
+    def add(self, records: Ints, args: Sequence[Any]) -> None:
+        """Add a slice; `args` have the fields ``dims, old_dims, types, strides, values …``."""
+        places = [
+            place
+            for place, arg in enumerate(args)
+            if arg is not None and (arg.dims or arg.node or arg.old_dims)
+        ]
+        if not places or self._size_bytes > _MAX_TEXT_BYTES:
+            return
+        calls = [args[place] for place in places]
+        codes, join, first = self._codes, _SEPARATOR.join, len(self._codes)
+        code = [
+            codes.setdefault(
+                join((arg.dims or arg.old_dims, arg.types, arg.strides, arg.values)), len(codes)
+            )
+            for arg in calls
+        ]
+        self._size_bytes += sum(map(len, islice(codes, first, None)))
+        numbers = _to_ints([arg.node for arg in calls]), _to_ints([arg.forward for arg in calls])
+        self._blocks.append((records[places], np.array(code, np.int64), *numbers))
+
+    def finish(self) -> CallArgs | None:
+        """Return the dictionary; None if it is too large."""
+        if self._size_bytes > _MAX_TEXT_BYTES:
+            return None
+        empty = (np.empty(0, np.int64),) * 4
+        record, code, sequence, thread = map(np.concatenate, zip(empty, *self._blocks, strict=True))
+        texts = [_split(text) for text in self._codes]
+        return CallArgs(record, code.astype(np.int32), texts, sequence, thread)
+
+
+def _split(text: bytes) -> Texts:
+    return tuple(text.split(_SEPARATOR, len(CALL_KEYS) - 1))
+
+
+def _to_ints(texts: Sequence[Any]) -> Ints:
+    """Return whole numbers that are not negative; -1 for anything else."""
+    whole = map(bytes, texts)
+    return np.array([int(text) if text.isdigit() else -1 for text in whole], np.int64)
+
+
+def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
+    """Return the arguments of some events."""
+    record = trace.table.record[rows].astype(np.int64)
+    args: CallArgs | None = getattr(trace.source, "call_args", None)
+    # An event of two records has the args of both.
+    if args is None or not len(args.record) or trace.table.end_record:
+        return _read_call_args(trace, rows, record)
+    at = np.minimum(np.searchsorted(args.record, record), len(args.record) - 1)
+    is_absent = args.record[at] != record
+    code = np.where(is_absent, len(args.texts), args.code[at])
+    used, place = np.unique(code, return_inverse=True)
+    texts = [*args.texts, (b"",) * len(CALL_KEYS)]
+    numbers = (np.where(is_absent, -1, values[at]) for values in (args.sequence, args.thread))
+    used_texts = [texts[number] for number in used.tolist()]
+    return CallArgs(record, place.astype(np.int32), used_texts, *numbers)
+
+
+def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs:
+    read = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
+    codes: dict[Texts, int] = {}
+    code = [codes.setdefault((row[0] or row[4], *row[1:4]), len(codes)) for row in read]
+    numbers = (_to_ints([row[at] for row in read]) for at in (5, 6))
+    return CallArgs(record, np.array(code, np.int32), list(codes), *numbers)

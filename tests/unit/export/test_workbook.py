@@ -1,0 +1,42 @@
+"""Tables as a workbook, read back."""
+
+import sys
+
+import pytest
+from support.small import call, event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets.export.workbook import save_workbook
+
+FORMULA = '=HYPERLINK("http://x")'
+
+
+@pytest.fixture
+def traces(tmp_path):
+    events = [
+        event("cpu_op", FORMULA, 10, 20, pid=10, tid=1),
+        call(12, 14, 1),
+        kernel(100, 130, launch=1, name="bad\x01name"),
+    ]
+    return load(tmp_path, events)
+
+
+def test_a_workbook_has_a_sheet_for_each_table_with_rows(traces, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    sheets = save_workbook(traces, tmp_path / "tables.xlsx")
+    book = openpyxl.load_workbook(tmp_path / "tables.xlsx")
+    assert book.sheetnames == ["tables", *sheets]
+    header, row = book["operators"].iter_rows(max_row=2)
+    values = dict(zip([c.value for c in header], row, strict=True))
+    assert (values["name"].value, values["name"].data_type) == (FORMULA, "s")
+    assert values["device_total_ns"].value == 30
+    contents = {name: (rows, note) for name, rows, note in book["tables"].values}
+    assert contents["operators"][0] == 2  # with that of `load`
+    assert contents["collectives"][0] == 0
+    assert contents["collectives"][1]
+
+
+def test_without_openpyxl_a_sentence_says_what_to_install(traces, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(hw.TraceError, match=r"pip install 'hta-widgets\[xlsx\]'"):
+        save_workbook(traces, tmp_path / "tables.xlsx")

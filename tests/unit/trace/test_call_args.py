@@ -1,0 +1,35 @@
+"""Arguments of operators that readers keep, against those that the records have."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.trace.call_args import call_args
+
+DIMS = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"], "Sequence number": 7}
+
+
+def operator(at, **args):
+    return {"ph": "X", "cat": "CPU_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 1,
+            "args": args}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ["NaN", "1"])  # a strict decoder refuses NaN
+def test_kept_arguments_are_those_of_the_records(odd, tmp_path):
+    args = [DIMS, {}, {"Input dims": [[5]], "Fwd thread id": 3}, {**DIMS, "x": "ODD"}]
+    events = [operator(10 * at, **row) for at, row in enumerate(args)]
+    text = json.dumps({"traceEvents": events}).replace('"ODD"', odd)
+    (tmp_path / "rank0.json").write_text(text)
+    trace = hw.load(tmp_path, cache=False)[0]
+    rows = np.arange(4)
+    kept = call_args(trace, rows)
+    trace.source.call_args = None
+    read = call_args(trace, rows)
+    texts = [[args.texts[code] for code in args.code.tolist()] for args in (kept, read)]
+    decoded = [[[json.loads(arg or b"0") for arg in row] for row in rows] for rows in texts]
+    assert decoded[0] == decoded[1]
+    assert decoded[0][2][0] == [[5]]
+    assert kept.sequence.tolist() == read.sequence.tolist() == [7, -1, -1, 7]
+    assert kept.thread.tolist() == read.thread.tolist() == [-1, -1, 3, -1]
