@@ -16,12 +16,13 @@ import pandas as pd
 
 from hta_widgets.analysis.efficiency.calls import CallError, Tensor, broadcast, item_bytes
 from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_device
-from hta_widgets.analysis.efficiency.signatures import Texts, decode_arg, signatures
+from hta_widgets.analysis.efficiency.signatures import decode_arg, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.trace.call_args import Texts
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 

@@ -234,7 +234,6 @@ class _WithArgs(Struct, gc=False):
 
 
 _args_text = msgspec.json.Decoder(_WithArgs).decode
-_decode = json.JSONDecoder().decode
 
 
 class SmallArgs(Mapping[int, dict[str, Any]]):
@@ -266,7 +265,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         if not text:
             return self._odd.get(number) or default
         try:
-            value = _decode(text.decode())
+            value = json.loads(text)
         except (ValueError, RecursionError):
             value = _decode_leniently(bytes(text))
         return (value if isinstance(value, dict) else {}) or default
@@ -281,7 +280,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
             spans.append(text[ends[at] : ends[at + 1]] if is_known else b"")
         if all(spans):
             try:
-                values = _decode(f"[{b','.join(spans).decode()}]")
+                values = json.loads(b"[%s]" % b",".join(spans))
             except (ValueError, RecursionError):
                 values = []
             if len(values) == len(spans):
@@ -448,8 +447,8 @@ class Columns:
                 batch.copies.append((first + row, row_args))
             if len(row_args.collective):
                 batch.communication.append((first + row, row_args))
-        categories = enumerate(self._categories.pool.values)
-        wanted = [code for code, text in categories if text.lower() in _OPERATORS]
+        names = self._categories.pool.values
+        wanted = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
         rows = np.flatnonzero(np.isin(arrays["category"], wanted))
         self.call_args.add(numbers[rows], [args[row] for row in rows.tolist()])
         self._take_special(records, phase, first)
