@@ -79,7 +79,7 @@ export function mountDash(
   change(page, source);
   const state = freshState();
   const model = new LooseModel({
-    panels: PANELS.map(({ id }) => id).filter((id) => !/^(byteps|mpi)_/.test(id)),
+    panels: PANELS.map(({ id }) => id).filter((id) => !/^(byteps|flight|mpi|snapshot)_/.test(id)),
     height: 300,
     folded: false,
     metric: "",

@@ -16,7 +16,7 @@ import { toCsv } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
 /** The panels of a job with devices. */
-const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
+const ALL = EVERY.filter((id) => !/^(byteps|flight|mpi|snapshot)_/.test(id));
 const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
 const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...FULL_SELECTION, ...part });
 const places = (
