@@ -75,7 +75,10 @@ describe("heatmap", () => {
 
 test("every panel has vectors", () => {
   expect(new Set(CASES.map(({ panel }) => panel))).toEqual(
-    new Set([...Object.keys(DEFINITIONS).filter((id) => !/^(byteps|flight|mpi|snapshot)_/.test(id)), "heatmap"]),
+    new Set([
+      ...Object.keys(DEFINITIONS).filter((id) => !/^(byteps|flight|mpi|snapshot)_/.test(id)),
+      "heatmap",
+    ]),
   );
 });
 
