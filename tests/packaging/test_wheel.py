@@ -142,7 +142,8 @@ def test_sdist_builds_without_node(dist, built):
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {f"hta_widgets/static/{name}" for name in built} <= names
     assert {"package.json", "package-lock.json", "js/build.mjs", "LICENSE"} <= names
-    unwanted = ("node_modules", ".venv", "screenshots", "tests", "demo-job", ".tools")
+    assert {"tests/conftest.py", "docs/index.md", "notebooks/quickstart.ipynb"} <= names
+    unwanted = ("node_modules", ".venv", "screenshots", "demo-job", ".tools")
     assert not [name for name in names if name.startswith(unwanted)]
 
 
