@@ -300,10 +300,9 @@ def _serving(traces: TraceSet) -> pd.DataFrame:
     time_ns = steps["device_span_ns"].where(on_device, steps["host_ns"])
     frame = steps.assign(start_ns=start_ns, end_ns=start_ns + time_ns, time_ns=time_ns)
     frame["phase"] = frame["phase"].where(frame["phase"] != "", frame["engine"])
-    frame.attrs = {
-        "all_tokens_per_s": steps.attrs["tokens_per_s"].get("all", np.nan),
-        "note": steps.attrs.get("note", ""),
-    }
+    frame.attrs = {"note": steps.attrs.get("note", "")}
+    if "all" in (rates := steps.attrs["tokens_per_s"]):
+        frame.attrs["all_tokens_per_s"] = rates["all"]
     columns = ["rank", "step", "name", "phase", "tokens", "start_ns", "end_ns", "time_ns"]
     times = ["device_span_ns", "device_ns", "host_ns", "tokens_per_s"]
     return frame[[*columns, *times]]

@@ -263,7 +263,7 @@ def named(text):
         (named('"say "hi" now"'), None, "skipped"),
         (named('"q", "args": {"x": [1, 2}'), None, "skipped"),
         (named('"q'), None, "skipped"),
-        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 01, "dur": 1}', None, "skipped"),
+        ('{"ph": "X", "name": "q", "pid": 1, "tid": 1, "ts": 01, "dur": 1}', "q", "repaired"),
         ('{"ph": "X", "name": "q" "pid": 1}', None, "skipped"),
         ("7", None, "skipped"),
         ('"text"', None, "skipped"),
