@@ -117,7 +117,7 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
     """Return the last phase that began before each event on its track; -1 if it has ended.
 
-    The last rank may be ready at the instant in which the phase ends, so it is no child of it.
+    The last rank may be ready at the instant in which the phase ends, so it is not a child of it.
     """
     both = np.concatenate((phases, rows))
     is_event = np.arange(len(both)) >= len(phases)

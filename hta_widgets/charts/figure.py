@@ -245,7 +245,7 @@ def keep_fitting(
 
 
 def _thinned_ticks(figure: Any) -> list[float]:
-    """Return the ticks of a linear axis, of which a narrow figure shows every second or so."""
+    """Return the ticks of a linear axis; a narrow figure shows every second or so."""
     if isinstance(figure.x_scale, models.LogScale):
         return []
     return sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or [])

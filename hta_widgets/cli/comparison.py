@@ -38,9 +38,10 @@ def diff(options: argparse.Namespace) -> int:
     )
     verdict = reply.more.get("verdict")
     if options.form == "text":
-        say(*([verdict["text"]] if verdict else []), *reply.frame["text"])
-        if reply.note:
-            say(f"{reply.note[0].upper()}{reply.note[1:].rstrip('.')}.")
+        notes = [
+            f"{note[0].upper()}{note[1:]}." for note in reply.note.rstrip(".").split(". ") if note
+        ]
+        say(*([verdict["text"]] if verdict else []), *reply.frame["text"], *notes)
         if options.efficiency:
             say(*efficiency_change_lines(efficiency_diff(compare(*_sides(before, after, options)))))
     else:

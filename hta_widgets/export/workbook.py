@@ -111,6 +111,6 @@ def _cells(sheet: Any, values: Iterable[Any]) -> list[Any]:
             cells.append(None)
         else:
             cell = WriteOnlyCell(sheet, _CONTROL.sub("\ufffd", str(value))[:_MAX_TEXT])
-            cell.data_type = "s"  # a text that begins with = is no formula
+            cell.data_type = "s"  # a text that begins with = stays a text
             cells.append(cell)
     return cells

@@ -146,7 +146,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 
 def _has_gpu(trace: Trace) -> bool:
-    """Return whether a rank's device is a GPU, as far as its file says."""
+    """Return whether a rank's device is a GPU, as far as its file states it."""
     devices = (track.process for track in trace.table.tracks if track.stream >= 0)
     is_other = any(_OTHER_DEVICE.search(device) for device in devices)
     return not is_other and _NO_GPU.isdisjoint(trace.table.categories.values)

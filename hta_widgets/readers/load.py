@@ -157,7 +157,7 @@ def load(
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
-        replayed kernels; `analysis.graph_replays` says with which certainty. The events stay those
+        replayed kernels; `analysis.graph_replays` has the certainty. The events stay those
         of `source`, and `TraceSet.save` does not keep the capture.
 
     Returns

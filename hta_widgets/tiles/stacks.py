@@ -49,7 +49,7 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def _chains(only_frames: Bools, branches: Bools) -> list[tuple[int, int]]:
-    """Return runs of depths with frames only, of which all but the last do not branch."""
+    """Return runs of depths with frames only; all depths but the last do not branch."""
     # Whether each depth continues in the next one.
     continues = only_frames[:-1] & ~branches[:-1] & only_frames[1:]
     edges = np.flatnonzero(np.diff(np.concatenate(([0], continues.astype(np.int8), [0]))))

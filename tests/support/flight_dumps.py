@@ -42,7 +42,7 @@ def write_dumps(folder: Path, dumps: dict[int, dict[str, Any]], *, as_json: bool
 
 
 def write_hang(folder: Path, **options: Any) -> Path:
-    """Write a job of three ranks, of which rank 1 lacks the third of three collectives."""
+    """Write a job of three ranks; rank 1 lacks the third of three collectives."""
     of = {"0": [0, 1, 2]}
     both = [entry("0", 1), entry("0", 2)]
     waiting = dump([*both, entry("0", 3, "started")], of)

@@ -1,7 +1,7 @@
 """Launch geometry, occupancy and tensor cores of kernels.
 
 NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
-a unit of at most 2048 threads are 25 %. It is no measurement. AMD's writes grid and block only,
+a unit of at most 2048 threads are 25 %. It is not measured. AMD's writes grid and block only,
 in older files on the launching call.
 """
 

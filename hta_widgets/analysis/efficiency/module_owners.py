@@ -35,7 +35,7 @@ from hta_widgets.trace.host_stack import (
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-#: Owners that are no module.
+#: Owners other than modules.
 OUTSIDE: Final = -1
 UNATTRIBUTED: Final = -2
 OPTIMIZER: Final = -3
@@ -78,7 +78,7 @@ class ModuleOwners:
 
 
 @dataclass(frozen=True, eq=False)
-class _Calls:
+class _ModuleCalls:
     """Calls of modules: `place` is the row, or a number from the count of events on."""
 
     names: list[str]
@@ -101,7 +101,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
     parent = nested_parents(trace, stops).astype(np.int64)
     rows = np.flatnonzero(is_call)
     labels = [table.names[code].removeprefix(MODULE_PREFIX) for code in table.name[rows].tolist()]
-    calls = _Calls(labels, rows, table.start_ns[rows], table.end_ns[rows])
+    calls = _ModuleCalls(labels, rows, table.start_ns[rows], table.end_ns[rows])
     if source != "nn.Module":
         calls, parent = _add_sequences(trace, calls, parent, stops, forward)
         source = "annotation" if len(rows) else "sequence"
@@ -172,7 +172,7 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 
 
 def _instances(
-    calls: _Calls, call_parent: Ints, is_again: Bools, source: str
+    calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
     """Return the module of each call, and names and parents of modules by their first call."""
     code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
@@ -260,8 +260,8 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 
 
 def _add_sequences(
-    trace: Trace, calls: _Calls, parent: Ints, stops: Bools, forward: Ints
-) -> tuple[_Calls, Ints]:
+    trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
+) -> tuple[_ModuleCalls, Ints]:
     """Return the calls and parents with a call ``Layer_n`` around operators that repeat."""
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
@@ -295,7 +295,7 @@ def _add_sequences(
     start_ns = np.append(calls.start_ns, table.start_ns[rows[heads]])
     end_ns = np.append(calls.end_ns, table.end_ns[rows[ends]])
     outer = np.append(parent, stop[heads])
-    return _Calls(names, np.append(calls.place, place), start_ns, end_ns), outer
+    return _ModuleCalls(names, np.append(calls.place, place), start_ns, end_ns), outer
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:

@@ -184,7 +184,7 @@ def _rank_rows(part: RankPart, *, fold: bool) -> _RankModules:
     measures = pd.DataFrame(columns).assign(total_ns=total_ns)[is_shown]
     groups = measures.groupby(group[is_shown], sort=True)
     sums = groups[list(_SUMS)].sum(min_count=1)
-    rows = _described(owners, group, sums.index.to_numpy())
+    rows = _descriptions(owners, group, sums.index.to_numpy())
     spread = groups["total_ns"].agg(["min", "max"])
     block = {
         **rows,
@@ -306,7 +306,7 @@ def _fold(owners: ModuleOwners) -> Ints:
     return group
 
 
-def _described(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
+def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
     """Return paths, names, depths and parents of the chosen groups, in depth-first order."""
     count = np.bincount(group, minlength=len(owners.names))
     names: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""What an inference engine's annotation says of its step: phase, requests and tokens.
+"""What an inference engine's annotation states about its step: phase, requests and tokens.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
 prompts have 6144 tokens, and 3 that generate a token each. A text may also have sums over requests
@@ -46,7 +46,7 @@ class StepName:
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return what the name of an annotation says, None if it is no engine's step.
+    """Return what the name of an annotation states, None if it names another thing.
 
     Examples
     --------

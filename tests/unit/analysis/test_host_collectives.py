@@ -54,7 +54,7 @@ def test_calls_without_args_are_of_the_only_group(tmp_path):
 
 
 def test_sizes_by_the_shapes_of_inputs(tmp_path):
-    """4 bytes × 250 elements in 10 µs, of which an all-reduce of 2 ranks moves all over the bus."""
+    """4 bytes × 250 elements in 10 µs, which an all-reduce of 2 ranks moves over the bus."""
     shapes = {
         "Input Dims": [[5, 50], [], [[2, 3]]],
         "Input type": ["float", "Scalar", "TensorList"],

@@ -260,7 +260,7 @@ def test_memory_calls_of_another_thread_precede_python(tmp_path):
 
 @pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaMemcpyAsync"])
 def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file(tmp_path, name):
-    """A copy to pageable memory returns when it is done, although its name says otherwise."""
+    """A copy to pageable memory returns when it is done, although its name suggests otherwise."""
 
     def rank(end, *more):
         return [

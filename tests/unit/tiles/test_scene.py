@@ -311,6 +311,6 @@ def test_python_frames_without_branches_are_stacks(tmp_path):
     # "train" has two children: it ends the first stack; the last depth has the operator as well.
     assert stacks(*outer, *steps, *calls, *modules, operator) == [[0, 3], [3, 3]]
     assert stacks(*outer, *steps, *calls, *modules, *ends) == [[0, 3], [3, 4]]
-    # Two lanes are no stack, nor are lanes with other events.
+    # Two lanes do not make a stack, nor do lanes with other events.
     assert stacks(*outer[:2], operator) is None
     assert stacks(*outer[:2], small.event("cpu_op", "aten::add", 3, 800, pid=10), operator) is None

@@ -7,7 +7,7 @@ def test_kinds_are_those_of_the_public_surface():
     assert set(PROBLEM_KINDS) == {
         "skipped", "repaired", "rounding", "truncated", "empty", "foreign", "duplicate_rank",
         "guessed_rank", "overlap", "unpaired", "overflow", "stale", "clock", "part",
-        "merged",
+        "merged", "capture",
     }  # fmt: skip
 
 
