@@ -37,8 +37,8 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _COMMAS = re.compile(r"[, \t\r\n]+")
 _START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
 _RECORD = re.compile(_START)
-#: The end of the last record: only empty ones and commas may follow it.
-_LIST_END = re.compile(r"\}(?=[\s,]*(?:\{\s*\}[\s,]*)*(?:(\])|\Z))")
+#: The end of a record, and all empty records and commas that follow it.
+_RECORD_END = re.compile(r"\}[\s,]*+(?:\{\s*+\}[\s,]*+)*+")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
@@ -232,11 +232,16 @@ class _TolerantReader:
 
     def _list_end(self, position: int) -> int:
         """Return the end of the last entry: a bracket that is followed by valid top-level text."""
-        for number, match in enumerate(_LIST_END.finditer(self.chars, position)):
-            rest = self.text[match.end(1) :] if match[1] else b""
+        brackets = 0
+        for match in _RECORD_END.finditer(self.chars, position):
+            following = self.chars[match.end() : match.end() + 1]
+            if following not in ("", "]"):
+                continue
+            rest = self.text[match.end() + 1 :]
             if not rest.strip() or read_top_level(rest, 0).complete:
                 return match.start() + 1
-            if number == _MOST_LIST_ENDS:
+            brackets += 1
+            if brackets > _MOST_LIST_ENDS:
                 break
         return -1
 
