@@ -29,7 +29,10 @@ REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO / "scripts"))
 from run_notebook import run  # noqa: E402 - of this folder
 
-NOTEBOOKS = ("quickstart", "dashboard", "many_ranks", "diff", "analyses", "byteps", "mpi")
+NOTEBOOKS = (
+    *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
+    *("byteps", "mpi"),
+)
 #: Pages of the reference and the modules of which they list all public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
 #: Links to files that the site has elsewhere, and to files that only a checkout has.
