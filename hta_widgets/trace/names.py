@@ -43,7 +43,7 @@ _TRANSPARENT = {
 _NO_FUNCTOR = re.compile(
     r"^(\d|float\b|double\b|int\b|long\b|short\b|bool\b|char\b|unsigned\b|signed\b|void\b|true\b|false\b"
     r"|c10::(Half|BFloat16|complex|Float8|Scalar)|__half|__nv_bfloat16|half\b"
-    r"|.*(^|::)(Array|\w*OffsetCalculator|TensorListMetadata|TensorListScalarListMetadata"
+    r"|(?:[\w$~]+::)*([Aa]rray|\w*OffsetCalculator|TensorListMetadata|TensorListScalarListMetadata"
     r"|\w*WithCast|\w*WithoutCast|\w*Metadata|\w*PackedTensorAccessor\d*|Tensor|OpaqueType)\b)"
 )
 _TYPES = {
@@ -52,6 +52,8 @@ _TYPES = {
 }  # fmt: skip
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous\)::")
+#: The type that some functions return: `enable_if<condition, void>::type`.
+_RETURN_TYPE = re.compile(r"^(?:typename )?std::enable_if(?:_t)?<.*?>(?:::type)? (?=[\w:]+[<(])")
 _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
@@ -330,7 +332,8 @@ def _short_matrix_name(symbol: str) -> str:
 
 
 def _short_kernel_name(text: str) -> str:
-    body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
+    body = re.sub(r"^(?:static )?(?:__global__ )?void ", "", text)
+    body = _ANONYMOUS.sub("", _RETURN_TYPE.sub("", body))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
         # Without arguments, the text is a function only if a return type precedes it.

@@ -83,6 +83,17 @@ from hta_widgets.trace.names import disambiguate, short_name
             "softmax_warp_forward 10",
         ),
         ("at::cuda::(anonymous namespace)::spin_kernel(long)", "spin"),
+        (
+            "std::enable_if<(((8)>(0)))&&A<c10::Half>::exists, void>::type B::add_norm_kernel<int>(X)",
+            "add_norm",
+        ),
+        (
+            (
+                "void at::native::unrolled_elementwise_kernel_for_multi_outputs<3, "
+                "at::native::stats(at::Tensor const&)::{lambda()#1}, std::array<char*, 7ul> >(int)"
+            ),
+            "stats",
+        ),
         ("volta_scudnn_128x64_relu_xregs_large_nn_v1", "conv f32 128x64 nn relu xregs large"),
         (
             "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0",
