@@ -84,7 +84,7 @@ from hta_widgets.trace.names import disambiguate, short_name
         ),
         ("at::cuda::(anonymous namespace)::spin_kernel(long)", "spin"),
         (
-            "std::enable_if<(((8)>(0)))&&A<c10::Half>::exists, void>::type B::add_norm_kernel<int>(X)",
+            "std::enable_if<(((8)>(0)))&&A<c10::Half>::is, void>::type B::add_norm_kernel<int>(X)",
             "add_norm",
         ),
         (
