@@ -4,7 +4,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import TraceError
-from hta_widgets.cli.commands import job_summary
+from hta_widgets.answers.summary import job_summary
 from hta_widgets.panels.headline import headline, text_of
 
 from .conftest import event
