@@ -71,7 +71,7 @@ class Score:
         self.wrong += len(reported - expected)
         self.headlines += len(text)
         self.slight += beyond["slight"]
-        wrong = told_ranks(both)
+        wrong = named_ranks(both)
         self.ranks += len(wrong)
         self.examples += [f"{where}: rank {rank}" for rank in wrong]
         self.examples += [f"{where}: missed {finding}" for finding in sorted(expected - reported)]
@@ -80,7 +80,7 @@ class Score:
 
     def add_slow(self, both: diff.Comparison, rank: int, where: str) -> None:
         """Take in one pair with a rank that is slow on one side."""
-        reported = told_ranks(both)
+        reported = named_ranks(both)
         self.pairs += 1
         self.injected += 1
         self.exact += reported == [rank]
@@ -89,7 +89,7 @@ class Score:
         self.examples += [f"{where}: {reported}"] * (reported != [rank])
 
 
-def told_ranks(both: diff.Comparison) -> list[int]:
+def named_ranks(both: diff.Comparison) -> list[int]:
     """Return the ranks that the findings of one side name as stragglers."""
     findings = [
         each_finding for each_finding in diff.findings(both) if each_finding.kind == "straggler"

@@ -31,7 +31,7 @@ FACTORS = (1.25, 1.5)
 _RECORDS = 1200  # of a rank and step: a model of three layers
 
 
-def told(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, object]:
+def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, object]:
     """Write a job; return its truth and the findings."""
     rng = np.random.default_rng([seed, 9])
     ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
@@ -70,7 +70,7 @@ def main() -> None:
         kind = "slow" if slow else "healthy"
         for seed in range(options.first_seed, options.first_seed + options.jobs):
             with tempfile.TemporaryDirectory() as folder:
-                single = told(Path(folder) / "job", seed, options.steps, slow=slow)
+                single = judge_job(Path(folder) / "job", seed, options.steps, slow=slow)
             result.append(single)
             counts[kind, "jobs"] += 1
             counts[kind, "right rows"] += single["red"] == single["truth"]

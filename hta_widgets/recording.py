@@ -105,7 +105,7 @@ def record(
     warmup : int, default 1
         Number of steps before them, which are not recorded.
     dir : path-like, optional
-        Where the file is written by `trace_handler`; by default none is kept.
+        The folder of the trace file; by default no file is kept.
     **options
         Of ``torch.profiler.profile``, such as ``with_stack=True``. Shapes are recorded by default.
 

@@ -33,7 +33,7 @@ NOTEBOOKS = (
     *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
     *("byteps", "mpi"),
 )
-#: Pages of the reference and the modules of which they list all public names.
+#: Modules with a page in the reference, which lists all their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
 #: Links to files that the site has elsewhere, and to files that only a checkout has.
 _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}

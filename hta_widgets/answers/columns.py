@@ -27,7 +27,7 @@ from hta_widgets.facts import facts
 
 
 class ColumnFacts(TypedDict):
-    """What a program needs to know of a column; `unit` is empty for counts and texts."""
+    """A column's description for programs; `unit` is empty for counts and texts."""
 
     name: str
     dtype: str
@@ -130,7 +130,7 @@ def _meanings_in(section: str, names: Iterable[str]) -> dict[str, str]:
             stop = span.end() + len(clause)
             aside, explanation = _parts_of_clause(clause)
             for name in mentioned:
-                # What stands in parentheses explains the last of several names.
+                # Parentheses explain the last of several names.
                 texts = [aside, explanation] if name == mentioned[-1] else [explanation]
                 if name not in meanings and (text := _meaning_of(texts, name)):
                     meanings[name] = text

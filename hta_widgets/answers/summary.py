@@ -1,4 +1,4 @@
-"""What matters most in a job: headline, ranks, stragglers, problems; as JSON and as lines."""
+"""Summary of a job: headline, ranks, stragglers, problems; as JSON and as lines."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> Tra
 
 
 def table_functions(traces: TraceSet | None = None) -> dict[str, Callable[..., Any]]:
-    """Return the analyses that take a job, or those of the formats of `traces`, by name."""
+    """Return the analyses that take a job, by name; with `traces` only the ones for its formats."""
     if traces is None:
         names: Iterable[str] = analysis.__all__
     else:
@@ -267,7 +267,7 @@ def _require_options(name: str, given: Iterable[str], accepted: Iterable[str]) -
 def _cut(
     frame: pd.DataFrame, sort: str, limit: int, *, descending: bool
 ) -> tuple[pd.DataFrame, str]:
-    """Return the rows in the order asked for, up to the limit, and the code that does it."""
+    """Return the rows in the requested order, up to the limit, and the code that does it."""
     code = ""
     if sort:
         if sort not in frame:
@@ -291,7 +291,7 @@ def _cut(
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``, where the value is JSON, else text."""
+    """Return the name and value of ``NAME=VALUE``; the value is JSON, else text."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip().isidentifier():
         raise TraceError(

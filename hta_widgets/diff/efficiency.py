@@ -1,4 +1,4 @@
-"""How close both runs come to the machine: MFU, and each operator by its shapes.
+"""Efficiency of two runs: MFU, and each operator by its shapes.
 
 For example, ``aten::mm`` of ``[[4096, 1024], [1024, 4096]]`` takes 1.2 ms a step before and 1.9 ms
 after, at 68 and 43 % of the roofline: the same work became slower. A row on one side only is an
@@ -58,13 +58,13 @@ def _by_shapes(frame: pd.DataFrame, side: RunSide) -> pd.DataFrame:
     """Return sums by operator and shapes, a rank and step."""
     ranks = side.table_ranks
     steps = sum(max(len(np.unique(_steps(side, rank))), 1) for rank in ranks)
-    known = frame.assign(
+    operators = frame.assign(
         known_ns=frame["device_ns"].where(frame["tflop_per_s"].notna()),
         compared_ns=frame["device_ns"].where(frame["roofline_ns"] >= 0),
         limit_ns=frame["roofline_ns"].where(frame["roofline_ns"] >= 0),
     )
     sums = ["count", "device_ns", "total_flops", "known_ns", "compared_ns", "limit_ns"]
-    groups = known.groupby(list(_KEYS), sort=False)[sums].sum(min_count=1)
+    groups = operators.groupby(list(_KEYS), sort=False)[sums].sum(min_count=1)
     return groups.assign(
         mean_ns=groups["device_ns"] / groups["count"].clip(lower=1),
         tflop_per_s=groups["total_flops"] / groups["known_ns"].where(groups["known_ns"] > 0) / 1e3,

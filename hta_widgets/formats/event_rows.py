@@ -82,7 +82,7 @@ class RowPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """What a file states about a rank; times of events count from `epoch_ns`."""
+    """A rank's identity in a file; times of events count from `epoch_ns`."""
 
     epoch_ns: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)

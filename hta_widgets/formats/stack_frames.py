@@ -66,9 +66,9 @@ def stack_of(frames: Any) -> tuple[DumpFrame, ...]:
 
 def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:
     """Return the innermost frame of the user's own code, or else the innermost with a file."""
-    own = (frame for frame in stack if not frame.is_library)
-    named = (frame for frame in stack if frame.file not in {"", "??"})
-    return next(own, None) or next(named, None) or next(iter(stack), None)
+    user_frames = (frame for frame in stack if not frame.is_library)
+    file_frames = (frame for frame in stack if frame.file not in {"", "??"})
+    return next(user_frames, None) or next(file_frames, None) or next(iter(stack), None)
 
 
 def frame_text(stack: Sequence[DumpFrame], without: str = "") -> str:

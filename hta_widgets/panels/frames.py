@@ -79,6 +79,22 @@ def catalogue_panel(name: str, **more: Any) -> Panel:
     return Panel(name, entry.get("analysis", ""), own_parts, rows, is_chart=is_chart, **more)
 
 
+def whole_job_panel(
+    name: str,
+    panel_frame: Callable[[TraceSet], pd.DataFrame],
+    analysis_frame: Callable[[TraceSet], pd.DataFrame],
+) -> Panel:
+    """Return a panel of the catalogue that neither windows nor ranks narrow."""
+
+    def frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
+        return panel_frame(traces)
+
+    def whole(traces: TraceSet, _selection: Selection) -> pd.DataFrame:
+        return analysis_frame(traces)
+
+    return catalogue_panel(name, frame=frame, whole=whole)
+
+
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 
 

@@ -119,8 +119,7 @@ def _split(text: bytes) -> Texts:
 
 def _to_ints(texts: Sequence[Any]) -> Ints:
     """Return whole numbers that are not negative; -1 for anything else."""
-    whole = map(bytes, texts)
-    return np.array([int(text) if text.isdigit() else -1 for text in whole], np.int64)
+    return np.array([int(text) if text.isdigit() else -1 for text in map(bytes, texts)], np.int64)
 
 
 def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
@@ -130,12 +129,12 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
     # An event of two records has the args of both.
     if args is None or not len(args.record) or trace.table.end_record:
         return _read_call_args(trace, rows, record)
-    at = np.minimum(np.searchsorted(args.record, record), len(args.record) - 1)
-    is_absent = args.record[at] != record
-    code = np.where(is_absent, len(args.texts), args.code[at])
+    position = np.minimum(np.searchsorted(args.record, record), len(args.record) - 1)
+    is_absent = args.record[position] != record
+    code = np.where(is_absent, len(args.texts), args.code[position])
     used, place = np.unique(code, return_inverse=True)
     texts = [*args.texts, (b"",) * len(CALL_KEYS)]
-    numbers = (np.where(is_absent, -1, values[at]) for values in (args.sequence, args.thread))
+    numbers = (np.where(is_absent, -1, values[position]) for values in (args.sequence, args.thread))
     used_texts = [texts[number] for number in used.tolist()]
     return CallArgs(record, place.astype(np.int32), used_texts, *numbers)
 
@@ -144,5 +143,5 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
     read = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
     codes: dict[Texts, int] = {}
     code = [codes.setdefault((row[0] or row[4], *row[1:4]), len(codes)) for row in read]
-    numbers = (_to_ints([row[at] for row in read]) for at in (5, 6))
+    numbers = (_to_ints([row[column] for row in read]) for column in (5, 6))
     return CallArgs(record, np.array(code, np.int32), list(codes), *numbers)

@@ -205,7 +205,7 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
 
 
 class _JoinedRecords(NumberedRecords):
-    """The records of two files, those of the second after those of the first."""
+    """The records of two files, one after the other."""
 
     def __init__(self, first: RecordSource | None, second: RecordSource | None) -> None:
         self.sources = [source for source in (first, second) if source is not None]
@@ -318,7 +318,7 @@ def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: String
 
 
 def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
-    """Return the arrows with these launches instead of those of the graph."""
+    """Return the arrows with these launches instead of the graph's launch."""
     kind = flows.kinds.index("launch")
     is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
     none = np.full(len(source), -1, dtype=np.int64)

@@ -34,7 +34,7 @@ def message(field: int, content: bytes | str) -> bytes:
 def plane(
     name: str, lines: Mapping[str, Sequence[Event]], first_ns: int = 1_000, **facts: Any
 ) -> bytes:
-    """Return a plane; statistics that begin with ``_shared_`` are those of the event's metadata."""
+    """Return a plane; statistics that begin with ``_shared_`` belong to the event's metadata."""
     events: dict[str, int] = {}
     stats: dict[str, int] = {}
     shared: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Who sends how much to whom in all-to-all collectives, by the splits that the files state.
+"""Bytes between ranks in all-to-all collectives, by the splits that the files state.
 
 Splits are rows of the first dimension, so rank i sends member j ``nelems · split[j] / sum(split)``
 elements. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384, 24576
@@ -161,7 +161,7 @@ def _pairs(results: list[_RankTraffic]) -> tuple[list[tuple[Any, ...]], int]:
 
 
 def _nodes(results: list[_RankTraffic], gpus_per_node: int | None) -> tuple[Any, str]:
-    """Return a function from ranks to nodes, and where it is from."""
+    """Return a function from ranks to nodes, and its source."""
     if gpus_per_node is not None:
         return lambda rank: rank // gpus_per_node, "given"
     hosts = {each.rank: each.node for each in results}

@@ -176,7 +176,7 @@ def _first_places(codes: Ints, wanted: Ints) -> list[int]:
 
 
 def _launch_texts(trace: Trace, rows: Rows) -> list[tuple[bytes, ...]]:
-    """Return the args of each kernel; grid, block and shared memory of its call where it has none.
+    """Return the args of each kernel; its call's grid, block and shared memory if it has none.
 
     On AMD's devices these args are on the launching call.
     """

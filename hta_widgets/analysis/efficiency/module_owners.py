@@ -51,7 +51,7 @@ _NO_LAYER: Final = re.compile(
     r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|capture_"
 )
 _ACCUMULATE: Final = "AccumulateGrad"
-#: A layer that repeats at least so often, with so many operators, in at most this many.
+#: Minimum repetitions and operators of a layer, and maximum operators.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 
 

@@ -349,7 +349,7 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
 
 
 def _add_others(block: dict[str, Any], others: dict[int, Ints], source: str) -> dict[str, Any]:
-    """Return the rows in depth-first order, with those of work that belongs to no module."""
+    """Return the rows in depth-first order, and rows of work outside of modules."""
     size = len(block["path"])
     forest = forest_of(block["parent"])
     order = np.argsort(forest.preorder) if size else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""What an inference engine's annotation states about its step: phase, requests and tokens.
+"""Phase, requests and tokens of a step, from an inference engine's annotation.
 
 For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
 prompts have 6144 tokens, and 3 that generate a token each. A text may also have sums over requests

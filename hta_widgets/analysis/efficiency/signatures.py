@@ -152,7 +152,7 @@ def _input_type(dims: bytes, types: bytes) -> str:
 
 
 def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
-    """Return the output's shape of convolutions without concrete arguments, where it is known."""
+    """Return the output's shape of convolutions without concrete arguments, if it is known."""
     is_without = np.array([bool(row[0]) and not row[3] for row in args.texts], dtype=bool)
     is_convolution = _has_name(trace, calls, _CONVOLUTIONS)
     places = np.flatnonzero(is_convolution & is_without[args.code]).tolist()

@@ -26,30 +26,30 @@ STATED: Final = "stated"
 @memoize
 def signatures_with_stated_work(trace: Trace) -> Signatures:
     """Return the signatures of a rank's counted calls, with the work that its file states."""
-    known = signatures(trace)
+    signature_set = signatures(trace)
     if not getattr(trace.source, "states_work", False):
-        return known
-    args = event_args(trace, known.calls.rows, (_FLOPS, _BYTES, _CATEGORY))
+        return signature_set
+    args = event_args(trace, signature_set.calls.rows, (_FLOPS, _BYTES, _CATEGORY))
     codes: dict[tuple[Any, ...], int] = {}
-    keys = zip(known.code.tolist(), *args.values(), strict=True)
+    keys = zip(signature_set.code.tolist(), *args.values(), strict=True)
     code = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
     return replace(
-        known,
+        signature_set,
         code=code,
-        names=[known.names[key[0]] for key in codes],
-        texts=[known.texts[key[0]] for key in codes],
-        works=[_work(known.works[key[0]], *key[1:]) for key in codes],
-        input_types=[known.input_types[key[0]] for key in codes],
+        names=[signature_set.names[key[0]] for key in codes],
+        texts=[signature_set.texts[key[0]] for key in codes],
+        works=[_work(signature_set.works[key[0]], *key[1:]) for key in codes],
+        input_types=[signature_set.input_types[key[0]] for key in codes],
     )
 
 
-def _work(known: Work, flops: Any, size_bytes: Any, category: Any) -> Work:
+def _work(derived: Work, flops: Any, size_bytes: Any, category: Any) -> Work:
     if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
-        return known
+        return derived
     flops = float(flops) if isinstance(flops, (int, float)) else 0.0
     size_bytes = float(size_bytes) if isinstance(size_bytes, (int, float)) else np.nan
     return Work(
-        category if isinstance(category, str) else known.category,
+        category if isinstance(category, str) else derived.category,
         flops=flops,
         model_flops=flops,
         min_bytes=size_bytes,

@@ -120,7 +120,7 @@ def _manifest(
 
 
 def _file_offset_ns(trace: Trace) -> int:
-    """Return what to add to the times in a rank's file for those of the set."""
+    """Return the offset from the times in a rank's file to the times of the set."""
     if trace.source is None:
         raise TraceError(f"rank {trace.rank} has no records to export", path=trace.path)
     record = trace.source.record(int(trace.table.record[0]))

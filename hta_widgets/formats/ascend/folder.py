@@ -24,7 +24,7 @@ _MAX_INFO_BYTES = 1 << 20
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the tables beside a trace, and the databases of the same rank."""
+    """Yield the tables in a trace's folder, and the databases of the same rank."""
     trace = Path(path)
     is_json = TRACE_NAME.fullmatch(trace.name) is not None
     is_output = trace.parent.name == _OUTPUT

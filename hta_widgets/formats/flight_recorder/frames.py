@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -20,7 +19,7 @@ from hta_widgets.formats.flight_recorder.states import (
     ranks_text,
     short_operation,
 )
-from hta_widgets.panels.frames import catalogue_panel, frame_to_json
+from hta_widgets.panels.frames import frame_to_json, whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.trace.selection import Selection
@@ -116,29 +115,19 @@ def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
     )
 
 
-_MAKERS = {"flight_hang": _hang_frame, "flight_collectives": _collectives_frame}
-
-
-def _frame(
-    traces: TraceSet, _selection: Selection, _top: int | None, *, panel: str
-) -> pd.DataFrame:
-    return _MAKERS[panel](traces)
-
-
-def _whole(traces: TraceSet, _selection: Selection, *, panel: str) -> pd.DataFrame:
-    return (collective_hangs if panel == "flight_hang" else collective_states)(traces)
-
-
 #: A dump states what ranks did last, so that neither windows nor ranks narrow these panels.
-PANELS = tuple(
-    catalogue_panel(name, frame=partial(_frame, panel=name), whole=partial(_whole, panel=name))
-    for name in _MAKERS
+PANELS = (
+    whole_job_panel("flight_hang", _hang_frame, collective_hangs),
+    whole_job_panel("flight_collectives", _collectives_frame, collective_states),
 )
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the panels' frames, which pages without a kernel show as they are."""
-    return {name: frame_to_json(maker(traces)) for name, maker in _MAKERS.items()}
+    return {
+        "flight_hang": frame_to_json(_hang_frame(traces)),
+        "flight_collectives": frame_to_json(_collectives_frame(traces)),
+    }
 
 
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:

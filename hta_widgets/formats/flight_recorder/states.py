@@ -78,7 +78,7 @@ class _Job:
 
     @property
     def last_calls(self) -> dict[int, tuple[str, str]]:
-        """What each rank enqueued last, and where, in words."""
+        """The last call of each rank, and its place, in words."""
         return {rank: _last_call(dump) for rank, dump in self.dumps.items()}
 
 
@@ -163,7 +163,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
             for entry in dump.entries:
                 if entry.group == name:
                     sequence = entry.sequence
-                    if entry.is_p2p:  # numbers of sends differ from those of their receives
+                    if entry.is_p2p:  # a send and its receive have different numbers
                         count_of[name, entry.operation] += 1
                         place = entry.operation, count_of[name, entry.operation]
                         sequence = group.p2p.setdefault(place, -1 - len(group.p2p))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,7 @@ from hta_widgets.formats.memory_snapshot.usage import (
     snapshot_peak,
     snapshot_segments,
 )
-from hta_widgets.panels.frames import catalogue_panel, frame_to_json
+from hta_widgets.panels.frames import frame_to_json, whole_job_panel
 from hta_widgets.panels.headline import HeadlineFinding
 from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import size
@@ -37,15 +36,15 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
         return peak
     places = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
     rank, device = places.index.tolist()[int(places.to_numpy().argmax())]
-    own = peak[(peak["rank"] == rank) & (peak["device"] == device)]
-    rest = own.iloc[_TOP:]
+    highest = peak[(peak["rank"] == rank) & (peak["device"] == device)]
+    rest = highest.iloc[_TOP:]
     if len(rest):
         first = rest.iloc[:1].assign(
             use="", where=f"{len(rest)} more", bytes=rest["bytes"].sum(),
             blocks=rest["blocks"].sum(), largest_bytes=rest["largest_bytes"].max(),
         )  # fmt: skip
-        own = pd.concat([own.iloc[:_TOP], first], ignore_index=True)
-    columns: dict[Any, Any] = own.reset_index(drop=True).to_dict("series")
+        highest = pd.concat([highest.iloc[:_TOP], first], ignore_index=True)
+    columns: dict[Any, Any] = highest.reset_index(drop=True).to_dict("series")
     return result_frame(columns, matched=peak.attrs["matched"], others=len(places) - 1)
 
 
@@ -61,29 +60,19 @@ def _pools_frame(traces: TraceSet) -> pd.DataFrame:
     return result_frame(columns, matched=segments.attrs["matched"], note=note)
 
 
-_MAKERS = {"snapshot_peak": _peak_frame, "snapshot_segments": _pools_frame}
-
-
-def _frame(
-    traces: TraceSet, _selection: Selection, _top: int | None, *, panel: str
-) -> pd.DataFrame:
-    return _MAKERS[panel](traces)
-
-
-def _whole(traces: TraceSet, _selection: Selection, *, panel: str) -> pd.DataFrame:
-    return (snapshot_peak if panel == "snapshot_peak" else snapshot_segments)(traces)
-
-
 #: A snapshot is of one instant and what led to it, so that neither windows nor ranks narrow these.
-PANELS = tuple(
-    catalogue_panel(name, frame=partial(_frame, panel=name), whole=partial(_whole, panel=name))
-    for name in _MAKERS
+PANELS = (
+    whole_job_panel("snapshot_peak", _peak_frame, snapshot_peak),
+    whole_job_panel("snapshot_segments", _pools_frame, snapshot_segments),
 )
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the panels' frames, which pages without a kernel show as they are."""
-    return {name: frame_to_json(maker(traces)) for name, maker in _MAKERS.items()}
+    return {
+        "snapshot_peak": frame_to_json(_peak_frame(traces)),
+        "snapshot_segments": frame_to_json(_pools_frame(traces)),
+    }
 
 
 # --- the headline ---------------------------------------------------------------------------------

@@ -43,12 +43,19 @@ class RankMemory(NamedTuple):
 
 def snapshot_memories(traces: TraceSet, ranks: Iterable[int] | None = None) -> list[RankMemory]:
     """Return the devices of all snapshots."""
-    wanted = None if ranks is None else set(normalize_ranks(ranks))
     return [
         RankMemory(trace, trace.profile, memory)
+        for trace in _snapshot_traces(traces, ranks)
+        for memory in trace.profile.devices
+    ]
+
+
+def _snapshot_traces(traces: TraceSet, ranks: Iterable[int] | None) -> list[Trace]:
+    wanted = None if ranks is None else set(normalize_ranks(ranks))
+    return [
+        trace
         for rank, trace in traces.items()
         if isinstance(trace.profile, MemorySnapshot) and (wanted is None or rank in wanted)
-        for memory in trace.profile.devices
     ]
 
 
@@ -76,9 +83,11 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
           autograd's own threads have no stack
     """
     blocks = []
-    for trace, snapshot, memory in snapshot_memories(traces, ranks):
-        stack, change = (np.array(each, np.int64) for each in (memory.stack, memory.change_bytes))
-        codes = [USES.index(use_of(each)) for each in snapshot.stacks]
+    for rank_memory in snapshot_memories(traces, ranks):
+        trace, snapshot, memory = rank_memory
+        stack = np.array(memory.stack, np.int64)
+        change = np.array(memory.change_bytes, np.int64)
+        codes = [USES.index(use_of(frames)) for frames in snapshot.stacks]
         use = np.where(stack < 0, USES.index(BEFORE), np.array([*codes, 0], np.int64)[stack])
         is_use = use[:, None] == np.arange(len(USES))
         amounts = np.cumsum(np.where(is_use, change[:, None], 0), axis=0)
@@ -86,7 +95,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
         blocks.append(
             {
                 "rank": trace.rank,
-                "device": (np.zeros(len(change), np.int64), [f"cuda:{memory.device}"]),
+                "device": (np.zeros(len(change), np.int64), [rank_memory.label]),
                 "event": np.array(memory.place, np.int64),
                 "time_ns": np.array(memory.time_ns, np.int64) - trace.zero_ns + trace.shift_ns,
                 "change_bytes": change,
@@ -102,8 +111,8 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     }  # fmt: skip
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
-    why = "the snapshots hold no history: _record_memory_history() was off"
-    note = "" if count else why if snapshot_memories(traces, ranks) else NO_SNAPSHOTS
+    reason = "the snapshots hold no history: _record_memory_history() was off"
+    note = "" if count else reason if snapshot_memories(traces, ranks) else NO_SNAPSHOTS
     return result_frame(columns, matched={"events": count}, note=note)
 
 
@@ -152,24 +161,27 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
           and what was reserved then
     """
     rows = []
-    for trace, snapshot, memory in snapshot_memories(traces, ranks):
+    for rank_memory in snapshot_memories(traces, ranks):
+        trace, snapshot, memory = rank_memory
         sums: dict[tuple[str, str], list[int]] = defaultdict(list)
         for size, stack in _blocks_at_peak(memory):
             frames = snapshot.stacks[stack] if stack >= 0 else []
             place = (use_of(frames), frame_text(frames, NO_STACK)) if stack >= 0 else (BEFORE, "")
             sums[place].append(size)
-        peak_bytes, at = memory.peak
-        when = memory.time_ns[at] - trace.zero_ns + trace.shift_ns if at >= 0 else -1
-        reserved = memory.reserved_bytes[at] if at >= 0 else memory.start_reserved_bytes
-        event = memory.place[at] if at >= 0 else -1
-        own = [
+        peak_bytes, position = memory.peak
+        event, peak_ns, reserved_bytes = -1, -1, memory.start_reserved_bytes
+        if position >= 0:
+            event = memory.place[position]
+            peak_ns = memory.time_ns[position] - trace.zero_ns + trace.shift_ns
+            reserved_bytes = memory.reserved_bytes[position]
+        device_rows = [
             (
-                *(trace.rank, f"cuda:{memory.device}", use, where or BEFORE, sum(sizes)),
-                *(len(sizes), max(sizes), peak_bytes, event, when, reserved),
+                *(trace.rank, rank_memory.label, use, where or BEFORE, sum(sizes)),
+                *(len(sizes), max(sizes), peak_bytes, event, peak_ns, reserved_bytes),
             )
             for (use, where), sizes in sums.items()
         ]
-        rows += sorted(own, key=lambda row: (-row[4], row[3]))
+        rows += sorted(device_rows, key=lambda row: (-row[4], row[3]))
     schema = {
         **int64("rank"), "device": "object", "use": "object", "where": "object",
         **int64("bytes blocks largest_bytes peak_bytes peak_event peak_ns reserved_bytes"),
@@ -206,19 +218,19 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
           NaN if nothing is free
     """
     rows = []
-    for rank, trace in traces.items():
-        if not isinstance(trace.profile, MemorySnapshot):
-            continue
-        if ranks is not None and rank not in set(normalize_ranks(ranks)):
-            continue
-        for each in sorted(trace.profile.segments, key=lambda s: (s.device, s.address)):
-            free = each.total_bytes - each.used_bytes
-            fragmentation = 1 - each.largest_free_bytes / free if free > 0 else np.nan
+    for trace in _snapshot_traces(traces, ranks):
+        segments = trace.profile.segments
+        for segment in sorted(segments, key=lambda entry: (entry.device, entry.address)):
+            free_bytes = segment.total_bytes - segment.used_bytes
+            fragmentation = np.nan
+            if free_bytes > 0:
+                fragmentation = max(1 - segment.largest_free_bytes / free_bytes, 0.0)
             rows.append(
                 (
-                    *(rank, f"cuda:{each.device}", each.kind, each.stream, each.address),
-                    *(each.is_expandable, each.total_bytes, each.used_bytes, free),
-                    *(each.free_blocks, each.largest_free_bytes, max(fragmentation, 0.0)),
+                    *(trace.rank, f"cuda:{segment.device}", segment.kind, segment.stream),
+                    *(segment.address, segment.is_expandable, segment.total_bytes),
+                    *(segment.used_bytes, free_bytes, segment.free_blocks),
+                    *(segment.largest_free_bytes, fragmentation),
                 )
             )
     schema: dict[str, Any] = {

@@ -21,7 +21,7 @@ _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 def counters_of_rank(
     database: Database, rank: RankRows, gpu: Gpu, *, with_network: bool
 ) -> list[Series]:
-    """Return the series of a rank's device; one rank of a host also has those of its network."""
+    """Return the series of a rank's device; one rank of a host also has its network's series."""
     series = [*_metrics(database, gpu), *_memory(database, rank)] if rank.device >= 0 else []
     return [*series, *_network(database)] if with_network else series
 

@@ -196,7 +196,7 @@ class _TableSet:
             )  # fmt: skip
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
-        """Return a column of the events of rows, -1 where there is none."""
+        """Return a column of the events of rows, -1 without an event."""
         ids, values = self._events["id"][self._order], self._events[name][self._order]
         if not len(ids):
             return np.full(len(columns["event_id"]), -1, np.int64)

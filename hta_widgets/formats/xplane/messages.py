@@ -201,7 +201,7 @@ class Profile:
 
 
 def read_profile_messages(data: bytes) -> Profile:
-    """Decode a profile but for its events."""
+    """Decode a profile without its events."""
     profile = Profile()
     try:
         for key, value in read_fields(data, (0, len(data))):

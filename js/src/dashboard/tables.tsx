@@ -564,7 +564,7 @@ const COLLECTIVES: TableSpec = {
   selectsRanks: true,
   title: "Collectives by group and number",
   about: (frame) =>
-    `what each rank's dump says of it; unfinished ones first, then the latest${noteSuffix(frame)}`,
+    `its state in each rank's dump; unfinished ones first, then the latest${noteSuffix(frame)}`,
   columns: () => [
     nameColumn({
       title: "collective",
