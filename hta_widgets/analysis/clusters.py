@@ -35,7 +35,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_in
 from hta_widgets.trace.intervals import (
     CumulativeCoverage,
     Intervals,
@@ -190,9 +190,7 @@ def _steps_of_events(
     is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
-        step = part.table.step
-        positions = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
-        return np.where(numbers[positions] == step, positions, -1), end - start, len(numbers)
+        return positions_in(numbers, part.table.step), end - start, len(numbers)
     code = np.full(len(part.trace), -1, dtype=np.int64)
     code[part.without_window.rows] = 0
     start, end = part.clip_rows(part.rows)

@@ -25,7 +25,15 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
+from hta_widgets.trace.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    mask_of_rows,
+    positions_in,
+    sum_by_group,
+)
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import nearest_ancestor, repeats_step
 from hta_widgets.trace.intervals import Intervals, subtract, union
@@ -201,8 +209,7 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
     if len(numbers):
-        positions = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
-        code = np.where(numbers[positions] == trace.table.step, positions, -1)
+        code = positions_in(numbers, trace.table.step)
     times = device_times(part, code, len(numbers), waits)
     has_work = times["device_start_ns"] >= 0
     times["device_start_ns"] = np.where(has_work, times["device_start_ns"] + trace.shift_ns, -1)

@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
+from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, positions_in
 from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
@@ -115,14 +115,13 @@ class EventRows:
 
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
         """Return the codes of the args of events."""
-        known: dict[Any, int] = {}
+        code_of: dict[str, int] = {}
         codes = []
-        for of_event in args:
-            key = repr(of_event)
-            code = known.get(key)
-            if code is None:
-                code = known[key] = self.args.add(json.dumps(of_event))
-            codes.append(code)
+        for event_args in args:
+            key = repr(event_args)
+            if key not in code_of:
+                code_of[key] = self.args.add(json.dumps(event_args))
+            codes.append(code_of[key])
         return np.array(codes, np.int64)
 
     def add(
@@ -171,8 +170,9 @@ class EventRows:
             chosen &= events["category"] == annotation
         rows = np.flatnonzero(chosen)
         rows = rows[np.argsort(events["start_ns"][rows], kind="stable")]
-        found = [re.search(r"(\d{1,17})\D*$", self.name[code]) for code in events["name"][rows]]
-        numbers = [int(match[1]) if match else -1 for match in found]
+        names = [self.name[code] for code in events["name"][rows]]
+        name_matches = [re.search(r"(\d{1,17})\D*$", name) for name in names]
+        numbers = [int(match[1]) if match else -1 for match in name_matches]
         if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
             numbers = list(range(len(rows)))
         if len(rows):
@@ -272,9 +272,9 @@ def devices_of_calls(
     `devices` are ascending. `target` is the device that a call states, -1 for none.
     """
     ids, first = np.unique(work_correlation, return_index=True)
-    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
-    launches = (ids[at] == correlation) & (correlation > 0)
-    of_call = np.where(launches, work_device[first[at]], -1)
+    position = positions_in(ids, correlation)
+    launches = (position >= 0) & (correlation > 0)
+    of_call = np.where(launches, np.append(work_device[first], -1)[position], -1)
     if target is not None:
         of_call = np.where(np.isin(target, devices), target, of_call)
     threads, number = np.unique(thread, return_inverse=True)

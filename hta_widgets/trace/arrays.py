@@ -143,6 +143,14 @@ def positions_of_rows(rows: Array, size: int) -> Ints:
     return positions
 
 
+def positions_in(keys: Array, values: Array) -> Ints:
+    """Return the first position of each value in ascending keys, -1 for absent values."""
+    positions = np.searchsorted(keys, values)
+    is_key = positions < len(keys)
+    is_key[is_key] = keys[positions[is_key]] == values[is_key]
+    return np.where(is_key, positions, -1)
+
+
 def sorted_unique(values: Ints) -> Ints:
     """Return the distinct values, ascending, by sorting, which is faster here than hashing."""
     ordered = np.sort(values)

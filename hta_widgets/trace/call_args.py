@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts
 
 #: Shapes, types, strides and values of a call; the first has another name in files of 2021.
@@ -129,12 +129,11 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
     # An event of two records has the args of both.
     if args is None or not len(args.record) or trace.table.end_record:
         return _read_call_args(trace, rows, record)
-    position = np.minimum(np.searchsorted(args.record, record), len(args.record) - 1)
-    is_absent = args.record[position] != record
-    code = np.where(is_absent, len(args.texts), args.code[position])
+    position = positions_in(args.record, record)  # -1 takes the entry that is appended
+    code = np.append(args.code, len(args.texts))[position]
     used, place = np.unique(code, return_inverse=True)
     texts = [*args.texts, (b"",) * len(CALL_KEYS)]
-    numbers = (np.where(is_absent, -1, values[position]) for values in (args.sequence, args.thread))
+    numbers = (np.append(values, -1)[position] for values in (args.sequence, args.thread))
     used_texts = [texts[number] for number in used.tolist()]
     return CallArgs(record, place.astype(np.int32), used_texts, *numbers)
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows, positions_in
 from hta_widgets.trace.memo import MemoOwner, memo
 
 #: int16, or int32 if a file has more categories
@@ -88,13 +88,10 @@ class CopyTable:
     def lookup(self, records: Ints) -> tuple[Floats, Ints]:
         """Return rate and size of each record; NaN and -1 if it has none."""
         rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
-        if len(self):
-            positions = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
-            is_match = self.record[positions] == records
-            rate[is_match], size[is_match] = (
-                self.gb_per_s[positions[is_match]],
-                self.size_bytes[positions[is_match]],
-            )
+        positions = positions_in(self.record, records)
+        is_match = positions >= 0
+        rate[is_match] = self.gb_per_s[positions[is_match]]
+        size[is_match] = self.size_bytes[positions[is_match]]
         return rate, size
 
 
@@ -422,8 +419,7 @@ class ArgTable:
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""
-        positions = np.minimum(np.searchsorted(self.record, records), len(self.record) - 1)
-        return np.where(self.record[positions] == records, positions, -1)
+        return positions_in(self.record, records)
 
     def column(self, positions: Ints, key: str) -> list[Any]:
         """Return the values of an arg at some positions."""

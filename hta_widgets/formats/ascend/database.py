@@ -23,7 +23,7 @@ from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.problems import Problems
 
 _TEXTS = "STRING_IDS"
@@ -135,13 +135,9 @@ class _AscendTables:
         )
         of_collectives = database.integers("COMMUNICATION_TASK_INFO", ("globalTaskId",))
         order = np.argsort(infos["globalTaskId"], kind="stable")
-        known = infos["globalTaskId"][order]
-        at = np.minimum(np.searchsorted(known, columns["globalTaskId"]), max(len(known) - 1, 0))
-        computes = (known[at] == columns["globalTaskId"]) if len(known) else np.zeros(count, bool)
-        info = {
-            key: np.where(computes, values[order][at], -1) if len(known) else np.full(count, -1)
-            for key, values in infos.items()
-        }
+        position = positions_in(infos["globalTaskId"][order], columns["globalTaskId"])
+        computes = position >= 0
+        info = {key: np.append(values[order], -1)[position] for key, values in infos.items()}
         text = self._texts([*columns["taskType"].tolist(), *info["name"].tolist(),
                             *info["opType"].tolist()])  # fmt: skip
         types = [text.get(code, "") for code in columns["taskType"].tolist()]
@@ -306,11 +302,9 @@ class _AscendTables:
         columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
         of_tasks = np.isin(columns["connectionId"], self._task_ids)
         key, value = columns["id"][of_tasks], columns["connectionId"][of_tasks]
-        if not len(key):
-            return np.full(len(connection), -1, np.int64)
         order = np.argsort(key, kind="stable")
-        at = np.minimum(np.searchsorted(key[order], connection), len(key) - 1)
-        return np.where(key[order][at] == connection, _ids(value[order][at]), -1)
+        position = positions_in(key[order], connection)
+        return np.append(_ids(value[order]), -1)[position]
 
     def _streams(self, devices: Ints, streams: Ints) -> Ints:
         pairs, code = distinct_rows(devices, streams)

@@ -155,11 +155,10 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
             group = groups.setdefault(
                 (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
-            group.last[rank] = dump.enqueued.get(name, -1)
-            own = [
+            sequences = [
                 entry.sequence for entry in dump.entries if entry.group == name and not entry.is_p2p
             ]
-            group.last[rank] = max(own, default=group.last[rank])
+            group.last[rank] = max(sequences, default=dump.enqueued.get(name, -1))
             for entry in dump.entries:
                 if entry.group == name:
                     sequence = entry.sequence

@@ -25,7 +25,7 @@ from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.other_tools import device_of_thread
 from hta_widgets.formats.kineto.records import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.readers.ranks import ranks_of_coordinates
-from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.tracks import read_track_names
@@ -154,11 +154,9 @@ class _Launches:
         work = np.flatnonzero(linked & (device >= 0))
         calls = np.flatnonzero(linked & (device < 0))
         ids, first = np.unique(columns.correlation[work], return_index=True)
-        if not len(ids):
-            return cls(calls[:0], device[:0])
-        index = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
-        matched = ids[index] == columns.correlation[calls]
-        return cls(calls[matched], device[work[first[index[matched]]]])
+        position = positions_in(ids, columns.correlation[calls])
+        matched = position >= 0
+        return cls(calls[matched], device[work[first[position[matched]]]])
 
 
 def _devices_of_host_threads(

@@ -155,15 +155,17 @@ class _SnapshotReader:
         count = max([len(traces), *(1 + _integer(entry.get("device")) for entry in segments)])
         devices = []
         for number in range(min(count, 1024)):
-            own = [entry for entry in segments if max(_integer(entry.get("device")), 0) == number]
+            on_device = [
+                entry for entry in segments if max(_integer(entry.get("device")), 0) == number
+            ]
             events = traces[number] if number < len(traces) else ()
-            if own or events:
-                devices.append(self._device(number, events, own))
+            if on_device or events:
+                devices.append(self._device(number, events, on_device))
         if self._skipped:
             detail = "events or blocks without a size or an address"
             self.problems.add("skipped", self._skipped, detail, file=self.path)
-        found = [_segment(entry) for entry in segments]
-        return MemorySnapshot(devices, found, list(map(list, self._number_of)))
+        stacks = list(map(list, self._number_of))
+        return MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
 
     def _stack(self, frames: Any) -> int:
         # Events share the lists of their frames.

@@ -27,7 +27,7 @@ from hta_widgets.formats.nsight.tables import (
     texts_by_id,
 )
 from hta_widgets.readers.sqlite import NO_TIME, Database
-from hta_widgets.trace.arrays import Array, Bools, Ints
+from hta_widgets.trace.arrays import Array, Bools, Ints, positions_in
 
 NVTX_TABLE = "NVTX_EVENTS"
 _PUSH_POP, _START_END, _MARKS = (59, 70), (60, 71), (34, 65)
@@ -178,10 +178,8 @@ def _name_codes(
     changed = np.array(
         [name is not text for name, (_, text) in zip(short, inline, strict=True)], bool
     )
-    if not len(numbers):
-        return code, is_operator
-    positions = np.minimum(np.searchsorted(numbers, columns["rowid"]), len(numbers) - 1)
-    has_text = numbers[positions] == columns["rowid"]
+    positions = positions_in(numbers, columns["rowid"])
+    has_text = positions >= 0
     code[has_text], is_operator[has_text] = codes[positions[has_text]], changed[positions[has_text]]
     return code, is_operator
 

@@ -365,8 +365,8 @@ def waits_of_calls(
     waits = {}
     for correlation, of_process, kind, stream, event in rows:
         if isinstance(of_process, int) and of_process >> ID_BITS == process:
-            known = {"waited stream": stream, "waited event": event}
-            waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")} | {
-                key: value for key, value in known.items() if value not in (None, _NONE)
-            }
+            waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")}
+            for key, value in (("waited stream", stream), ("waited event", event)):
+                if value not in (None, _NONE):
+                    waits[correlation][key] = value
     return waits

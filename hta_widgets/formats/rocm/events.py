@@ -132,8 +132,8 @@ def copy_name(text: str) -> str:
 
 def device_properties(device: int, name: str, units: Any) -> dict[str, Any]:
     """Return the properties of a device under the keys that PyTorch writes."""
-    known = {"numSms": units} if isinstance(units, int) and units > 0 else {}
-    return {"id": device, "name": name, "warpSize": _WAVE_SIZE, **known}
+    size = {"numSms": units} if isinstance(units, int) and units > 0 else {}
+    return {"id": device, "name": name, "warpSize": _WAVE_SIZE, **size}
 
 
 def launch_args(sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.columns import StringPool
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
@@ -197,11 +197,9 @@ class _TableSet:
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
-        ids, values = self._events["id"][self._order], self._events[name][self._order]
-        if not len(ids):
-            return np.full(len(columns["event_id"]), -1, np.int64)
-        at = np.minimum(np.searchsorted(ids, columns["event_id"]), len(ids) - 1)
-        return np.where(ids[at] == columns["event_id"], values[at], -1)
+        position = positions_in(self._events["id"][self._order], columns["event_id"])
+        values = np.append(self._events[name][self._order], -1)  # of position -1
+        return values[position]
 
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
@@ -271,11 +269,8 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
     name = np.where(described, names_of(ids[0]), names_of(ids[1]))
     order = np.argsort(links["op_id"], kind="stable")
-    known = links["op_id"][order]
-    at = np.minimum(np.searchsorted(known, columns["id"]), max(len(known) - 1, 0))
-    call_of = np.full(len(name), -1, np.int64)
-    if len(known):
-        call_of = np.where(known[at] == columns["id"], links["api_id"][order][at], -1)
+    position = positions_in(links["op_id"][order], columns["id"])
+    call_of = np.append(links["api_id"][order], -1)[position]
     process = np.zeros(len(name), np.int64)
     if len(name):
         events.add_work(

@@ -243,7 +243,7 @@ def _add_copies(
 ) -> None:
     ends = ((record.dst_agent_id.handle, record.src_agent_id.handle) for record in records)
     work = DeviceWork(
-        name=events.rows.name_codes(copy_name(_operation(process, one)) for one in records),
+        name=events.rows.name_codes(copy_name(_operation(process, record)) for record in records),
         device=_devices([target if target in gpus else source for target, source in ends], gpus),
         size_bytes=np.array([record.bytes for record in records], np.int64),
         **_columns(records, number),
