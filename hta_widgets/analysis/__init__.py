@@ -20,6 +20,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
 from hta_widgets.analysis.cross_rank.stragglers import stragglers, stragglers_by_step
+from hta_widgets.analysis.cross_rank.traffic import traffic
 from hta_widgets.analysis.cross_rank.waits import exposed_waits
 from hta_widgets.analysis.device_time import (
     comm_comp_overlap,
@@ -144,6 +145,7 @@ __all__ = [
     "stragglers_by_step",
     "temporal_breakdown",
     "time_blocked_on_full_queue",
+    "traffic",
     "user_annotation_breakdown",
     "with_counters",
     "with_critical_path",

@@ -56,6 +56,7 @@ NOTES = {
     "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
     " name layers with torch.profiler.record_function",
     "all_to_all_matrix": "no all-to-all collectives",
+    "traffic": "no communication",
     "graph_replays": "no graph was launched",
     "kernel_details": "no kernels matched compute",
     "fusion_candidates": "no pointwise operators with shapes follow each other: record_shapes=True"
