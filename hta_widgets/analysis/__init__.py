@@ -60,6 +60,7 @@ from hta_widgets.analysis.operator_kernels import (
     operator_launch_delays,
 )
 from hta_widgets.analysis.operators import operators
+from hta_widgets.analysis.pipeline import pipeline_bubbles, pipeline_passes
 from hta_widgets.analysis.queues import (
     queue_length,
     queue_length_summary,
@@ -131,6 +132,8 @@ __all__ = [
     "parallel_groups",
     "path_selection",
     "phase_times",
+    "pipeline_bubbles",
+    "pipeline_passes",
     "queue_length",
     "queue_length_summary",
     "rank_clusters",

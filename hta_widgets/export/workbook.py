@@ -27,7 +27,7 @@ TABLES: Final = (
     "operators", "operator_efficiency", "step_efficiency", "phase_times",
     "user_annotation_breakdown", "device_idle_breakdown", "idle_time_breakdown",
     "comm_comp_overlap", "collectives", "traffic", "communication_by_group", "stragglers",
-    "exposed_waits",
+    "exposed_waits", "pipeline_bubbles",
     "parallel_groups", "clock_offsets", "launch_stats", "launch_outliers",
     "queue_length_summary", "memory_bandwidth_summary",
     "byteps_stages", "byteps_gradients", "mpi_routines", "mpi_message_sizes", "mpi_ranks",
