@@ -20,6 +20,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
 from hta_widgets.analysis.cross_rank.stragglers import stragglers, stragglers_by_step
+from hta_widgets.analysis.cross_rank.traffic import traffic
 from hta_widgets.analysis.cross_rank.waits import exposed_waits
 from hta_widgets.analysis.device_time import (
     comm_comp_overlap,
@@ -59,6 +60,7 @@ from hta_widgets.analysis.operator_kernels import (
     operator_launch_delays,
 )
 from hta_widgets.analysis.operators import operators
+from hta_widgets.analysis.pipeline import pipeline_bubbles, pipeline_passes
 from hta_widgets.analysis.queues import (
     queue_length,
     queue_length_summary,
@@ -130,6 +132,8 @@ __all__ = [
     "parallel_groups",
     "path_selection",
     "phase_times",
+    "pipeline_bubbles",
+    "pipeline_passes",
     "queue_length",
     "queue_length_summary",
     "rank_clusters",
@@ -144,6 +148,7 @@ __all__ = [
     "stragglers_by_step",
     "temporal_breakdown",
     "time_blocked_on_full_queue",
+    "traffic",
     "user_annotation_breakdown",
     "with_counters",
     "with_critical_path",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
@@ -89,6 +91,8 @@ def collectives(
         a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
         several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which
         the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        ``link_share`` (float64), the bus bandwidth over the rate of the rank's link, above 1 if
+        the rate is wrong, NaN if the group is on several nodes, whose network is not in files;
         ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
         group (-1 unknown).
 
@@ -97,7 +101,8 @@ def collectives(
         or of a group of one rank (``alone``); the note names missing ranks, unknown types of
         elements, and a drift of clocks, which the fitted clock does not correct.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
-        by how they were matched.
+        by how they were matched, ``.attrs["links"]`` lists the ``device, link, gb_per_s, source``
+        and ``certainty`` of the rates that shares are of.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -110,6 +115,11 @@ def collectives(
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
     name_code, names = _entry_names(match)
+    links = [device_link(header) for header in match.headers]
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
+    headers = {each.rank: header for each, header in zip(match.traces, match.headers, strict=True)}
+    members = {rank for group_ in match.groups for rank in group_.ranks}
+    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     return result_frame(
         {
             "collective": match.collective[rows],
@@ -128,6 +138,7 @@ def collectives(
             "exposed_ns": _exposed_ns(traces, match, times, name)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
+            "link_share": np.where(nodes[group] == 1, bus[rows] / rates[trace], np.nan),
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -136,6 +147,7 @@ def collectives(
         copy=False,
         clock=name,
         matched_by=match.matched_by,
+        links=[asdict(link) for link in dict.fromkeys(links) if link.device],
         groups={
             group_.label: {"ranks": list(group_.ranks), "size": group_.size}
             for group_ in match.groups
@@ -182,7 +194,7 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
     # Bytes per nanosecond are 10^9 bytes per second.
     algorithm = np.full(len(match), np.nan)
     algorithm[has_rate] = size[has_rate] / transfer[has_rate]
-    return size, algorithm, algorithm * _bus_factor(operation, members)
+    return size, algorithm, algorithm * bus_factor(operation, members)
 
 
 def _group_sizes(match: Matching) -> Ints:
@@ -190,7 +202,7 @@ def _group_sizes(match: Matching) -> Ints:
     return match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
 
 
-def _bus_factor(operation: Ints, members: Ints) -> Floats:
+def bus_factor(operation: Ints, members: Ints) -> Floats:
     """Return the part of each message that a link carries, NaN if it is unknown."""
     share = (members - 1) / np.maximum(members, 1)
     return np.select(
@@ -232,7 +244,7 @@ def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None
         transfer = lasting - np.maximum(wait, 0)
         has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
-        bytes_on_bus = events.size_bytes * _bus_factor(events.operation, members)
+        bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,
