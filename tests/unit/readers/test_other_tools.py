@@ -149,7 +149,7 @@ def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
     assert path["dur_ns"].sum() == 80_000
     assert path.query("name == 'gemm'")["dur_ns"].tolist() == [4_000, 5_000]  # launch, work
     idle = analysis.device_idle_breakdown(traces)
-    assert idle.groupby("rank")["dur_ns"].sum().tolist() == [25_000, 25_000, 25_000]
+    assert idle.groupby("rank")["idle_ns"].sum().tolist() == [25_000, 25_000, 25_000]
 
 
 LABELS = ["[TP0{}] ", "[DP00-TP0{}] ", "[rank {}] ", "Rank {}: ", "rank{}/", "tp_{} "]
