@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
@@ -71,8 +71,8 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
             "last": calls["rank"] == calls["last_rank"],
         }
     ).sort_values(["rank", "start_ns"], ignore_index=True)
-    residual = int(clock_fit(traces).residual_ns.max(initial=-1))
-    frame.attrs = {"note": calls.attrs.get("note", ""), "residual_ns": residual}
+    residual_ns = drift_fit(traces).residual_ns
+    frame.attrs = {"note": calls.attrs.get("note", ""), "residual_ns": residual_ns}
     return frame
 
 

@@ -16,7 +16,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     compute_time_between,
     entry_steps,
 )
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     count_unsized,
@@ -99,7 +99,7 @@ def collectives(
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
         or of a group of one rank (``alone``); the note names missing ranks, unknown types of
-        elements, and a drift of clocks, which the fitted clock does not correct.
+        elements, and a drift of clocks, which is corrected in times on the fitted clock.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched, ``.attrs["links"]`` lists the ``device, link, gb_per_s, source``
         and ``certainty`` of the rates that shares are of.
@@ -109,7 +109,7 @@ def collectives(
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrival_times(traces, match, name)
-    drift = clock_fit(traces).drift_note if name == "fitted" else ""
+    drift = drift_fit(traces).note if name == "fitted" else ""
     is_selected, matched = count_selected(match, chosen)
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
@@ -135,7 +135,7 @@ def collectives(
             "transfer_ns": (times.end_ns - times.last_ns)[rows],
             "end_ns": times.end_ns[rows],
             "last_rank": times.last_rank[rows],
-            "exposed_ns": _exposed_ns(traces, match, times, name)[rows],
+            "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
             "link_share": np.where(nodes[group] == 1, bus[rows] / rates[trace], np.nan),
@@ -165,15 +165,13 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
     return name_code, list(names)
 
 
-def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
+def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
     """Return the part of each entry during which its rank does not compute."""
 
     def derive() -> Ints:
-        times_by_rank = [
-            (times.arrival_ns[entries] - shift, times.end_ns[entries] - shift)
-            for entries, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
-        ]
-        exposed = times.end_ns - times.arrival_ns
+        start, end = match.event_field("start_ns"), match.event_field("end_ns")
+        times_by_rank = [(start[entries], end[entries]) for entries in match.of_trace]
+        exposed = end - start
         computed_by_rank = map_ranks(
             match.traces, compute_time_between, each=times_by_rank, executor=match.executor
         )
@@ -181,7 +179,7 @@ def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock
             exposed[entries] -= computed
         return exposed
 
-    return memo(traces, ("exposed", clock), derive)
+    return memo(traces, "exposed", derive)
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
