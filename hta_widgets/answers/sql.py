@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from hta_widgets import analysis
 from hta_widgets.answers.tables import required_options, table_functions
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.traceset import TraceSet
@@ -81,7 +82,7 @@ def _table(traces: TraceSet, name: str) -> Any:
         return _arrow(_of_ranks(traces, lambda trace: getattr(trace, name)))
     if name in {"ranks", "problems"}:
         return _arrow(pd.DataFrame(traces.summary() if name == "ranks" else traces.problems))
-    return _arrow(table_functions(traces)[name](traces))
+    return _arrow(getattr(analysis, name)(traces))
 
 
 def _of_ranks(traces: TraceSet, table: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
