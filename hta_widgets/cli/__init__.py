@@ -342,6 +342,7 @@ def _add_diff(commands: Any) -> None:
     command.add_argument(
         "--efficiency", action="store_true", help="also the MFU and operators by their shapes"
     )
+    command.add_argument("--svg", metavar="FILE", help="also write both timelines as a picture")
     _add_page(command, None, "the file to write (diff.html)")
 
 
