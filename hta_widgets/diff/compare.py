@@ -14,7 +14,7 @@ import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.analysis.diff_ops import DiffSource, side_parts
+from hta_widgets.analysis.operator_diff import DiffSource, side_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.sides import PartsByRank, RunSide, formats_of, is_host_only, make_sides
 from hta_widgets.errors import TraceError

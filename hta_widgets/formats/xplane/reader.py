@@ -40,17 +40,11 @@ from hta_widgets.formats.xplane.messages import (
     Stats,
     read_profile_messages,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
-#: Field 1 of a message, and in it an optional field 1 (a number) and field 2 (a text).
-_NAMED_PLANE = re.compile(
-    rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
-    rb"(/host:|/device:|Task Environment)",
-    re.DOTALL,
-)
 _DEVICE = re.compile(r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})")
 _HOST = "/host:CPU"
 _ENVIRONMENT = "Task Environment"
@@ -72,13 +66,6 @@ _DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
 _ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
-
-
-def is_profile(start: FileStart) -> bool:
-    """Whether a file is a profile, by the name of its first plane."""
-    if _NAMED_PLANE.match(start.text):
-        return True
-    return ".xplane.pb" in start.path and start.text.startswith(b"\x0a")
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
