@@ -15,11 +15,12 @@ from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
+from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.panels.layers import has_layers, layers
-from hta_widgets.panels.savings import has_shapes, operator_savings
+from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
