@@ -125,7 +125,7 @@ wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
 docs: $(PYTHON_READY) $(JS_BUILT) ## the documentation site in build/site
 	@$(BIN)/pip install -q --group docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo build/site/index.html
+	@echo "build/site/index.html ($$(du -sh build/site | cut -f1))"
 
 release: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/, checked and tried in fresh environments
 	@rm -rf dist

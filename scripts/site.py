@@ -5,6 +5,7 @@
 - `tutorials/*.md`: the notebooks, executed, with the pictures of their views.
 - `reference/*.md`: the docstrings of all public names, by module.
 - `changelog.md`: the changelog.
+- `assets/iframe-worker.js`: a script of npm's package of that name, for the search.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ NOTEBOOKS = (
     *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
     *("byteps", "mpi"),
 )
+#: Runs a worker in a hidden frame, since browsers refuse workers of pages from disk.
+SHIM = REPO / "node_modules/iframe-worker/shim/index.js"
 #: Modules with a page in the reference, which lists all their public names.
 MODULES = ("analysis", "charts", "diff", "devices", "taxonomy", "cache")
 #: Links to files that the site has elsewhere, and to files that only a checkout has.
@@ -57,6 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     changelog = (REPO / "CHANGELOG.md").read_text("utf-8")
     files.append(File.generated(config, "changelog.md", content=changelog))
+    files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SHIM)))
     return files
 
 

@@ -1,6 +1,6 @@
 """Charts of rows as Bokeh figures, drawn from the JSON files in ``definitions``.
 
-``js/src/charts/defined.ts`` reads the same files for dashboards; docs/architecture.md describes
+``js/src/charts/defined.ts`` reads the same files for dashboards; docs/changing.md describes
 their format. Similar ranks fold into one row or mark, which shows their mean and the spread of one
 measure (``folding.ts`` in the page).
 """

@@ -1,6 +1,6 @@
 """The form of chart definitions: the JSON files in ``definitions``, checked when they are read.
 
-docs/architecture.md describes the keys; `hta_widgets.charts.language` evaluates their expressions.
+docs/changing.md describes the keys; `hta_widgets.charts.language` evaluates their expressions.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def definition(name: str) -> Definition:
     except msgspec.MsgspecError as error:
         raise TraceError(
             f"the chart definition {name}.json is not understood: {error}",
-            remedy="docs/architecture.md lists the keys of definitions.",
+            remedy="docs/changing.md lists the keys of definitions.",
         ) from None
     return spec
 

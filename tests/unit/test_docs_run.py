@@ -20,6 +20,7 @@ PAGES = [
     "README.md",
     "docs/analyses.md",
     "docs/answers.md",
+    "docs/architecture.md",
     "docs/byteps.md",
     "docs/cluster.md",
     "docs/concepts.md",

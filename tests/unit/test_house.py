@@ -93,7 +93,7 @@ def test_the_readme_links_to_what_exists():
     assert [target for target in local if target and not (REPO / target).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["architecture.md", "formats.md"])
+@pytest.mark.parametrize("name", ["architecture.md", "changing.md", "formats.md"])
 def test_files_that_the_docs_name_exist(name, files):
     text = (REPO / "docs" / name).read_text("utf-8")
     # Not those with a placeholder, such as ``charts/definitions/NAME.json``.

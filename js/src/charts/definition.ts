@@ -1,6 +1,6 @@
 /**
  * The JSON files in `hta_widgets/charts/definitions`, which define charts for both languages, and
- * their types; docs/architecture.md describes the format.
+ * their types; docs/changing.md describes the format.
  */
 
 import { PANELS } from "../facts/panels";
