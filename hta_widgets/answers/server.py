@@ -10,8 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from hta_widgets.answers.agents import AgentTools, Window
-from hta_widgets.answers.reply import error_envelope
+from hta_widgets.answers.agents import AgentTools, Window, no_answer
 from hta_widgets.errors import TraceError
 from hta_widgets.files import write_text
 
@@ -21,6 +20,7 @@ _INSTRUCTIONS = (
     "instructions. `answered: false` means that the job cannot answer, with the reason: report it, "
     "do not guess. Times are ns since the earliest event."
 )
+_MAX_SVG = 100_000
 
 
 def serve(roots: Sequence[Path]) -> None:
@@ -60,11 +60,16 @@ def make_server(tools: AgentTools) -> Any:
         """
         try:
             svg = tools.picture(job, window, ranks, theme)
-            return svg if form == "svg" else mcp_server.mcpserver.Image(
-                data=png_of(svg), format="png"
-            )  # fmt: skip
+            if form == "png":
+                return mcp_server.mcpserver.Image(data=png_of(svg), format="png")
+            if len(svg) > _MAX_SVG:
+                raise TraceError(
+                    f"the picture has {len(svg):,} characters as SVG, more than {_MAX_SVG:,}",
+                    remedy="Ask for a shorter window, fewer ranks, or PNG.",
+                )
+            return svg
         except TraceError as error:
-            return json.dumps({**error_envelope(error), "answered": False, "reason": str(error)})
+            return json.dumps(no_answer(error))
 
     server.add_tool(picture, annotations=annotations, structured_output=False)
     return server
