@@ -60,14 +60,9 @@ def make_server(tools: AgentTools) -> Any:
         """
         try:
             svg = tools.picture(job, window, ranks, theme)
-            if form == "png":
-                return mcp_server.mcpserver.Image(data=png_of(svg), format="png")
-            if len(svg) > _MAX_SVG:
-                raise TraceError(
-                    f"the picture has {len(svg):,} characters as SVG, more than {_MAX_SVG:,}",
-                    remedy="Ask for a shorter window, fewer ranks, or PNG.",
-                )
-            return svg
+            return _short_svg(svg) if form == "svg" else mcp_server.mcpserver.Image(
+                data=png_of(svg), format="png"
+            )  # fmt: skip
         except TraceError as error:
             return json.dumps(no_answer(error))
 
@@ -83,6 +78,15 @@ def _as_text(function: Callable[..., Any]) -> Callable[..., Any]:
         return json.dumps(function(*args, **options), ensure_ascii=False)
 
     return call
+
+
+def _short_svg(svg: str) -> str:
+    if len(svg) > _MAX_SVG:
+        raise TraceError(
+            f"the picture has {len(svg):,} characters as SVG, more than {_MAX_SVG:,}",
+            remedy="Ask for a shorter window, fewer ranks, or PNG.",
+        )
+    return svg
 
 
 def png_of(svg: str) -> bytes:
