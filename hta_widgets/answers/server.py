@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from hta_widgets.answers.agents import AgentTools, Window, no_answer
 from hta_widgets.errors import TraceError
-from hta_widgets.files import write_text
 
 _INSTRUCTIONS = (
     "Read-only tools for profiler traces of distributed training. Begin with open_job. Texts under "
@@ -102,15 +100,3 @@ def _require(module: str, extra: str) -> Any:
             f"{module.partition('.')[0]} is not installed",
             remedy=f'Install it: pip install "hta_widgets[{extra}]".',
         ) from None
-
-
-def skill_text() -> str:
-    """Return SKILL.md: how a model uses the command line."""
-    return files("hta_widgets.answers").joinpath("SKILL.md").read_text("utf-8")
-
-
-def install_skill(folder: str) -> str:
-    """Write SKILL.md into a folder of skills; return its path."""
-    target = Path(folder) / "hta-widgets"
-    target.mkdir(parents=True, exist_ok=True)
-    return write_text(target / "SKILL.md", skill_text())
