@@ -50,6 +50,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
 _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
+_MOSTLY = 0.5  # of the device's time
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 _COMMUNICATION = KINDS.index("communication")
@@ -179,10 +180,11 @@ def headline(traces: TraceSet) -> Headline:
 
     The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
     first (communication that no compute hides, idle devices with the cause, work that is not in
-    the files); one kernel with a third of all device work; where files have shapes, the operator of
-    the first rank with the most to gain. Shares are of each rank's span, from its first device work
-    to its last. Findings below 2 % of the spans of all ranks are left out, except
-    for ranks that others wait for; a finding with less than a tenth of another one comes after it.
+    the files); one kernel with a third of all device work; where files have shapes and devices are
+    busy for half of the time, the operator of the first rank with the most to gain. Shares are of
+    each rank's span, from its first device work to its last. Findings below 2 % of the spans of all
+    ranks are left out, except for ranks that others wait for; a finding with less than a tenth of
+    another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
@@ -216,6 +218,9 @@ def headline(traces: TraceSet) -> Headline:
             *_saving_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
+        if any(finding.kind == "idle" and finding.share > _MOSTLY for finding in causes):
+            # Faster kernels would make the device wait longer for the host.
+            causes = [finding for finding in causes if finding.kind != "saving"]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         bandwidth = {"bandwidth": exposed_bus_bandwidth(traces, CLOCK)}
