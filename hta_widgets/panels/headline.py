@@ -215,12 +215,12 @@ def headline(traces: TraceSet) -> Headline:
             *_idle_finding(traces, times),
             HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
-            *_saving_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
-        if any(finding.kind == "idle" and finding.share > _MOSTLY for finding in causes):
-            # Faster kernels would make the device wait longer for the host.
-            causes = [finding for finding in causes if finding.kind != "saving"]
+        # On a device that mostly waits for its host, faster kernels gain nothing.
+        if not any(finding.kind == "idle" and finding.share > _MOSTLY for finding in causes):
+            savings = _saving_finding(traces, times)
+            causes += [finding for finding in savings if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         bandwidth = {"bandwidth": exposed_bus_bandwidth(traces, CLOCK)}
@@ -302,9 +302,6 @@ def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
     return Headline(texts[0], [*texts[1:], *rest.sentences], [*findings, *rest.findings])
 
 
-# --- ranks ----------------------------------------------------------------------------------------
-
-
 def _waiting_finding(
     late: LateRanks | None, times: RunTimes, rank_count: int
 ) -> Iterator[HeadlineFinding]:
@@ -326,9 +323,6 @@ def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
     """Yield the first rank that is nearly always last but is not judged to be the cause."""
     for last in report.last_ranks[:1]:
         yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
-
-
-# --- devices --------------------------------------------------------------------------------------
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
@@ -473,9 +467,6 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
     if ranks_by_steps:
         facts = {"step_count": step_count, "ranks_by_steps": ranks_by_steps}
         yield HeadlineFinding("missing_steps", facts=facts)
-
-
-# --- hosts without devices ------------------------------------------------------------------------
 
 
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:

@@ -76,9 +76,6 @@ def _number_runs_text(numbers: Sequence[int]) -> str:
     return ", ".join([*runs[:3], *(["…"] if len(runs) > 3 else [])])
 
 
-# --- ranks ----------------------------------------------------------------------------------------
-
-
 def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[Piece]:
     first, *others = late.ranks
     subject = f"{len(late.waiting)} of {plural(rank_count, 'rank')} wait"
@@ -141,9 +138,6 @@ def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport)
         text += _exposed_waiting_text(times)
         text += ", as compute hides most waits" if last.hidden_share > 0.5 else ""
     return [rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
-
-
-# --- devices --------------------------------------------------------------------------------------
 
 
 def _exposed_text(
@@ -286,9 +280,6 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
         text += f" of {_span_text(times)}"
         text += f", and compute hides {share(hidden_share)} of communication"
     return [f"No single cause stands out: {text}."]
-
-
-# --- hosts without devices ------------------------------------------------------------------------
 
 
 def _last_ready_text(
