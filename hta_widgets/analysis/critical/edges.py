@@ -30,7 +30,7 @@ from hta_widgets.analysis.host_activity import stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
-from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.columns import StreamIds, event_args, to_int64
 from hta_widgets.trace.trace import Trace
 
 #: A time earlier than any end.
@@ -387,7 +387,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         (work_of[rows[event]], call[event]),
         (
             DeviceWorkIndex.by_end(trace).last_until(
-                _stream_tracks(trace, rows[stream]), table.end_ns[call[stream]]
+                _stream_tracks(trace, rows[stream], table.stream[rows[stream]]),
+                table.end_ns[call[stream]],
             ),
             call[stream],
         ),
@@ -400,7 +401,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         pairs.append(_blocking_copies(nodes, recorded_calls, launched))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
     waiting = launches.first_from(
-        _stream_tracks(trace, rows[kernel_to_kernel]), table.start_ns[call[kernel_to_kernel]]
+        _stream_tracks(trace, rows[kernel_to_kernel], table.stream[rows[kernel_to_kernel]]),
+        table.start_ns[call[kernel_to_kernel]],
     )
     awaited = work_of[rows[kernel_to_kernel]]
     if not rules.as_hta and not kernel_to_kernel.any():
@@ -434,13 +436,12 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
     return np.concatenate(work), np.concatenate(calls)
 
 
-def _stream_tracks(trace: Trace, rows: Rows, streams: Ints | None = None) -> Ints:
-    """Return the track of a stream on the device of each row, by default the row's; -1 for none.
+def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
+    """Return the track of a stream on the device of each row, -1 for none.
 
     Waits may be on a row of their own, such as ``stream 7 (sync)``.
     """
     table, tracks = trace.table, trace.tracks
-    streams = table.stream[rows] if streams is None else streams
     number = {
         (track.pid, track.stream): k
         for k, track in reversed(list(enumerate(tracks)))
