@@ -159,7 +159,8 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
         )
 
     keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
-    devices = sorted(set(keys.values()), key=_natural)
+    # Records that state no process are of no device of their own.
+    devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None
     is_device = np.array([taxonomy.is_device_category(text) for text in categories], bool)

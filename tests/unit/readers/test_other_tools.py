@@ -118,6 +118,12 @@ def test_each_device_of_a_process_has_its_own_figures(write):
     assert "rank 1 · device 10" in json.dumps(hw.Timeline(traces).scene, ensure_ascii=False)
 
 
+def test_a_kernel_without_a_process_is_of_no_device_of_its_own(write):
+    work = [event("gemm", 10 * k, 5, cat="kernel", pid=0, tid=7) for k in range(2)]
+    del work[1]["pid"], work[1]["tid"]
+    assert times(hw.load(write(work)))["compute_ns"].tolist() == [10_000]
+
+
 def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
     """A thread drives three GPUs in turn, another one marks the step."""
     host = {"pid": 1, "tid": 10}
