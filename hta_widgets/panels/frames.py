@@ -256,9 +256,6 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     return seen
 
 
-# --- frames ---------------------------------------------------------------------------------------
-
-
 #: The clock on which waits are measured, as in the timeline.
 CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.

@@ -23,8 +23,6 @@ class DamagedFileError(Exception):
     """A file was changed since it was written; the message states the difference."""
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
 _MAX_INT64 = (1 << 63) - 1
 Time = Annotated[int, Meta(ge=-_MAX_INT64, le=_MAX_INT64)]
 Count = Annotated[int, Meta(ge=0, le=_MAX_INT64)]
@@ -134,8 +132,6 @@ def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
             raise DamagedFileError(f"is not as it was written ({rows:,} rows in {size:,} bytes)")
     return manifest
 
-
-# --- columns --------------------------------------------------------------------------------------
 
 Column = npt.NDArray[Any]
 

@@ -351,9 +351,6 @@ def _rules() -> str:
     return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
 
 
-# --- opening --------------------------------------------------------------------------------------
-
-
 def open_trace(
     folder: Path,
     entry: RankEntry,
