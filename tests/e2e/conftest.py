@@ -33,12 +33,38 @@ def browser_context_args(browser_context_args):
     }
 
 
+@pytest.fixture(scope="session")
+def _lab_context(browser, browser_context_args):
+    """The context of all tests of JupyterLab: scripts are loaded and compiled once."""
+    context = browser.new_context(**browser_context_args)
+    yield context, hands.Guard().watch(context)
+    context.close()
+
+
 @pytest.fixture
-def context(context):
+def context(request, new_context, browser_context_args):
     """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
-    guard = hands.Guard().watch(context)
+    if "lab" not in request.fixturenames:
+        context = new_context()
+        guard = hands.Guard().watch(context)
+        yield context
+        guard.judge()
+        return
+    context, guard = request.getfixturevalue("_lab_context")
+    page = context.pages[0] if context.pages else context.new_page()
+    page.set_viewport_size(browser_context_args["viewport"])
     yield context
+    for other in context.pages:
+        if other is not page or page.locator(".jp-Dialog").count():
+            other.close()
+    context.clear_permissions()
     guard.judge()
+
+
+@pytest.fixture
+def page(context):
+    """The page of a context; tests of JupyterLab share one."""
+    return context.pages[0] if context.pages else context.new_page()
 
 
 @pytest.fixture(scope="session")
