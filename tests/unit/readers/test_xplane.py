@@ -190,7 +190,7 @@ def test_many_events_keep_their_times_args_and_launches(opened):
         profile(plane("/device:GPU:0", {"Stream #1": kernels}), plane("/host:CPU", {"main": calls}))
     )[0]
     work = trace.events.query("category == 'kernel'")
-    assert work.start_ns.tolist() == [9_000 * n for n in range(199)]
+    assert work.start_ns.tolist() == [1_000 + 9_000 * n for n in range(199)]
     assert set(work.dur_ns) == {5_000}
     assert work.name.tolist() == [f"k{n % 3}" for n in range(1, 200)]
     assert trace.launch_of[work.index].tolist() == [row - 1 for row in work.index]
