@@ -194,7 +194,8 @@ def test_many_events_keep_their_times_args_and_launches(opened):
     assert set(work.dur_ns) == {5_000}
     assert work.name.tolist() == [f"k{n % 3}" for n in range(1, 200)]
     assert trace.launch_of[work.index].tolist() == [row - 1 for row in work.index]
-    args = [trace.source.record(int(trace.table.record[row]))["args"] for row in work.index]
+    records = trace.table.record[work.index].tolist()
+    args = [json.loads(trace.source.record(record))["args"] for record in records]
     assert [(a["grid"], a["flops"]) for a in args] == [(n % 4, n % 3) for n in range(1, 200)]
 
 
