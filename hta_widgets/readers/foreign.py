@@ -146,7 +146,7 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
     `start` is the beginning of the contents, without a byte order mark and blanks before it.
     """
     if start.startswith(SQLITE_MAGIC):
-        tables = table_names(path)
+        tables = table_names(path, start)
         start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
     return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
 
