@@ -46,7 +46,8 @@ class ForeignFormat:
 _OBJECT, _NEVER = r"\{", r"(?!)"
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
-    "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
+    "Of databases, exports of Nsight Systems (nsys export --type sqlite), rocpd of rocprofv3 and"
+    " torch_npu's ascend_pytorch_profiler_N.db are read."
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
