@@ -39,6 +39,7 @@ def test_bubbles_of_every_stage_and_step(pipeline):
 def test_passes_and_bytes_and_flops_of_a_pipeline(pipeline):
     traces, truth = pipeline
     passes = analysis.pipeline_passes(traces)
+    assert len(passes) == 2 * 2 * 4 * 4  # steps, directions, stages, micro-batches
     assert (passes["end_ns"] - passes["start_ns"]).eq(passes["compute_ns"]).all()
     sent = analysis.traffic(traces).groupby("rank")["bytes"].sum()
     for rank, size in sent.items():
