@@ -408,7 +408,23 @@ def _add_demo(commands: Any) -> None:
         help="what this job does otherwise than the usual one, for `hta-widgets diff` to find: "
         "slow_operator, fused_kernel, moved_collective, extra_copy",
     )
+    command.add_argument(
+        "--modules",
+        action="store_true",
+        help="record the calls of modules, as with_stack=True does",
+    )
+    command.add_argument(
+        "--checkpoint", action="store_true", help="recompute each layer in the backward pass"
+    )
     command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
+    command.add_argument(
+        "--kind",
+        choices=("training", "pipeline", "moe", "graph"),
+        default="training",
+        help="pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
+        "stages; 4 ranks with experts; a server that replays a graph, with its capture. No other "
+        "option holds (%(default)s)",
+    )
     command.add_argument(
         "--format",
         choices=("kineto", "byteps", "mpi"),
