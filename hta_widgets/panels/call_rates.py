@@ -82,7 +82,10 @@ def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd
             "name": [part.table.names[code] for code in name.tolist()],
             "device_ns": calls["device_ns"].to_numpy(np.float64),
             "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
-            **{column: efficiency.shared(column, dtypes[column])[call] for column in dtypes},
+            **{
+                column: efficiency.values_of_calls(column, dtypes[column])[call]
+                for column in dtypes
+            },
         }
     )
 

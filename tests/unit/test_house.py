@@ -61,11 +61,11 @@ def test_no_address_of_a_package_registry(files):
 
 
 def test_modules_stay_readable(files):
-    sources = {".ts", ".css"}
+    sources, generated = {".ts", ".css"}, "js/src/protocol.d.ts"
     long = {}
     for path in files:
         name = path.relative_to(REPO).as_posix()
-        if name.startswith("js/src/") and path.suffix in sources:
+        if name.startswith("js/src/") and path.suffix in sources and name != generated:
             lines = len(path.read_text("utf-8").splitlines())
             if lines > LONGEST:
                 long[name] = lines

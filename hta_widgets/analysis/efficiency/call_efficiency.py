@@ -58,7 +58,7 @@ class CallEfficiency:
     signatures: list[dict[str, Any]]
     call_of_event: Ints
 
-    def shared(self, name: str, dtype: Any) -> Array:
+    def values_of_calls(self, name: str, dtype: Any) -> Array:
         """Return one of the columns in `signatures`, by call."""
         by_signature = np.array([row[name] for row in self.signatures], dtype)
         values: Array = by_signature[self.calls["signature"].to_numpy()]
@@ -68,7 +68,7 @@ class CallEfficiency:
         """Return the figures of a call as JSON; unknown ones are None."""
         row = self.calls.iloc[call]
         whole = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
-        rates = {name: _known(float(np.float32(row[name]))) for name in CALL_RATES}
+        rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
         return {**whole, **rates, **self.signatures[int(row["signature"])]}
 
 
@@ -110,12 +110,15 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     longest = _longest_work(trace, calls)
     return CallEfficiency(
         frame[columns].assign(longest=longest, signature=groups.ngroup()),
-        [{**{str(name): _known(value) for name, value in row.items()}, **peak} for row in shared],
+        [
+            {**{str(name): _none_if_nan(value) for name, value in row.items()}, **peak}
+            for row in shared
+        ],
         _call_of_event(trace, calls, position),
     )
 
 
-def _known(value: Any) -> Any:
+def _none_if_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -73,11 +73,12 @@ function addCalls(
     const key = `${name} ${places[row]!}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    const sums = getOrMake(
-      sumsOfName,
-      name,
-      (): NameSums => ({ flops: [0, 0], bytes: [0, 0], limit: [0, 0], timeByBound: new Map() }),
-    );
+    const sums = getOrMake(sumsOfName, name, (): NameSums => ({
+      flops: [0, 0],
+      bytes: [0, 0],
+      limit: [0, 0],
+      timeByBound: new Map(),
+    }));
     const { flops, least_bytes: bytes, roofline_share: share, ...call } = trace.callFigures(row)!;
     const time = call.device_ns;
     addAmount(sums.flops, flops, time);

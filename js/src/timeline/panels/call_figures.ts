@@ -1,6 +1,6 @@
 /** FLOPs, bytes and rates of an operator's call, in the details of one of its events. */
 
-import type { CallFigures } from "../../protocol/source";
+import type { Brief, CallFigures } from "../../protocol/source";
 import type { FactRow } from "../../ui/controls";
 import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats";
 
@@ -13,7 +13,7 @@ const LIMITS_OF: Readonly<Record<string, string>> = {
 /** Certainties that need no remark. */
 const EXACT = new Set(["exact", "stated", "unknown"]);
 
-export function figureRows(figures: CallFigures, eventId: number): FactRow[] {
+export function figureRows(figures: CallFigures, event: Brief): FactRow[] {
   const { flops, least_bytes: bytes, tflop_per_s: rate, gb_per_s: bandwidth } = figures;
   if (flops === null && bytes === null) {
     const text = `unknown: ${figures.reason}`;
@@ -25,7 +25,8 @@ export function figureRows(figures: CallFigures, eventId: number): FactRow[] {
     bytes !== null && `${formatBytes(bytes)} or more`,
     !EXACT.has(certainty) && certainty,
     recompute && "computed again",
-    (call.id !== eventId || kernels > 1) && `${call.short}, ${plural(kernels, "kernel")}`,
+    (kernels > 1 || (event.kind === "cpu" && event.id !== call.id)) &&
+      `${call.short}, ${plural(kernels, "kernel")}`,
   ];
   const rates = [
     rate !== null && `${formatFlops(rate * 1e12)}/s`,

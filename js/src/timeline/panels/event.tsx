@@ -162,7 +162,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
     chain("Module", modules);
     chain("Python", frames);
   }
-  if (figures !== null) rows.push(...figureRows(figures, event.id));
+  if (figures !== null) rows.push(...figureRows(figures, brief));
   rows.push(...callRows(rank, collective));
   if (kernels !== null) {
     const { count, dur, delay, ids } = kernels;
