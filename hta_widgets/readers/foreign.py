@@ -18,6 +18,7 @@ from hta_widgets.readers.sqlite import table_names
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
     "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, exports of Nsight Systems,"
+    " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
 _DECOMPRESS = "Decompress it first; of compressed files, gzip and zstd are read."
