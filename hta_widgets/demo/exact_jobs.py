@@ -44,7 +44,7 @@ _MI300X: Final = {
 
 @check_arguments
 def write_exact_job(
-    directory: str | Path, kind: ExactJob, *, truth_path: str | Path | None = None
+    directory: str | Path, kind: ExactJob = "pipeline", *, truth_path: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a small job without noise as Kineto files, and the truth about it.
 
@@ -52,7 +52,7 @@ def write_exact_job(
     ----------
     directory : path-like
         Folder of the files; created if missing.
-    kind : {"pipeline", "moe", "graph"}
+    kind : {"pipeline", "moe", "graph"}, default "pipeline"
         A pipeline of 4 stages; 4 ranks with experts; a server that replays a graph, whose folder
         has ``replay`` and ``capture``.
     truth_path : path-like, optional
