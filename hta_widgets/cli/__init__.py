@@ -397,6 +397,12 @@ def _add_demo(commands: Any) -> None:
     )
     command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
     command.add_argument(
+        "--kind",
+        choices=("training", "data_loading", "launch_bound", "memory_bound"),
+        default="training",
+        help="what takes the time of a step (%(default)s)",
+    )
+    command.add_argument(
         "--format",
         choices=("kineto", "byteps", "mpi"),
         default="kineto",

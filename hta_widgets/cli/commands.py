@@ -122,6 +122,7 @@ def demo(options: argparse.Namespace) -> None:
         truth = write_demo(
             options.directory,
             ranks=options.ranks,
+            kind=options.kind,
             straggler=slow,
             factor=options.factor,
             missing=options.missing,
