@@ -25,7 +25,7 @@ from hta_widgets.analysis.critical.nodes import (
 from hta_widgets.analysis.critical.path import critical_path_summary
 from hta_widgets.analysis.critical.walk import PathWalker, RankGraph
 from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import RankClock, drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.analysis.frames import categorical, result_frame
@@ -72,7 +72,7 @@ def job_critical_path(
     continues backwards on the rank that arrived last.
 
     Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set, because
-    only this clock orders the arrivals of different ranks.
+    only this clock orders the arrivals of different ranks. A clear drift of clocks is corrected.
 
     Parameters
     ----------
@@ -101,10 +101,11 @@ def job_critical_path(
         ``stream``, ``wait``, ``collective`` (from the rank of the row before, which arrived last at
         the event of this one), ``unknown``.
 
-        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, -1 if
-        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``, the
-        time that is left out because the path would count it twice, added up over the jumps: if a
-        rank leaves a collective before the last one arrives, their clocks contradict each other.
+        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, after a
+        drift of clocks is corrected, -1 if unknown; ``jumps``, how often the path changes ranks;
+        ``clock_overlap_ns``, the time that is left out because the path would count it twice, added
+        up over the jumps: if a rank leaves a collective before the last one arrives, their clocks
+        contradict each other.
 
     Notes
     -----
@@ -112,11 +113,11 @@ def job_critical_path(
     collectives with missing files it continues on the last of the loaded ranks.
     """
     match = matching(traces)
-    fit = clock_fit(traces)
+    drift = drift_fit(traces)
     times = arrival_times(traces, match, "fitted")
     requested = annotation
     annotation = resolve_annotation(match.traces, requested)
-    spans = _spans_of_ranks(match.traces, times.shifts_ns, annotation, instance, window)
+    spans = _spans_of_ranks(match.traces, times.clocks, annotation, instance, window)
     span = _span_of_job(spans, window)
     walk = _JobWalker(match, times, spans)
     if span is not None:
@@ -124,9 +125,12 @@ def job_critical_path(
     return result_frame(
         _path_columns(match, walk.job_segments()),
         matched=count_selected(match, Selection())[1],
-        note=_path_note(traces, match, span, requested if window is None else "", annotation),
+        note=[
+            _path_note(traces, match, span, requested if window is None else "", annotation),
+            drift.note,
+        ],
         clock="fitted",
-        residual_ns=int(fit.residual_ns.max(initial=-1)),
+        residual_ns=drift.residual_ns,
         span_ns=(0, 0) if span is None else (span.low, span.high),
         jumps=walk.jumps,
         clock_overlap_ns=walk.overlap_ns,
@@ -217,19 +221,19 @@ class _JobSpan:
 
 def _spans_of_ranks(
     traces: Sequence[Trace],
-    shifts: Ints,
+    clocks: Sequence[RankClock],
     annotation: str,
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> list[_JobSpan | None]:
     """Return each rank's span of the named ranges, of the window, or of all; None if empty."""
-    ranks = list(zip(range(len(traces)), traces, shifts.tolist(), strict=True))
+    ranks = list(zip(range(len(traces)), traces, clocks, strict=True))
     edges = None if window is None else as_window(window)
     if edges is not None:
-        return [_span_in_window(trace, shift, place, edges) for place, trace, shift in ranks]
+        return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
     if annotation:
         return _spans_of_ranges(ranks, annotation, instance)
-    return [_whole_span(trace, shift, place) for place, trace, shift in ranks]
+    return [_whole_span(trace, clock, place) for place, trace, clock in ranks]
 
 
 def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _JobSpan | None:
@@ -255,20 +259,20 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
     return device, host[np.isin(table.track[host], launching)] if len(launching) else host
 
 
-def _whole_span(trace: Trace, shift: int, place: int) -> _JobSpan | None:
+def _whole_span(trace: Trace, clock: RankClock, place: int) -> _JobSpan | None:
     nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
     if not len(nodes):
         return None
-    low, high = nodes.time_ns[[0, -1]].tolist()
-    return _JobSpan(low + shift, high + shift, place, _WHOLE_RANK)
+    low, high = clock.to_job(nodes.time_ns[[0, -1]]).tolist()
+    return _JobSpan(low, high, place, _WHOLE_RANK)
 
 
 def _span_in_window(
-    trace: Trace, shift: int, place: int, window: tuple[int, int]
+    trace: Trace, clock: RankClock, place: int, window: tuple[int, int]
 ) -> _JobSpan | None:
     """Return a rank's span in a window; `high` is the last end within the window."""
     # The span ends with the device work that started last and still runs at the window's end.
-    low, high = window[0] - shift, window[1] - shift
+    low, high = clock.to_rank(np.array(window)).tolist()
     table = trace.table
     device, host = _rank_activity(trace)
     start, end = table.start_ns[device], table.start_ns[device] + table.dur_ns[device]
@@ -282,19 +286,20 @@ def _span_in_window(
     last = int(ends.max()) if len(ends) else low
     within = AnalysisRange(_earliest_start(trace, low), high, _NO_ROWS)
     row = int(running[-1]) if len(running) else -1
-    return _JobSpan(low + shift, last + shift, place, within, row)
+    low, last = clock.to_job(np.array([low, last])).tolist()
+    return _JobSpan(low, last, place, within, row)
 
 
 def _spans_of_ranges(
-    ranks: Sequence[tuple[int, Trace, int]], annotation: str, instance: int | tuple[int, int]
+    ranks: Sequence[tuple[int, Trace, RankClock]], annotation: str, instance: int | tuple[int, int]
 ) -> list[_JobSpan | None]:
     """Return each rank's span from the first to the last instance, None if it has none of them."""
     first, last = instance_numbers(instance)
     instances_of_ranks = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
-    for (_, trace, shift), rows_of in zip(ranks, instances_of_ranks, strict=True):
+    for (_, trace, clock), rows_of in zip(ranks, instances_of_ranks, strict=True):
         for key, row in rows_of.items():
-            start = int(trace.table.start_ns[row]) + shift
+            start = int(clock.to_job(trace.table.start_ns[row]))
             starts[key] = min(start, starts.get(key, start))
     keys = sorted(starts, key=lambda key: (starts[key], key))
     if keys and last >= len(keys):
@@ -304,9 +309,9 @@ def _spans_of_ranges(
             f" ({', '.join(name for name, _ in keys[:5])}{', …' if len(keys) > 5 else ''}).",
         )
     spans = []
-    for (place, trace, shift), rows_of in zip(ranks, instances_of_ranks, strict=True):
+    for (place, trace, clock), rows_of in zip(ranks, instances_of_ranks, strict=True):
         rows = [rows_of[key] for key in keys[first : last + 1] if key in rows_of]
-        spans.append(_span_of(trace, place, shift, np.array(rows, dtype=np.intp)) if rows else None)
+        spans.append(_span_of(trace, place, clock, np.array(rows, dtype=np.intp)) if rows else None)
     return spans
 
 
@@ -323,7 +328,7 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
     return instances
 
 
-def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
+def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan:
     """Return the time range of a rank's ranges and of the device work that they launched."""
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
@@ -333,7 +338,8 @@ def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
     called = np.where(call >= 0, table.start_ns[call], table.start_ns[device])
     device = device[(called >= start) & (called < end)]
     high = int(table.end_ns[device].max(initial=end))
-    return _JobSpan(start + shift, high + shift, place, within)
+    start, high = clock.to_job(np.array([start, high])).tolist()
+    return _JobSpan(start, high, place, within)
 
 
 # --- the walk -------------------------------------------------------------------------------------
@@ -388,9 +394,9 @@ class _JobWalker(PathWalker):
         """Return a rank's graph, and the entry of each end of a collective in which it waited."""
         if place not in self._graphs:
             entries = np.flatnonzero((self._match.trace == place) & self._waited)
-            trace, shift = self._match.traces[place], int(self._times.shifts_ns[place])
+            trace, clock = self._match.traces[place], self._times.clocks[place]
             span = self._spans[place]
-            low, high = self.low - shift, self._high - shift
+            low, high = clock.to_rank(np.array([self.low, self._high])).tolist()
             within = AnalysisRange(low, high, _NO_ROWS) if span is None else span.within
             if within.start_ns is not None:
                 within = replace(within, start_ns=min(within.start_ns, low))
@@ -398,7 +404,10 @@ class _JobWalker(PathWalker):
             ends = path.nodes.of_end[self._rows[entries]]
             entry_of_end = dict(zip(ends.tolist(), entries.tolist(), strict=True))
             entry_of_end.pop(-1, None)
-            self._graphs[place] = RankGraph(path, shift, entry_of_end), entry_of_end
+            self._graphs[place] = (
+                RankGraph(path, clock.to_job(path.nodes.time_ns), entry_of_end),
+                entry_of_end,
+            )
         return self._graphs[place]
 
     def job_segments(self) -> Ints:

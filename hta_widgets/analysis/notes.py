@@ -37,8 +37,11 @@ def host_names(trace: Trace) -> Counter[str]:
 
 def name_counts(trace: Trace, rows: Rows) -> Counter[str]:
     """Count some events by name."""
-    table = trace.table
-    return Counter(table.names[code] for code in table.name[rows].tolist())
+    codes, counts = np.unique(trace.table.name[rows], return_counts=True)
+    names = trace.table.names
+    return Counter(
+        {names[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
+    )
 
 
 def on_hosts_note(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from hta_widgets.text import duration, escape_controls, share, share_delta, shor
 BASELINE = "baseline:"
 _NAME = re.compile(r"[\w.-]{1,80}")
 _MAX_FINDINGS = 8
+_BAR_CHARACTERS = 32
 _MAX_DIFFERENCES = 5  # of operators and shapes
 _MIN_DIFFERENCE = 0.01  # of the time before
 #: Fields of a `Finding`.
@@ -117,6 +118,9 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
     if len(cells) > 1:
         yield from markdown_lines(cells, [False, *[True] * 4])
         yield ""
+    times = {name: each for name, each in reply.more["metrics"].items() if each["unit"] == "ns"}
+    if times:
+        yield from ("```text", *_bar_lines(times), "```", "")
     sentences = reply.frame["text"].tolist()
     for sentence in sentences[:_MAX_FINDINGS]:
         yield f"- {escape_markdown(shorten_words(sentence))}"
@@ -124,6 +128,19 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
         yield f"- and {len(sentences) - _MAX_FINDINGS} more"
     if reply.note:
         yield escape_markdown(reply.note)
+
+
+def _bar_lines(times: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Return two bars of characters for each time on one scale: a comment shows no inline SVG."""
+    longest_ns = max(max(each["before"], each["after"]) for each in times.values())
+    width = max(len(_METRICS[name]) for name in times)
+    for name, each in times.items():
+        label = _METRICS[name]
+        for side in ("before", "after"):
+            eighths = round(each[side] / longest_ns * _BAR_CHARACTERS * 8)
+            bar = "█" * (eighths // 8) + "▏▎▍▌▋▊▉"[eighths % 8 - 1 : eighths % 8]
+            yield f"{label:{width}}  {side:6}  {bar} {duration(each[side])}"
+            label = ""
 
 
 def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:

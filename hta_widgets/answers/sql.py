@@ -1,21 +1,24 @@
 """SQL over a job, in DuckDB: its events and small tables, and every analysis as a view.
 
-Only the tables that a query names are made. Events are Arrow streams, read rank by rank, once for
-each time that the query names them; analyses are computed with their defaults. DuckDB sees nothing
-else: no files, no network, no Python variables, and one SELECT at a time.
+Only the tables that a query names are made. Events and args are Arrow streams, read rank by rank,
+once for each time that the query names them; analyses are computed with their defaults. DuckDB sees
+nothing else: no files, no network, no Python variables, and one SELECT at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from hta_widgets import analysis
 from hta_widgets.answers.tables import required_options, table_functions
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
 
 #: Tables of each rank, which get a column `rank`.
@@ -41,8 +44,11 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TraceError("sql() takes one SELECT", remedy="Write it as one statement.")
-        for name in connection.get_table_names(query):
-            connection.register(name, _table(traces, name))
+        # Parsed only: DuckDB's own `get_table_names` opens the files that a query reads.
+        parsed = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        for name in {name.lower() for name in _tables_in(json.loads(parsed[0][0]))}:
+            if name in table_names(traces):
+                connection.register(name, _table(traces, name))
         for lock in _LOCKS:
             connection.execute(lock)
         rows = connection.sql(query)
@@ -66,22 +72,29 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
 def table_names(traces: TraceSet) -> list[str]:
     """Return the names of the tables and views that `TraceSet.sql` offers."""
     views = [name for name, view in table_functions(traces).items() if not required_options(view)]
-    return ["events", *_RANK_TABLES, "ranks", "problems", *views]
+    return ["events", "args", *_RANK_TABLES, "ranks", "problems", *views]
+
+
+def _tables_in(tree: Any) -> Iterator[str]:
+    """Yield the names of tables in a parsed query, those of its own WITH among them."""
+    if isinstance(tree, dict) and tree.get("type") == "BASE_TABLE":
+        yield tree["table_name"]
+    if isinstance(tree, dict | list):
+        for value in tree.values() if isinstance(tree, dict) else tree:
+            yield from _tables_in(value)
 
 
 def _table(traces: TraceSet, name: str) -> Any:
-    """Return what DuckDB reads for a table; raise a `TraceError` if there is none of that name."""
-    if name not in table_names(traces):
-        raise TraceError(
-            f"no table {name!r}", remedy=f"The tables are {', '.join(table_names(traces))}."
-        )
+    """Return what DuckDB reads for a table."""
     if name == "events":
         return traces.select()
+    if name == "args":
+        return ArgsStream(list(traces.values()))
     if name in _RANK_TABLES:
         return _arrow(_of_ranks(traces, lambda trace: getattr(trace, name)))
     if name in {"ranks", "problems"}:
         return _arrow(pd.DataFrame(traces.summary() if name == "ranks" else traces.problems))
-    return _arrow(table_functions(traces)[name](traces))
+    return _arrow(getattr(analysis, name)(traces))
 
 
 def _of_ranks(traces: TraceSet, table: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:

@@ -88,27 +88,28 @@ def load_events(paths: Sequence[str], ranks: Iterable[int] | None = None) -> Tra
     return traces
 
 
-def table_functions(traces: TraceSet | None = None) -> dict[str, Callable[..., Any]]:
-    """Return the analyses that take a job, by name; with `traces` only the ones for its formats."""
-    if traces is None:
-        names: Iterable[str] = analysis.__all__
-    else:
-        formats = formats_named(traces.formats)
-        references = [name for format_ in formats for name in format_.analyses.functions]
-        added = {reference.rpartition(":")[2] for reference in references}
-        names = [
-            name
-            for name in analysis.__all__
-            if name in added or not name.startswith(("byteps_", "mpi_"))
-        ]
-    functions = {name: getattr(analysis, name) for name in names}
-    return {
-        name: function
-        for name, function in functions.items()
-        if not name.startswith("with_")
-        and next(iter(inspect.signature(function).parameters)) == "traces"
-        and "sizes" not in inspect.signature(function).parameters
-    }
+def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
+    """Return the analyses that take a job, by name, without those of other formats."""
+    formats = formats_named(traces.formats)
+    references = [name for format_ in formats for name in format_.analyses.functions]
+    added = {reference.rpartition(":")[2] for reference in references}
+    names = [
+        name
+        for name in analysis.__all__
+        if name in added or not name.startswith(("byteps_", "mpi_"))
+    ]
+    functions = {name: table_function(name) for name in names}
+    return {name: function for name, function in functions.items() if function is not None}
+
+
+def table_function(name: str) -> Callable[..., Any] | None:
+    """Return the analysis of a name, None if there is none or it takes more than a job."""
+    if name not in analysis.__all__ or name.startswith("with_"):
+        return None
+    function: Callable[..., Any] = getattr(analysis, name)
+    parameters = inspect.signature(function).parameters
+    takes_job = next(iter(parameters)) == "traces" and "sizes" not in parameters
+    return function if takes_job else None
 
 
 def list_tables(job: Job) -> TableReply:
@@ -202,13 +203,12 @@ def run_table(
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:
-    functions = table_functions()
-    if name not in functions:
+    function = table_function(name)
+    if function is None:
         raise UnknownNameError(
             f"no table {name!r}",
             remedy="The command `tables` and the tool list_analyses list those with data.",
         )
-    function = functions[name]
     parameters = [*inspect.signature(function).parameters][1:]
     if "rank" in parameters and "rank" not in options and len(scope.get("ranks", ())) == 1:
         options["rank"] = next(iter(scope.pop("ranks")))

@@ -50,8 +50,8 @@ def diff(options: argparse.Namespace) -> int:
             if options.form == "markdown"
             else reply.format(options.form)
         )
-    if has_page:
-        _write_comparison(before, after, options)
+    if has_page or options.svg:
+        _write_comparison(before, after, options, has_page=has_page)
     return verdict["exit_code"] if verdict else 0
 
 
@@ -60,11 +60,17 @@ def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selecti
     return [job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)]
 
 
-def _write_comparison(before: Job, after: Job, options: argparse.Namespace) -> None:
+def _write_comparison(
+    before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
+) -> None:
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
 
-    sides = _sides(before, after, options)
-    path = TraceDiff(*sides).save_html(options.out or "diff.html", max_mb=options.max_mb)
+    view = TraceDiff(*_sides(before, after, options))
+    if options.svg:
+        view.to_svg(options.svg)
+    if not has_page:
+        return
+    path = view.save_html(options.out or "diff.html", max_mb=options.max_mb)
     if options.form == "text":
         print_page(path, options)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.diff_ops import sums_by_name
+from hta_widgets.analysis.operator_diff import sums_by_name
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.compat.frames import (
     ANNOTATION,

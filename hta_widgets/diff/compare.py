@@ -14,7 +14,7 @@ import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.analysis.diff_ops import DiffSource, side_parts
+from hta_widgets.analysis.operator_diff import DiffSource, side_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.sides import PartsByRank, RunSide, formats_of, is_host_only, make_sides
 from hta_widgets.errors import TraceError
@@ -37,7 +37,7 @@ _VENDORS = (
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
     ("MTIA", ("artemis", "mtia")),
 )
-_DRIFT_CORRECTED = "waits and transfers are corrected for it, timelines and late ranks are not"
+_DRIFT_CORRECTED = "waits, transfers and late ranks are corrected for it, timelines are not"
 _MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
 
 

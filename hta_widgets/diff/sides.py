@@ -95,7 +95,7 @@ class RunSide:
     @cached_property
     def waits(self) -> CollectiveWaits:
         """The waits of the ranks in collectives, on clocks whose drift is corrected."""
-        return collective_waits(self.traces, without_drift=True)
+        return collective_waits(self.traces)
 
     @property
     def step_ns(self) -> float:

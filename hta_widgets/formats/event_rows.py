@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from hta_widgets.errors import TraceError
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, positions_in
 from hta_widgets.trace.build import build_trace, step_numbers
@@ -220,6 +221,10 @@ def build_traces(
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
+    if not timed.any():
+        raise TraceError(
+            "holds no events with possible times", path=path, remedy="Record it again."
+        )
     events = {name: values[timed] for name, values in events.items()}
     return tuple(
         _build(rows, {name: values[at] for name, values in events.items()}, path, format_name,

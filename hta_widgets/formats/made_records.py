@@ -27,8 +27,6 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import micros
 from hta_widgets.trace.trace import Trace
 
-#: The kind of such a source, by which the cache restores it.
-SOURCES = {"made": f"{__name__}:MadeRecords"}
 _RECORDS_PER_LIST = 1 << 14
 
 

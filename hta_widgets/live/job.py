@@ -21,6 +21,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
+from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
 from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS
 from hta_widgets.analysis.totals import totals
@@ -388,6 +389,20 @@ class TileEngine:
         if not self._matched.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return {"collective": self.lateness.collective_reply(index.rank.rank, row)}, None
+
+    def _on_efficiency(self, request: operations.EfficiencyRequest) -> Answer:
+        index, events, row = self._row(request.rank, request.id, "events")
+
+        def compute_reply() -> Answer:
+            efficiency = call_efficiency(index.rank.trace)
+            call = -1 if efficiency is None else int(efficiency.call_of_event[row])
+            if efficiency is None or call < 0:
+                return {"figures": None}, None
+            figures = efficiency.figures_of(call)
+            brief = event_summary(index, events, figures.pop("row"))
+            return {"figures": {"call": brief, **figures}}, None
+
+        return self._in_background(request, compute_reply)
 
     def _on_ribbon(self, request: operations.RibbonRequest) -> Answer:
         if not self._ribbons.wait_until(deadline_after(request.within_ms)):

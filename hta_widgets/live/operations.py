@@ -189,6 +189,13 @@ class CollectiveRequest(Request, tag="collective", kw_only=True):
     id: Count
 
 
+class EfficiencyRequest(Request, tag="efficiency", kw_only=True):
+    """FLOPs, bytes and rates of the operator's call that an event belongs to."""
+
+    rank: Count
+    id: Count
+
+
 class RibbonRequest(_Window, tag="ribbon", kw_only=True):
     """Lateness of each rank at collectives, in bins."""
 
@@ -301,8 +308,8 @@ class ExportPairRequest(_Write, tag="export_pair", kw_only=True):
 JOB = (
     TilesRequest, StatsRequest, MinimapRequest, EventRequest, CellRequest, GapRequest,
     LaunchesRequest, SearchTextRequest, FindRequest, MarksRequest, TotalsRequest,
-    NeighborRequest, SnapRequest, LatenessRequest, CollectiveRequest, RibbonRequest,
-    ClustersRequest, ExportRequest, SaveHtmlRequest, OfflineRequest,
+    NeighborRequest, SnapRequest, LatenessRequest, CollectiveRequest, EfficiencyRequest,
+    RibbonRequest, ClustersRequest, ExportRequest, SaveHtmlRequest, OfflineRequest,
 )  # fmt: skip
 DASHBOARD = (PanelsRequest, HeatmapRequest, HeadlineRequest, TableRequest, ExportTableRequest)
 COMPARISON = (

@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
+from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.panels.layers import has_layers, layers
-from hta_widgets.panels.savings import has_shapes, operator_savings
+from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
@@ -70,8 +72,8 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
             "last": calls["rank"] == calls["last_rank"],
         }
     ).sort_values(["rank", "start_ns"], ignore_index=True)
-    residual = int(clock_fit(traces).residual_ns.max(initial=-1))
-    frame.attrs = {"note": calls.attrs.get("note", ""), "residual_ns": residual}
+    residual_ns = drift_fit(traces).residual_ns
+    frame.attrs = {"note": calls.attrs.get("note", ""), "residual_ns": residual_ns}
     return frame
 
 
@@ -308,6 +310,28 @@ def _serving(traces: TraceSet) -> pd.DataFrame:
     return frame[[*columns, *times]]
 
 
+def _pipeline(traces: TraceSet) -> pd.DataFrame:
+    """Return the passes of a usual step of the pipeline with the largest bubble."""
+    bubbles, passes = analysis.pipeline_bubbles(traces), analysis.pipeline_passes(traces)
+    shares = bubbles.groupby("pipeline")["bubble_share"].mean()
+    is_largest = bubbles["pipeline"] == (shares.idxmax() if len(shares) else "")
+    by_step = bubbles[is_largest].groupby("step")["bubble_share"].mean().sort_values()
+    step = by_step.index[len(by_step) // 2] if len(by_step) else -1
+    pipeline = bubbles["pipeline"][is_largest].head(1).sum()
+    frame = passes[(passes["pipeline"] == pipeline) & (passes["step"] == step)]
+    of_rank = bubbles[is_largest].groupby("rank")["bubble_share"].mean()
+    frame = frame.assign(share=frame["rank"].map(of_rank)).drop(columns="pipeline")
+    frame["direction"] = frame["direction"].astype(str)
+    frame.attrs = {
+        "note": passes.attrs.get("note", ""),
+        "steps": len(by_step),
+        "others": max(len(shares) - 1, 0),
+    }
+    if len(of_rank):
+        frame.attrs["bubble_share"] = float(of_rank.mean())
+    return frame.reset_index(drop=True)
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -321,6 +345,7 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "roofline": _roofline,
     "layers": layers,
     "serving": _serving,
+    "pipeline": _pipeline,
 }
 
 
@@ -392,6 +417,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
     elif not has_word("send", "recv", "alltoall", "all_to_all"):
         missing["no sends between ranks"] = ["messages"]
+    if not any(pipelines(traces).values()):
+        missing["no group of ranks is a pipeline"] = ["pipeline"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
     if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):

@@ -15,20 +15,16 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.signatures import decode_arg
-from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
-from hta_widgets.trace.columns import event_args
-from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 _FAR_SHARE = 0.3  # of the roofline
 _MAX_FAR = 3
 _MAX_COUNTED = 50_000  # operators, whose args take a second to read
 _MAX_SHAPES = 3  # of an operator's name in a chart
-_MAX_CALLS = 200  # operators whose args are read to find out whether a trace has shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +117,6 @@ def job_efficiency(traces: TraceSet) -> dict[str, Any]:
         "operators": far[columns].to_dict("records"),
         "note": operators.attrs.get("note", ""),
     }
-
-
-def has_shapes(trace: Trace) -> bool:
-    """Return whether the first operators of a rank have the shapes of their inputs."""
-    keys = ("Input Dims", "Input dims")
-    try:
-        args = event_args(trace, operator_tree(trace).rows[:_MAX_CALLS], keys)
-    except TraceError:  # the file is gone
-        return False
-    return any(map(any, args.values()))
 
 
 def short_operator(name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hta_widgets.readers.foreign import describe_unknown, foreign_format
-from hta_widgets.readers.formats import FileStart, all_formats, format_named, resolve_reference
+from hta_widgets.readers.formats import FileStart, all_formats, format_named
 from hta_widgets.readers.streams import decompressed_size, open_stream
 from hta_widgets.taxonomy import HOROVOD_PHASE
 
@@ -45,14 +45,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     start = FileStart(str(path), text, decompressed_size(path))
     if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()
-    format_name = next(
-        (
-            format_.name
-            for format_ in all_formats()
-            if resolve_reference(format_.reading.sniff)(start)
-        ),
-        None,
-    )
+    format_name = next((format_.name for format_ in all_formats() if start.is_of(format_)), None)
     has_records = b'"ph"' in text or b'"traceEvents"' in text
     if format_name is None or (format_name == "kineto" and not has_records):
         other = foreign_format(str(path), start.text if format_name is None else start.without_bom)
@@ -64,7 +57,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
         if format_name == "kineto" and _begins_horovod_timeline(start):
             return Sniffed(format_name, "a Horovod timeline", aside=True)
         return Sniffed(format_name)
-    if resolve_reference(format_named(wanted).reading.sniff)(start):
+    if start.is_of(format_named(wanted)):
         return Sniffed(wanted)
     return Sniffed(foreign=f"of the format {format_name}")
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hta_widgets.readers.formats import FileStart
-from hta_widgets.readers.sqlite import SQLITE_MAGIC, table_names
+from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart
+from hta_widgets.readers.sqlite import table_names
 
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (

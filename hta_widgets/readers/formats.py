@@ -26,6 +26,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
+SQLITE_MAGIC = b"SQLite format 3\0"
 #: Group of the entry points by which other packages add formats.
 ENTRY_POINTS = "hta_widgets.formats"
 #: The records of this package in the order of detection; Kineto is last as it accepts any JSON.
@@ -72,6 +73,18 @@ class FileStart:
         """The text without a byte order mark and blanks before it."""
         return self.text.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
 
+    @property
+    def is_json(self) -> bool:
+        """Whether it may be JSON in UTF-8."""
+        return self.without_bom[:1] in (b"{", b"[") and self.without_bom[1:2] != b"\0"
+
+    def is_of(self, format_: Format) -> bool:
+        """Return whether the functions of a format recognise it."""
+        words = format_.reading.words
+        if words and not any(word in self.text for word in words):
+            return False
+        return bool(resolve_reference(format_.reading.sniff)(self))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReading:
@@ -80,6 +93,9 @@ class FileReading:
     Attributes
     ----------
     sniff : (FileStart) -> bool
+    words : tuple of bytes
+        Byte strings; the beginning of each of its files holds one of them, so that files without
+        any need not be sniffed. Empty if there are none.
     read : (path, *, advance, keepalive) -> Outcome
         `advance` is called with the number of bytes read, `keepalive` is an object to hold while
         the file is needed; both may be None.
@@ -106,6 +122,7 @@ class FileReading:
 
     sniff: str
     read: str
+    words: tuple[bytes, ...] = ()
     finish: str = ""
     keyed_by_order: bool = False
     peek_rank: str = ""
@@ -304,11 +321,17 @@ def profile_type(name: str) -> type[Any]:
 
 
 def module_getattr(
-    module: str, functions_of: Callable[[Format], Iterable[str]]
+    module: str, functions_of: Callable[[Format], Iterable[str]], own: Iterable[str] = ()
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for `module` that finds the functions that formats add to it."""
+    """Return a ``__getattr__`` for `module` that imports a function when it is first used.
+
+    The functions are those that the references `own` name, and those that formats add.
+    """
+    reference_of = {reference.rpartition(":")[2]: reference for reference in own}
 
     def getter(name: str) -> Any:
+        if name in reference_of:
+            return resolve_reference(reference_of[name])
         for format_ in all_formats():
             for reference in functions_of(format_):
                 if reference.rpartition(":")[2] == name:

@@ -2,15 +2,21 @@
 
 Python's unpickler can run any code and take any memory. Here `plain_pickle` reads the file in a
 process of its own, which refuses all code and has limits, and returns a new pickle of plain values.
+A job has a dump per rank, so the process reads further files, until it is idle for some seconds. A
+process that read a large file, or refused a file, ends at once.
 """
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from typing import Any
 
 from hta_widgets.errors import TraceError
@@ -23,6 +29,9 @@ _MAX_BYTES = 1 << 32
 #: Limits of the process: values take up to about 20 bytes per byte of the file.
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 1 << 29, 64
 _CPU_S, _BYTES_PER_S = 20, 1 << 20
+#: A process that read a larger file ends, as it may keep memory.
+_MAX_REUSE_BYTES = 1 << 22
+_IDLE_S = 5.0
 _REMEDY = "Dump it again with PyTorch. If it is from somebody else, ask what wrote it."
 
 
@@ -47,15 +56,10 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
             remedy="Record fewer events: max_entries= of _record_memory_history.",
         )
     cpu_s = _CPU_S + len(data) // _BYTES_PER_S
-    limits = _MEMORY_BYTES + _MEMORY_PER_BYTE * len(data), cpu_s
-    command = [sys.executable, "-I", "-S", plain_pickle.__file__, *map(str, limits)]
+    request = b"%d %d %d\n" % (len(data), _MEMORY_BYTES + _MEMORY_PER_BYTE * len(data), cpu_s)
     try:
-        done = subprocess.run(
-            command, input=data, capture_output=True, timeout=10 * cpu_s, check=False
-        )
-        line, _, body = done.stdout.partition(b"\n")
-        header = json.loads(line) if line else {}
-    except (OSError, subprocess.TimeoutExpired, ValueError) as cause:
+        header, body = _ask([request, data], 10 * cpu_s, can_reuse=len(data) < _MAX_REUSE_BYTES)
+    except OSError as cause:
         raise TraceError(
             f"cannot be read in a process of its own ({type(cause).__name__})",
             path=path,
@@ -68,3 +72,81 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
         detail = "the pickle ends early: what it holds up to there is read"
         problems.add("truncated", 1, detail, file=path)
     return plain_pickle.PlainUnpickler(io.BytesIO(body)).load()
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+#: Processes without work, and the id of the process that started them: forks cannot share them.
+_idle: list[tuple[int, subprocess.Popen[bytes]]] = []
+
+
+def _ask(parts: list[bytes], timeout_s: float, *, can_reuse: bool) -> tuple[dict[str, Any], bytes]:
+    """Return the answer of a process to a request; an empty header if it ended instead."""
+    process = _take_process()
+    timer = threading.Timer(timeout_s, process.kill)
+    timer.start()
+    header: dict[str, Any] = {}
+    try:
+        assert process.stdin is not None  # noqa: S101
+        assert process.stdout is not None  # noqa: S101
+        with suppress(BrokenPipeError):
+            process.stdin.writelines(parts)
+            process.stdin.flush()
+        line = process.stdout.readline()
+        header = json.loads(line) if line else {}
+        body = process.stdout.read(header.get("size_bytes", 0))
+        return (header, body) if len(body) == header.get("size_bytes", 0) else ({}, b"")
+    finally:
+        timer.cancel()
+        if can_reuse and "size_bytes" in header:
+            _keep_for_a_while(process)
+        else:
+            _end(process)
+
+
+def _take_process() -> subprocess.Popen[bytes]:
+    while True:
+        try:
+            owner, process = _idle.pop()
+        except IndexError:
+            break
+        if owner == os.getpid() and process.poll() is None:
+            return process
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", plain_pickle.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _keep_for_a_while(process: subprocess.Popen[bytes]) -> None:
+    """Let a process read the next file, if there is one soon."""
+    entry = os.getpid(), process
+    _idle.append(entry)
+
+    def end_if_idle() -> None:
+        with suppress(ValueError):  # it is at work again
+            _idle.remove(entry)
+            _end(process)
+
+    timer = threading.Timer(_IDLE_S, end_if_idle)
+    timer.daemon = True
+    timer.start()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # it may have ended before it read all
+            if pipe is not None:
+                pipe.close()
+    process.wait()
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _idle:
+        owner, process = _idle.pop()
+        if owner == os.getpid():
+            _end(process)

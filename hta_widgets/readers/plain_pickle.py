@@ -1,10 +1,12 @@
 r"""Reduce a pickle to plain containers, texts and numbers, as a program in a process of its own.
 
-`hta_widgets.readers.pickles` starts it with the file on standard input, and with limits of memory
-and processor time as arguments. It imports nothing of the package. Its answer is a line of JSON
-and, unless the file is refused, a new pickle of the value::
+`hta_widgets.readers.pickles` starts it, and sends one file after another on standard input: a line
+with the size of the file and the limits of memory and processor time, then the file. This program
+imports nothing of the package. Its answer is a line of JSON and, unless the file is refused, a new
+pickle of the value::
 
-    {"is_cut": false}\n<bytes>        {"error": "refers to os.system …"}\n
+    2455 537028432 20\n<2455 bytes>   {"is_cut": false, "size_bytes": 2310}\n<2310 bytes>
+    4711 537172816 20\n<4711 bytes>   {"error": "refers to os.system …"}\n
 
 A pickle is a program for a machine with a stack. All of its instructions that reach code need a
 function or class, which `find_class` returns; here it always refuses. Others can take any memory
@@ -19,7 +21,7 @@ import json
 import pickle
 import struct
 import sys
-from collections.abc import Callable
+import time
 from typing import Any
 
 _CONTAINERS = {dict, list, tuple}
@@ -89,9 +91,7 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
         ):
             raise
     reader = _SlowUnpickler(io.BytesIO(data))
-    with contextlib.suppress(
-        EOFError, pickle.UnpicklingError, LookupError, ValueError, struct.error
-    ):
+    with contextlib.suppress(*_ENDS_EARLY):
         return reader.load(), False
     return reader.partial_value(), True
 
@@ -136,19 +136,20 @@ def _limit_resources(memory_bytes: int, cpu_s: int) -> None:
         return
     for kind, limit in (
         (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_CPU, int(time.process_time()) + cpu_s),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
         with contextlib.suppress(OSError, ValueError):  # a lower limit holds already
-            resource.setrlimit(kind, (limit, limit))
+            resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
-def _answer(read: Callable[[], bytes]) -> tuple[dict[str, Any], bytes]:
+def _answer(size_bytes: int) -> tuple[dict[str, Any], bytes]:
     try:
-        value, is_cut = read_plain(read())
+        value, is_cut = read_plain(sys.stdin.buffer.read(size_bytes))
         require_plain(value)
-        return {"is_cut": is_cut}, pickle.dumps(value, protocol=4)
+        body = pickle.dumps(value, protocol=4)
+        return {"is_cut": is_cut, "size_bytes": len(body)}, body
     except RefusedError as error:
         return {"error": str(error)}, b""
     except MemoryError:
@@ -160,11 +161,13 @@ def _answer(read: Callable[[], bytes]) -> tuple[dict[str, Any], bytes]:
 
 
 def main() -> None:
-    """Read a pickle from standard input, and write the answer to standard output."""
-    _limit_resources(int(sys.argv[1]), int(sys.argv[2]))
-    header, body = _answer(sys.stdin.buffer.read)
-    sys.stdout.buffer.write(json.dumps(header).encode() + b"\n")
-    sys.stdout.buffer.write(body)
+    """Read pickles from standard input, and write the answers to standard output."""
+    while request := sys.stdin.buffer.readline():
+        size_bytes, memory_bytes, cpu_s = map(int, request.split())
+        _limit_resources(memory_bytes, cpu_s)
+        header, body = _answer(size_bytes)
+        sys.stdout.buffer.write(json.dumps(header).encode() + b"\n" + body)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ from urllib.parse import quote
 import numpy as np
 
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
-SQLITE_MAGIC = b"SQLite format 3\0"
 #: The smallest integer, which stands for a missing time.
 NO_TIME = -(1 << 63)
 

@@ -136,6 +136,38 @@ class EventDetail(TypedDict):
     same: SameName | None
 
 
+class CallFigures(TypedDict):
+    """The figures of the operator's call that an event belongs to, with all its kernels.
+
+    The columns of `analysis.operator_efficiency`, of one call: `device_ns` is the time of its
+    kernels. Unknown figures are None, with a `reason`.
+    """
+
+    call: Brief
+    kernels: int
+    device_ns: int
+    flops: float | None
+    least_bytes: float | None
+    tflop_per_s: float | None
+    gb_per_s: float | None
+    roofline_share: float | None
+    bound: str
+    above_peak: bool
+    recompute: bool
+    precision: str
+    certainty: str
+    reason: str
+    device: str
+    peak_source: str
+    peak_certainty: str
+
+
+class EfficiencyReply(TypedDict):
+    """The reply to ``efficiency``; None for an event without figures, or a job without shapes."""
+
+    figures: CallFigures | None
+
+
 class Cell(TypedDict):
     """The reply to ``cell``; `min` and `max` are a counter's, `count` is None if unknown."""
 
@@ -453,6 +485,7 @@ class Exported(TypedDict):
 REPLIES: dict[str, Any] = {
     "stats": Stats,
     "event": EventDetail,
+    "efficiency": EfficiencyReply,
     "cell": Cell,
     "gap": GapReply,
     "launches": Launches,

@@ -1,4 +1,4 @@
-"""Events as Arrow: a stream with a record batch for each rank.
+"""Events as Arrow: a stream with a record batch for each rank; and their args.
 
 Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without a
 frame between them. Strings are dictionaries: codes of the events, and the distinct strings of the
@@ -8,19 +8,26 @@ memory of the trace; the other columns are made for the batch.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hta_widgets.files import new_folder, write_atomically
 from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.columns import decode_json
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
 
 _PLAIN_TYPES = {"depth": "int16", "stream": "int32"}
+#: Events whose args are in memory at once.
+_EVENTS_PER_BATCH = 1 << 14
 
 
 def _pyarrow() -> Any:
@@ -77,7 +84,102 @@ def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
             arrays.append(pa.array(values, type=schema.field(name).type))
         else:
             codes = pa.array(values.astype(np.int32, copy=False))
-            # Files may hold invalid Unicode, which Arrow refuses.
-            valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-            arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(valid, pa.string())))
+            valid = pa.array(list(map(_valid, texts)), pa.string())
+            arrays.append(pa.DictionaryArray.from_arrays(codes, valid))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# --- args -----------------------------------------------------------------------------------------
+
+
+class _Record(msgspec.Struct):
+    args: dict[str, msgspec.Raw] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Record)
+
+
+@dataclass(frozen=True)
+class ArgsStream:
+    """The args of all events of some ranks as an Arrow stream: ``rank, id, key, value``.
+
+    A text is its own value; other values are JSON, as in the file.
+    """
+
+    traces: Sequence[Trace]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        pa = _pyarrow()
+        schema = pa.schema(
+            {"rank": pa.int64(), "id": pa.int64(), "key": pa.string(), "value": pa.string()}
+        )
+        batches = (
+            pa.RecordBatch.from_arrays(_args_columns(trace, range(low, high)), schema=schema)
+            for trace in iter_ranks(self.traces)
+            for low in range(0, len(trace), _EVENTS_PER_BATCH)
+            for high in [min(low + _EVENTS_PER_BATCH, len(trace))]
+        )
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        stream: object = reader.__arrow_c_stream__(requested_schema)
+        return stream
+
+
+def _args_columns(trace: Trace, rows: range) -> list[Any]:
+    """Return the columns of an `ArgsStream` for some events of a rank."""
+    pa, table = _pyarrow(), trace.table
+    args: dict[int, dict[str, str]] = {row: {} for row in rows}
+    begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
+    ends = ((table.end_record[row], row) for row in rows if row in table.end_record)
+    _add_args(trace, begins, args)
+    _add_args(trace, ends, args)  # an event of two records has the args of both
+    counts = np.fromiter(map(len, args.values()), np.int64, len(args))
+    return [
+        pa.array(np.full(counts.sum(), trace.rank, np.int64)),
+        pa.array(np.repeat(np.arange(rows.start, rows.stop), counts)),
+        pa.array([key for pairs in args.values() for key in pairs], pa.string()),
+        pa.array([value for pairs in args.values() for value in pairs.values()], pa.string()),
+    ]
+
+
+def _add_args(
+    trace: Trace, rows_by_record: Iterable[tuple[int, int]], args: dict[int, dict[str, str]]
+) -> None:
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for record, row in rows_by_record:
+        rows_of[record].append(row)
+    if trace.source is None or not rows_of:
+        return
+    for record, body in trace.source.records(np.array(sorted(rows_of), np.int64)):
+        texts = _arg_texts(body)
+        for row in rows_of[record]:
+            args[row] |= texts
+
+
+def _arg_texts(body: bytes) -> dict[str, str]:
+    """Return the args of a record as texts; none if it cannot be decoded."""
+    try:
+        values: Any = _decoder.decode(body).args or {}
+        return {key: _text_of(bytes(value)) for key, value in values.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    # The strict decoder refuses control characters, and args that are not an object.
+    try:
+        event = decode_json(body, strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    values = event.get("args") if isinstance(event, dict) else None
+    if values is None:
+        return {}
+    return {
+        key: _valid(value if isinstance(value, str) else json.dumps(value))
+        for key, value in (values if isinstance(values, dict) else {"args": values}).items()
+    }
+
+
+def _text_of(value: bytes) -> str:
+    return _valid(msgspec.json.decode(value)) if value[:1] == b'"' else value.decode()
+
+
+def _valid(text: str) -> str:
+    """Return a text without invalid Unicode, which Arrow refuses."""
+    return text.encode("utf-8", "replace").decode("utf-8")

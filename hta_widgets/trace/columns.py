@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -382,11 +382,15 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 
 def decode_json(text: bytes, *, strict: bool = True) -> Any:
     """Decode JSON; integers of more digits than Python converts become text."""
-    limit = sys.get_int_max_str_digits() or len(text)
-    return json.loads(
-        text.decode("utf-8", "strict" if strict else "replace"),
+    decoder = _json_decoder(sys.get_int_max_str_digits() or sys.maxsize, strict=strict)
+    return decoder.decode(text.decode("utf-8", "strict" if strict else "replace"))
+
+
+@cache
+def _json_decoder(max_digits: int, *, strict: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
         strict=strict,
-        parse_int=lambda digits: int(digits) if len(digits) <= limit else digits,
+        parse_int=lambda digits: int(digits) if len(digits) <= max_digits else digits,
     )
 
 

@@ -384,9 +384,9 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         query : str
-            One SELECT. Its tables are ``events`` (with ``rank`` and ``id``), ``instants, asyncs,
-            counters, flows, ranks, problems``, and each analysis that needs no argument but
-            traces, with its defaults.
+            One SELECT. Its tables are ``events`` (with ``rank`` and ``id``), ``args`` (``rank, id,
+            key, value``), ``instants, asyncs, counters, flows, ranks, problems``, and each
+            analysis that needs no argument but traces, with its defaults.
 
         Returns
         -------

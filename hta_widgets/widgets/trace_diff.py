@@ -13,7 +13,7 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import diff
-from hta_widgets.analysis.diff_ops import DiffSource
+from hta_widgets.analysis.operator_diff import DiffSource
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.diff.align import Base

@@ -114,6 +114,12 @@ export interface Requests {
     id: number;
     within_ms?: number;
   };
+  /** FLOPs, bytes and rates of the operator's call that an event belongs to. */
+  efficiency: {
+    rank: number;
+    id: number;
+    within_ms?: number;
+  };
   /** Lateness of each rank at collectives, in bins. */
   ribbon: {
     start: number;
@@ -347,6 +353,37 @@ export type EventDetail = {
   launched_by: LaunchedBy | null;
   kernels: LaunchedKernels | null;
   same: SameName | null;
+};
+
+/**
+ * The figures of the operator's call that an event belongs to, with all its kernels.
+ *
+ * The columns of `analysis.operator_efficiency`, of one call: `device_ns` is the time of its
+ * kernels. Unknown figures are null, with a `reason`.
+ */
+export type CallFigures = {
+  call: Brief;
+  kernels: number;
+  device_ns: number;
+  flops: number | null;
+  least_bytes: number | null;
+  tflop_per_s: number | null;
+  gb_per_s: number | null;
+  roofline_share: number | null;
+  bound: string;
+  above_peak: boolean;
+  recompute: boolean;
+  precision: string;
+  certainty: string;
+  reason: string;
+  device: string;
+  peak_source: string;
+  peak_certainty: string;
+};
+
+/** The reply to `efficiency`; null for an event without figures, or a job without shapes. */
+export type EfficiencyReply = {
+  figures: CallFigures | null;
 };
 
 /** The reply to `cell`; `min` and `max` are a counter's, `count` is null if unknown. */
@@ -651,6 +688,7 @@ export type Exported = {
 export interface Replies {
   stats: Stats;
   event: EventDetail;
+  efficiency: EfficiencyReply;
   cell: Cell;
   gap: GapReply;
   launches: Launches;

@@ -7,7 +7,7 @@ import pytest
 from support import golden
 
 import hta_widgets as hw
-from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.operator_diff import diff_ops
 from hta_widgets.compat.common.trace import Trace
 from hta_widgets.compat.trace_analysis import TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff

@@ -244,6 +244,21 @@ def test_both_engines_fold_the_same_ranks(paired, ranks):
     assert sorted(rank for group in groups for rank in group) == list(range(ranks))
 
 
+def test_a_page_has_the_figures_of_calls(tmp_path, saved):
+    shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
+    events = [
+        small.event("cpu_op", "aten::mm", 0, 90, pid=10, tid=1, **shapes),
+        small.event("cpu_op", "custom::mix", 100, 190, pid=10, tid=1, **shapes),
+        *(small.call(start + 20, start + 25, launch=1 + start) for start in (0, 100)),
+        *(small.kernel(1_000 + start, 1_050 + start, launch=1 + start) for start in (0, 100)),
+    ]
+    kernel = TileEngine(small.load(tmp_path, events))
+    pair = Pair(kernel, saved(kernel))
+    replies = [pair.same("efficiency", rank=0, id=row) for row in range(len(kernel.traces[0]))]
+    figures = [reply["figures"] for reply in replies if reply["figures"]]
+    assert sorted(str(row["flops"]) for row in figures) == ["524288.0", "524288.0", "None", "None"]
+
+
 def test_a_page_of_two_ranks_folds_none(paired):
     page = paired(12, ranks=2).page
     assert page.ask("document")["reply"]["alike"] is None

@@ -16,7 +16,7 @@ from support.examples import ALL, examples
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import scope
-from hta_widgets.analysis.operators import _WindowOperators
+from hta_widgets.analysis.operator_times import _WindowOperators
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
@@ -130,7 +130,7 @@ def compare(traces: hw.TraceSet, selection: Selection) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("scope", "steps"):
             patch.setattr(f"hta_widgets.analysis.{name}.rank_part", looking_at_all)
-        operators = importlib.import_module("hta_widgets.analysis.operators")
+        operators = importlib.import_module("hta_widgets.analysis.operator_times")
         patch.setattr(operators, "_operators_in_window", all_operators)
         traces.memo.clear()
         slow = frames_of(traces, selection)

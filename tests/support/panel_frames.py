@@ -170,6 +170,13 @@ def added() -> dict[str, pd.DataFrame]:
         "tokens_per_s": [4e7, 2.5e8, float("nan")],
     })  # fmt: skip
     serving.attrs = {"all_tokens_per_s": 2.08e8}
+    pipeline = pd.DataFrame({
+        "rank": [0, 0, 4, 4], "stage": [0, 0, 1, 1], "stages": 2, "step": 3,
+        "direction": ["forward", "backward"] * 2, "start_ns": [1000, 5000, 2000, 3000],
+        "end_ns": [2000, 7000, 3000, 5000], "compute_ns": [900, 2000, 1000, 1800],
+        "share": [0.5, 0.5, 0.52, 0.52],
+    })  # fmt: skip
+    pipeline.attrs = {"steps": 4, "bubble_share": 0.51, "others": 1}
     device_tree = tree.copy()
     device_tree.attrs = {"left_out": 3, "outside": 0.77}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
@@ -211,6 +218,7 @@ def added() -> dict[str, pd.DataFrame]:
         "roofline": roofline,
         "layers": layers,
         "serving": serving,
+        "pipeline": pipeline,
         "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
             count=[1, 3, 2], bytes=[1000, 500, 90]
         ),

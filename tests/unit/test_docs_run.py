@@ -36,12 +36,12 @@ PAGES = [
 MEMORY = [[1000, 2, 512, 4], [2000, 2, 256, 5], [3000, 4, -512, 4]]
 
 
-def blocks(path):
+def blocks(path, language="python"):
     """The Python blocks of a page, with the line on which each begins."""
     text = path.read_text("utf-8")
     return [
         (text.count("\n", 0, result.start(1)), result[1])
-        for result in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for result in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     ]
 
 
@@ -78,6 +78,16 @@ def test_the_code_of_a_document_runs_from_top_to_bottom(document, repo, job, tmp
         assert Path("byteps-demo.truth.json").exists()
     if document == "docs/mpi.md":
         assert "Rank 3 has the least time in MPI" in names["uneven"].explanation[0]
+
+
+def test_code_for_other_packages_compiles(repo):
+    pages = [repo / "README.md", *(repo / "docs").glob("*.md")]
+    result = [
+        compile("\n" * line + code, page.name, "exec")
+        for page in pages
+        for line, code in blocks(page, "py")
+    ]
+    assert len(result) > 10
 
 
 @pytest.fixture(scope="module")

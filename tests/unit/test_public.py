@@ -34,7 +34,6 @@ def test_dir_shows_what_the_documentation_lists(repo, module):
         ("from hta_widgets.cli import main; main(['--help'])", "pandas"),
         ("from hta_widgets import load", "bokeh"),
         ("from hta_widgets import load", "anywidget"),
-        ("import hta_widgets.cli.tables", "hta_widgets.live"),
     ],
 )
 def test_imports_are_lazy(code, unused):
@@ -44,6 +43,26 @@ def test_imports_are_lazy(code, unused):
     )
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def test_a_table_imports_neither_widgets_nor_other_formats_and_analyses(tmp_path):
+    path = tmp_path / "trace.json"
+    kernel = '{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1, "dur": 5, "pid": 0, "tid": 7}'
+    path.write_text(f'{{"traceEvents": [{kernel}]}}')
+    modules = ("anywidget", "ipywidgets", "traitlets", "tornado", "bokeh", "IPython", "html.parser")
+    parts = ("live", "widgets", "formats.nsight.reader", "formats.mpi.timelines", "analysis.steps")
+    program = (
+        "import sys\nfrom hta_widgets.cli import main\n"
+        f"assert main(['table', {str(path)!r}, 'kernel_breakdown', '--csv']) == 0\n"
+        f"unused = {[*modules, *(f'hta_widgets.{part}' for part in parts)]}\n"
+        "print(*(set(unused) & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program]
+    *table, imported = subprocess.run(
+        command, check=True, capture_output=True, text=True
+    ).stdout.split("\n")[:-1]
+    assert len(table) == 2
+    assert imported == ""
 
 
 def test_an_unknown_name_is_an_attribute_error():

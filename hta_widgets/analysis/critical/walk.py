@@ -36,9 +36,9 @@ class RankGraph:
     are followed state by state in Python, so the loop reads a list and does nothing else.
     """
 
-    def __init__(self, path: CriticalPath, shift: int = 0, exits: Collection[int] = ()) -> None:
+    def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
         self.path = path
-        self.time: Ints = path.nodes.time_ns + shift
+        self.time = time_ns
         #: Nodes at which a trail stops, because the walk may go to another rank there.
         self.exits = exits
         self._relevant = _last_position(_relevant_nodes(path))
@@ -214,7 +214,7 @@ def path_segments(path: CriticalPath) -> Ints:
     """
     first, last = path.span_ns
     walker = PathWalker(first)
-    graph = RankGraph(path)
+    graph = RankGraph(path, path.nodes.time_ns)
     walker.walk(0, graph, graph.first_node(last), last)
     start, end, _, type_, _, event, bound, is_longest = walker.segments({0: path})
     return np.stack((start, end - start, event, np.where(is_longest, type_, LEAD), bound))

@@ -18,18 +18,22 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
+    JobHeader,
     bytes_of,
     comm_events,
     job_header,
     recorded_operators,
 )
+from hta_widgets.analysis.cross_rank.nodes import node_numbers
 from hta_widgets.analysis.frames import columns_of_rows, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 _ALL_TO_ALL: Final = OPERATIONS.index("all_to_all")
@@ -51,8 +55,7 @@ class _RankTraffic:
     """Bytes by group and peer that a rank sent, and received: sums, and numbers of calls."""
 
     rank: int
-    node: str
-    devices: int
+    header: JobHeader
     sent: dict[tuple[str, int], tuple[int, int, bool]]
     received: dict[tuple[str, int], tuple[int, int, bool]]
     calls: int
@@ -104,7 +107,9 @@ def all_to_all_matrix(
     parts = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(parts, _traffic_of_rank))
     pairs, mismatches = _pairs(results)
-    node_of, nodes_from = _nodes(results, gpus_per_node)
+    peers = {peer for each in results for _, peer in (*each.sent, *each.received)}
+    headers = {each.rank: each.header for each in results}
+    node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
     rows = pd.DataFrame(columns_of_rows(pairs, {key: _SCHEMA[key] for key in _PAIR}))
     sender, receiver = (rows[key].map(node_of) for key in ("sender", "receiver"))
     rows = rows.assign(same_node=sender == receiver, local=rows["sender"] == rows["receiver"])
@@ -160,35 +165,16 @@ def _pairs(results: list[_RankTraffic]) -> tuple[list[tuple[Any, ...]], int]:
     return rows, mismatches
 
 
-def _nodes(results: list[_RankTraffic], gpus_per_node: int | None) -> tuple[Any, str]:
-    """Return a function from ranks to nodes, and its source."""
-    if gpus_per_node is not None:
-        return lambda rank: rank // gpus_per_node, "given"
-    hosts = {each.rank: each.node for each in results}
-    peers = {peer for each in results for _, peer in (*each.sent, *each.received)}
-    if all(hosts.get(rank) for rank in peers):
-        number = {host: at for at, host in enumerate(dict.fromkeys(hosts[rank] for rank in hosts))}
-        return lambda rank: number[hosts[rank]], "file"
-    size = max((each.devices for each in results), default=0) or 8
-    return lambda rank: rank // size, "assumed"
-
-
 def _traffic_of_rank(part: RankPart) -> _RankTraffic:
     trace, events = part.trace, comm_events(part.trace)
     chosen = np.flatnonzero((events.operation == _ALL_TO_ALL) & part.contains(events.rows))
     start, end = part.clip_rows(events.rows[chosen])
     chosen = chosen[end > start]
-    rows = events.rows[chosen]
-    args = event_args(trace, rows, _ARGS)
-    of_operator = event_args(trace, np.maximum(recorded_operators(trace, rows), 0), _ARGS)
     sent: dict[tuple[str, int], tuple[int, int, bool]] = {}
     received: dict[tuple[str, int], tuple[int, int, bool]] = {}
     unknown = 0
-    for at, place in enumerate(chosen.tolist()):
+    for place, stated in zip(chosen.tolist(), split_args(trace, events.rows[chosen]), strict=True):
         group = events.groups[int(events.group[place])]
-        stated = {key: args[key][at] for key in _ARGS}
-        if stated["Collective name"] is None:
-            stated = {key: of_operator[key][at] for key in _ARGS}
         sizes = [split_bytes(stated, way, len(group.ranks)) for way in ("In", "Out")]
         unknown += sizes[0] is None and sizes[1] is None
         for sums, split, way in zip((sent, received), sizes, ("In", "Out"), strict=True):
@@ -196,9 +182,15 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
             for peer, size in zip(group.ranks, split or (), strict=False):
                 count, total, equal = sums.get((group.name, peer), (0, 0, True))
                 sums[group.name, peer] = (count + 1, total + size, equal and is_equal)
-    devices = trace.metadata.get("deviceProperties")
-    node, listed = job_header(trace).host, len(devices) if isinstance(devices, list) else 0
-    return _RankTraffic(part.rank, node, listed, sent, received, len(chosen), unknown)
+    return _RankTraffic(part.rank, job_header(trace), sent, received, len(chosen), unknown)
+
+
+def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
+    """Return the args of all-to-all events that `split_bytes` reads, or of their operators."""
+    args = event_args(trace, rows, _ARGS)
+    of_operator = event_args(trace, np.maximum(recorded_operators(trace, rows), 0), _ARGS)
+    sources = [of_operator if name is None else args for name in args["Collective name"]]
+    return [{key: source[key][at] for key in _ARGS} for at, source in enumerate(sources)]
 
 
 def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | None:

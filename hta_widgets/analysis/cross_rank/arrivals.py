@@ -11,8 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, drift_by_entry
-from hta_widgets.analysis.cross_rank.comm_events import recorded_shift
+from hta_widgets.analysis.cross_rank.clock_fit import RankClock, clock_fit, rank_clocks
 from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints
@@ -28,7 +27,8 @@ Clock = Literal["host", "fitted"]
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
 
-    shifts_ns: Ints
+    #: from each rank's times to that clock
+    clocks: list[RankClock]
     arrival_ns: Ints
     end_ns: Ints
     last_ns: Ints
@@ -41,27 +41,14 @@ class Arrivals:
         return self.last_ns - self.arrival_ns
 
 
-def arrival_times(
-    traces: TraceSet, match: Matching, clock: Clock, *, without_drift: bool = False
-) -> Arrivals:
-    """Return the times at which ranks arrive and leave, on a clock.
-
-    With `without_drift`, ranks are compared on fitted clocks that do not drift, and the results are
-    on the clock of each entry's rank again.
-    """
-    shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
-    if clock != traces.clock:
-        shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-        if clock == "fitted":
-            fit = clock_fit(traces)
-            shifts += fit.origin_offset_ns - fit.offset_ns
-    corrects = without_drift and clock == "fitted"
-    drift = drift_by_entry(traces, match) if corrects else np.zeros(len(match), dtype=np.int64)
-    shift_of_entry = shifts[match.trace] - drift
-    arrival, end = (
-        match.event_field("start_ns") + shift_of_entry,
-        match.event_field("end_ns") + shift_of_entry,
-    )
+def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
+    """Return the times at which ranks arrive and leave; a drift of fitted clocks is corrected."""
+    clocks = rank_clocks(traces, match, clock)
+    arrival, end = np.empty((2, len(match)), dtype=np.int64)
+    for rank_clock, events, entries in zip(clocks, match.events, match.of_trace, strict=True):
+        place = match.place[entries]
+        arrival[entries] = rank_clock.to_job(events.start_ns[place])
+        end[entries] = rank_clock.to_job(events.end_ns[place])
     last = match.reduce_per_entry(np.maximum, arrival)
     at_last = arrival == last
     is_shared = match.reduce_per_entry(np.add, at_last.astype(np.int64)) > 1
@@ -70,8 +57,7 @@ def arrival_times(
     # A rank that has left did not wait for later ones.
     last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
     last_rank = np.where(is_shared, -1, latest)
-    is_last = at_last & ~is_shared
-    return Arrivals(shifts, arrival + drift, end + drift, last + drift, last_rank, is_last)
+    return Arrivals(clocks, arrival, end, last, last_rank, at_last & ~is_shared)
 
 
 def entry_steps(match: Matching) -> Ints:

@@ -4,6 +4,10 @@ Ranks leave a collective together, so differences of ends are differences of clo
 rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
 differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. What is left are
 0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
+
+Over seconds clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second, the
+clock of rank 1 runs 20 ppm faster. Where that is clear, the times of collectives are compared on
+lines (`RankClock`) in place of offsets.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
 _MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
+_OUTLIER = 6.0  # maximum distance from a line, by the median distance
 _SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
 
 
@@ -74,20 +79,50 @@ class ClockFit:
         worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
         if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
             return ""
+        ppm = float(abs(self.drift_ppm[worst]))
         return (
-            f"clocks drift by up to {abs(self.drift_ppm[worst]):.2g} ppm,"
+            f"clocks drift by up to {ppm:.{2 if ppm < 100 else 3}g} ppm,"
             f" {duration(int(self.drift_ns[worst]))} over the collectives"
         )
 
-    @property
-    def drift_note(self) -> str:
-        """A note on drift that makes waits and transfers wrong; empty without one."""
-        if not self.drift_text:
-            return ""
-        return (
-            f"{self.drift_text}, which is not corrected: waits, transfers and bandwidths are off by"
-            " up to as much"
-        )
+
+@dataclass(frozen=True, slots=True)
+class RankClock:
+    """A line from the times of a rank's table to the clock of the job."""
+
+    shift_ns: int
+    #: by how much the shifted clock gains on that of the job per ns, and is ahead at `center_ns`
+    rate: float = 0.0
+    ahead_ns: float = 0.0
+    center_ns: float = 0.0
+
+    def to_job(self, time_ns: Ints) -> Ints:
+        """Return times on the clock of the job."""
+        shifted = time_ns + self.shift_ns
+        if not self.rate and not self.ahead_ns:
+            return shifted
+        ahead = self.rate * (shifted - self.center_ns) + self.ahead_ns
+        return shifted - np.rint(ahead).astype(np.int64)
+
+    def to_rank(self, time_ns: Ints) -> Ints:
+        """Return times of the rank's table, from those on the clock of the job."""
+        ahead = (self.rate * (time_ns - self.center_ns) + self.ahead_ns) / (1 - self.rate)
+        return time_ns + np.rint(ahead).astype(np.int64) - self.shift_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftFit:
+    """Lines of the ranks' clocks against that of the lowest rank of their part.
+
+    Times are on fitted clocks: recorded, less the offset of `ClockFit`.
+    """
+
+    rate: Floats
+    ahead_ns: Floats
+    center_ns: float
+    residual_ns: int
+    #: how much the clocks drift, and how well lines fit; empty if offsets are enough
+    note: str
 
 
 @check_arguments
@@ -126,7 +161,8 @@ def clock_offsets(
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
         how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
         faster than the median of the others (NaN if the trace is shorter than a second or has few
-        collectives); drift is reported but not corrected.
+        collectives). Offsets, and `TraceSet.with_clock`, do not correct a drift; analyses of
+        collectives do.
 
     See Also
     --------
@@ -147,7 +183,7 @@ def clock_offsets(
             **{name: getattr(fit, name)[shown] for name in _COLUMNS},
         },
         matched=matched,
-        note=_clock_note(traces, fit, has_collectives=len(match) > 0),
+        note=[_clock_note(traces, fit, has_collectives=len(match) > 0), drift_fit(traces).note],
     )
 
 
@@ -363,30 +399,61 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
     return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
 
 
-def drift_by_entry(traces: TraceSet, match: Matching) -> Ints:
-    """Return by how much the clock of each entry is ahead at its end because it drifts.
-
-    Each rank's clock is a line against the mean clock of the collectives' ranks. Without a clear
-    drift all are 0.
-    """
-    fit, trace = clock_fit(traces), match.trace
+@memoize
+def drift_fit(traces: TraceSet) -> DriftFit:
+    """Return the lines of the ranks' clocks; all are level unless a drift is clear."""
+    fit, match = clock_fit(traces), matching(traces)
+    ranks = len(match.traces)
+    rate, level = np.zeros((2, ranks))
+    worst_ns = int(fit.residual_ns.max(initial=-1))
     if not fit.drift_text:
-        return np.zeros(len(match), dtype=np.int64)
-    shifts = np.array([recorded_shift(rank_trace) for rank_trace in match.traces], dtype=np.int64)
-    end = match.event_field("end_ns") + (shifts - fit.offset_ns)[trace]
-    time = (end - end.mean()) / _SECOND_NS
+        return DriftFit(rate, level, 0.0, worst_ns, "")
     used = _usable_mask(match)
-    collective = np.unique(match.collective[used], return_inverse=True)[1]
-    rate, level = np.zeros((2, len(match.traces)))
+    trace = match.trace[used]
+    shifts = np.array([recorded_shift(rank_trace) for rank_trace in match.traces], dtype=np.int64)
+    end = match.event_field("end_ns")[used] + (shifts - fit.offset_ns)[trace]
+    center_ns = float(end.mean())
+    time = (end - center_ns) / _SECOND_NS
+    collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
+    drifts = ~np.isnan(fit.drift_ppm)
     # The lines of ranks that share no group are compared through ranks that do, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
         ahead = rate[trace] * time + level[trace]
-        rest = (end - end.min())[used] - ahead[used]
+        rest = end - center_ns - ahead
         common = np.bincount(collective, rest) / np.bincount(collective)
-        deviations = ahead[used] + rest - common[collective]
-        rate, level = _lines(trace[used], time[used], deviations, len(match.traces))
-    ahead_ns: Ints = np.rint(rate[trace] * time + level[trace]).astype(np.int64)
-    return ahead_ns
+        off = rest - common[collective]
+        limit = _OUTLIER * float(np.median(np.abs(off))) + _FLOOR_NS
+        rate, level = _lines(trace, time, ahead + np.clip(off, -limit, limit), ranks)
+        # A rank with few collectives has no slope of its own.
+        rate, level = np.where(drifts, rate, 0.0), np.where(drifts, level, 0.0)
+    first = np.unique(fit.part, return_index=True)[1][fit.part]
+    rate, level = (
+        line / (1 - rate[first] / _SECOND_NS) for line in (rate - rate[first], level - level[first])
+    )
+    corrected = end - np.rint(rate[trace] * time + level[trace]).astype(np.int64)
+    distance = np.abs(deviation_from_peers(collective, corrected))
+    worst_ns = round(float(pd.Series(distance).groupby(trace).median().max()))
+    note = (
+        f"{fit.drift_text}; times of collectives are corrected for it, after which ranks leave"
+        f" them within {duration(worst_ns)} of each other"
+    )
+    return DriftFit(rate / _SECOND_NS, level, center_ns, worst_ns, note)
+
+
+def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
+    """Return the lines of the ranks of a `Matching` onto a clock, ``"host"`` or ``"fitted"``."""
+    shifts = [trace.shift_ns for trace in match.traces]
+    if clock != traces.clock:
+        shifts = [recorded_shift(trace) for trace in match.traces]
+    if clock != "fitted":
+        return [RankClock(shift) for shift in shifts]
+    fit, drift = clock_fit(traces), drift_fit(traces)
+    if clock != traces.clock:
+        moves = (fit.origin_offset_ns - fit.offset_ns).tolist()
+        shifts = [shift + move for shift, move in zip(shifts, moves, strict=True)]
+    center_ns = drift.center_ns + fit.origin_offset_ns
+    lines = zip(shifts, drift.rate.tolist(), drift.ahead_ns.tolist(), strict=True)
+    return [RankClock(shift, rate, ahead_ns, center_ns) for shift, rate, ahead_ns in lines]
 
 
 def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     compute_time_between,
     entry_steps,
 )
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import drift_fit
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     count_unsized,
@@ -23,6 +24,7 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.cross_rank.nodes import count_nodes, device_link, node_numbers
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
@@ -89,27 +91,35 @@ def collectives(
         a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
         several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which
         the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        ``link_share`` (float64), the bus bandwidth over the rate of the rank's link, above 1 if
+        the rate is wrong, NaN if the group is on several nodes, whose network is not in files;
         ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
         group (-1 unknown).
 
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
         or of a group of one rank (``alone``); the note names missing ranks, unknown types of
-        elements, and a drift of clocks, which the fitted clock does not correct.
+        elements, and a drift of clocks, which is corrected in times on the fitted clock.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
-        by how they were matched.
+        by how they were matched, ``.attrs["links"]`` lists the ``device, link, gb_per_s, source``
+        and ``certainty`` of the rates that shares are of.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrival_times(traces, match, name)
-    drift = clock_fit(traces).drift_note if name == "fitted" else ""
+    drift = drift_fit(traces).note if name == "fitted" else ""
     is_selected, matched = count_selected(match, chosen)
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
     name_code, names = _entry_names(match)
+    links = [device_link(header) for header in match.headers]
+    rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
+    headers = {each.rank: header for each, header in zip(match.traces, match.headers, strict=True)}
+    members = {rank for group_ in match.groups for rank in group_.ranks}
+    nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     return result_frame(
         {
             "collective": match.collective[rows],
@@ -125,9 +135,10 @@ def collectives(
             "transfer_ns": (times.end_ns - times.last_ns)[rows],
             "end_ns": times.end_ns[rows],
             "last_rank": times.last_rank[rows],
-            "exposed_ns": _exposed_ns(traces, match, times, name)[rows],
+            "exposed_ns": _exposed_ns(traces, match)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
+            "link_share": np.where(nodes[group] == 1, bus[rows] / rates[trace], np.nan),
             "ranks": match.per_entry(match.sizes())[rows],
             "group_size": match.per_entry(match.expected)[rows],
         },
@@ -136,6 +147,7 @@ def collectives(
         copy=False,
         clock=name,
         matched_by=match.matched_by,
+        links=[asdict(link) for link in dict.fromkeys(links) if link.device],
         groups={
             group_.label: {"ranks": list(group_.ranks), "size": group_.size}
             for group_ in match.groups
@@ -153,15 +165,13 @@ def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
     return name_code, list(names)
 
 
-def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
+def _exposed_ns(traces: TraceSet, match: Matching) -> Ints:
     """Return the part of each entry during which its rank does not compute."""
 
     def derive() -> Ints:
-        times_by_rank = [
-            (times.arrival_ns[entries] - shift, times.end_ns[entries] - shift)
-            for entries, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
-        ]
-        exposed = times.end_ns - times.arrival_ns
+        start, end = match.event_field("start_ns"), match.event_field("end_ns")
+        times_by_rank = [(start[entries], end[entries]) for entries in match.of_trace]
+        exposed = end - start
         computed_by_rank = map_ranks(
             match.traces, compute_time_between, each=times_by_rank, executor=match.executor
         )
@@ -169,7 +179,7 @@ def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock
             exposed[entries] -= computed
         return exposed
 
-    return memo(traces, ("exposed", clock), derive)
+    return memo(traces, "exposed", derive)
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
@@ -182,7 +192,7 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
     # Bytes per nanosecond are 10^9 bytes per second.
     algorithm = np.full(len(match), np.nan)
     algorithm[has_rate] = size[has_rate] / transfer[has_rate]
-    return size, algorithm, algorithm * _bus_factor(operation, members)
+    return size, algorithm, algorithm * bus_factor(operation, members)
 
 
 def _group_sizes(match: Matching) -> Ints:
@@ -190,7 +200,7 @@ def _group_sizes(match: Matching) -> Ints:
     return match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
 
 
-def _bus_factor(operation: Ints, members: Ints) -> Floats:
+def bus_factor(operation: Ints, members: Ints) -> Floats:
     """Return the part of each message that a link carries, NaN if it is unknown."""
     share = (members - 1) / np.maximum(members, 1)
     return np.select(
@@ -232,7 +242,7 @@ def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None
         transfer = lasting - np.maximum(wait, 0)
         has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
         has_rate &= ~np.isin(events.operation, _ROOTED)
-        bytes_on_bus = events.size_bytes * _bus_factor(events.operation, members)
+        bytes_on_bus = events.size_bytes * bus_factor(events.operation, members)
         columns = {
             "operation": events.operation,
             "size": events.size_bytes,

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -108,6 +108,8 @@ class JobHeader:
     world_size: int
     groups: tuple[HeaderGroup, ...]
     host: str = ""
+    devices: int = 0  # of the host, 0 if they are not listed
+    first_device: Mapping[str, Any] = field(default_factory=dict)  # its properties
 
 
 @lru_cache(maxsize=4096)
@@ -126,13 +128,16 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 def job_header(trace: Trace) -> JobHeader:
     """Return the ranks and process groups in the header of a rank's file."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
+    devices = trace.metadata.get("deviceProperties")
+    devices = devices if isinstance(devices, list) else []
+    first = next((entry for entry in devices if isinstance(entry, dict)), {})
     info = trace.metadata.get("distributedInfo")
     if not isinstance(info, dict):
-        return JobHeader(-1, (), host)
+        return JobHeader(-1, (), host, len(devices), first)
     size, entries = info.get("world_size"), info.get("pg_config")
     listed = entries if isinstance(entries, list) else []
     groups = tuple(_group(entry) for entry in listed if isinstance(entry, dict))
-    return JobHeader(size if isinstance(size, int) else -1, groups, host)
+    return JobHeader(size if isinstance(size, int) else -1, groups, host, len(devices), first)
 
 
 def _group(entry: dict[str, object]) -> HeaderGroup:
@@ -303,20 +308,22 @@ def recorded_operators(trace: Trace, rows: Rows) -> Ints:
 
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
-    """Return ``rank``, ``peer`` and ``bytes`` of sends that share a kernel with others."""
+    """Return ``rank, peer, bytes, group, start_ns`` of sends that share a kernel with others."""
     # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
     records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
     launched = recorded_operators(trace, comm_events(trace).rows)
-    args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
+    records = np.setdiff1d(records, launched)
+    args = event_args(trace, records, _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
     source, target = _send_recv_ranks(trace, args, labels)
     element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
     elements = to_int64(args["In msg nelems"])
     size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
     is_send = np.isin(labels, list(_SENDS)) & (target >= 0)
-    return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_send]
+    columns = {"rank": source, "peer": target, "bytes": size, "group": args[_GROUP]}
+    return pd.DataFrame(columns | {"start_ns": table.start_ns[records]})[is_send]
 
 
 def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:

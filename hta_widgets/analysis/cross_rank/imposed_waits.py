@@ -92,8 +92,8 @@ class ImposedWaits:
         # The time between two windows of a recording is in no step.
         is_unknown = np.diff(np.searchsorted(self._marks_ns(), last[is_step])) > 0
         starts = [
-            trace.start_ns - trace.shift_ns + shift
-            for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
+            int(clock.to_job(np.int64(trace.start_ns - trace.shift_ns)))
+            for trace, clock in zip(self.match.traces, self.times.clocks, strict=True)
             if len(trace)
         ]
         run_ns = last.max(initial=0) - min(starts, default=0)
@@ -107,8 +107,8 @@ class ImposedWaits:
 
     def _marks_ns(self) -> Ints:
         """Return an instant between each two windows of the recording, ascending."""
-        shifts = zip(iter_ranks(self.match.traces), self.times.shifts_ns.tolist(), strict=True)
-        marks = [trace.recorded_marks_ns + shift for trace, shift in shifts]
+        clocks = zip(iter_ranks(self.match.traces), self.times.clocks, strict=True)
+        marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
         longest = max(marks, key=len, default=np.empty(0, np.int64))
         return np.sort(longest)
 

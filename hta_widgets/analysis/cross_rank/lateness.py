@@ -129,9 +129,9 @@ def _time_before_arrival(
     free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
     arguments = []
     for number, (entries, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
-        shift = times.shifts_ns[number]
+        to_rank = times.clocks[number].to_rank
         instants = (
-            values[entries] - shift for values in (since, free, times.arrival_ns, times.last_ns)
+            to_rank(values[entries]) for values in (since, free, times.arrival_ns, times.last_ns)
         )
         # The part of it in which the rank waited is unknown, so all of it counts as waiting.
         is_unmatched = ~events.is_single_rank

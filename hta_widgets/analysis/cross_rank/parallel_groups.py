@@ -148,19 +148,26 @@ def parallel_groups(
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
     """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
     # Ranks of different stages do different work, so they are not to be compared.
+    ranks_of = pipelines(traces)
+    return {
+        trace.rank: ranks_of[trace.rank].index(stated_rank(trace)) if ranks_of[trace.rank] else 0
+        for trace in traces.values()
+    }
+
+
+def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
+    """Return the ranks of each rank's pipeline group, the largest of several, empty without one."""
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
     kinds = _group_kinds(match, numbers, groups)
-    stages = {}
+    ranks_of: dict[int, tuple[int, ...]] = {}
     for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
-        rank = stated_rank(trace)
         members = [
             groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
         ]
-        stages[trace.rank] = max(
-            (ranks.index(rank) for ranks in members if rank in ranks), default=0
-        )
-    return stages
+        own = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
+        ranks_of[trace.rank] = max(own, key=len, default=())
+    return ranks_of
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:

@@ -138,8 +138,8 @@ class CollectiveWaits:
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
         entries, events = match.of_trace[number], match.events[number]
         place = match.place[entries]
-        last = self.times.last_ns[entries] - self.times.shifts_ns[number]
-        until = np.minimum(last, events.end_ns[place])
+        last = self.times.clocks[number].to_rank(self.times.last_ns[entries])
+        until = np.clip(last, events.start_ns[place], events.end_ns[place])
         return RankWaits(
             events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
         )
@@ -162,18 +162,14 @@ def unmatched_rows(match: Matching, number: int) -> Rows:
     return events.rows[~is_matched]
 
 
-def collective_waits(
-    traces: TraceSet, clock: Clock | None = None, *, without_drift: bool = False
-) -> CollectiveWaits:
+def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
     """Return the waits of all ranks; `clock` as in `exposed_waits`."""
     clock = clock or shared_clock(traces)
     match = matching(traces)
     return memo(
         traces,
-        ("waits", clock, without_drift),
-        lambda: CollectiveWaits(
-            match, arrival_times(traces, match, clock, without_drift=without_drift), clock
-        ),
+        ("waits", clock),
+        lambda: CollectiveWaits(match, arrival_times(traces, match, clock), clock),
     )
 
 

@@ -18,7 +18,7 @@ from hta_widgets.analysis.efficiency.signatures import Signatures
 from hta_widgets.analysis.efficiency.stated_work import signatures_with_stated_work
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.trace import Trace
 
@@ -61,6 +61,14 @@ class CallTimes:
     inside: Floats
     all_work_ns: int
     all_compute_ns: int
+
+    @property
+    def reasons(self) -> Array:
+        """Why each call has no figures or no limit; empty for calls with both."""
+        reasons = self.signatures.of_calls(lambda work: work.reason, object)
+        reasons[self.is_host_copy] = "limited by the link to the host"
+        reasons[self.communicates] = "communication"
+        return reasons
 
 
 def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:

@@ -116,6 +116,17 @@ class UsedDevice:
         return float("nan") if rate is None else rate * self.scaled
 
     @property
+    def link(self) -> str:
+        """The link to other devices of the node: the device's own, else PCIe."""
+        return self.row.link if self.row and self.row.link_gb_s else "PCIe"
+
+    @property
+    def link_gb_s(self) -> float:
+        """The rate of `link` in each direction, NaN if unknown."""
+        rate = (self.row.link_gb_s or self.row.pcie_gb_s) if self.row else None
+        return float("nan") if rate is None else rate
+
+    @property
     def is_amd(self) -> bool:
         """Whether its warps have AMD's width."""
         return self.warp_size == 64
@@ -182,6 +193,8 @@ def add(
     pattern: str | None = None,
     properties: Mapping[str, Any] | None = None,
     memory_gb_s: float | None = None,
+    link: str = "",
+    link_gb_s: float | None = None,
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
@@ -198,6 +211,8 @@ def add(
         Values of ``deviceProperties`` that the file must have, for example ``{"numSms": 152}``.
     memory_gb_s : float, optional
         Memory bandwidth in 10⁹ bytes a second.
+    link, link_gb_s : str and float, optional
+        Name of the link to other devices of a node, and its rate in each direction.
     source : str, default "user"
         Where the figures come from; shown with every share of a peak.
     **tflop_per_s : float
@@ -219,7 +234,16 @@ def add(
     except re.error as cause:
         raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
-    row = Device(device, pattern, rates, memory_gb_s, source=source, properties=properties or {})
+    row = Device(
+        device,
+        pattern,
+        rates,
+        memory_gb_s,
+        link=link,
+        link_gb_s=link_gb_s,
+        source=source,
+        properties=properties or {},
+    )
     _added.insert(0, row)
 
 
@@ -325,6 +349,11 @@ def used_device(
     if peaks is not None:
         return replace(device, matched_by="user", row=device_of_peaks(peaks))
     return match_device(device, entries[0], added)
+
+
+def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
+    """Return the device that an entry of ``deviceProperties`` describes, None if it is empty."""
+    return match_device(_stated_device(-1, 0, entry), entry) if entry else None
 
 
 def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:

@@ -22,6 +22,7 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_rows import kernel_rows
+from hta_widgets.analysis.efficiency.limits import THRESHOLDS, add_limits, add_rates
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
@@ -33,13 +34,6 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Limits of verdicts; they are in ``attrs["thresholds"]``.
-THRESHOLDS: Final = {
-    "overhead_kernel_ns": 10_000,
-    "overhead_share": 0.1,
-    "above_peak_share": 1.02,
-    "target_roofline_share": 0.7,
-}
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
 #: Parameters of matrix products, convolutions and attention; -1 where they do not apply.
 _NUMBERS: Final = (
@@ -177,7 +171,7 @@ def operator_efficiency(
     covered_ns = int(frame["device_ns"][covered].sum())
     if tuple(group_by) != ("name", "input_shapes"):
         frame = _group_rows(frame, ["rank", *group_by])
-    frame = _add_rates(frame)
+    frame = add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
     order = {key: ascending for key, ascending in order.items() if key in frame}
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
@@ -297,7 +291,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         "concrete_inputs": [row[3].decode("utf-8", "replace") for row in texts],
         "flops_kind": [work.kind for work in works],
         "certainty": [work.certainty for work in works],
-        "reason": _reasons(times, first),
+        "reason": list(times.reasons[first]),
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
         "is_limited": ~(times.communicates | times.is_host_copy)[first],
@@ -332,13 +326,6 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     )
 
 
-def _reasons(times: CallTimes, first: Rows) -> list[str]:
-    works = times.signatures.of_calls(lambda work: work.reason, object)[first]
-    works[times.is_host_copy[first]] = "limited by the link to the host"
-    works[times.communicates[first]] = "communication"
-    return list(works)
-
-
 def _phases(times: CallTimes) -> Ints:
     signature_set = times.signatures
     phase = signature_set.calls.is_backward.astype(np.int64)
@@ -360,10 +347,7 @@ def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
     )
     for name, total in _TOTALS.items():
         frame[total] = frame[name] * frame["inside"]
-    frame["compute_ns"] = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
-    frame["memory_ns"] = frame["total_bytes"] / frame["memory_gb_s"]
-    frame["limit_ns"] = frame[["compute_ns", "memory_ns"]].max(axis=1)
-    return frame
+    return add_limits(frame)
 
 
 def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
@@ -386,35 +370,3 @@ def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         other: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")
         grouped[name] = first[name].where(agrees, other).astype(frame[name].dtype)
     return grouped.reset_index()
-
-
-def _add_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with rates, shares of peaks and verdicts."""
-    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
-    frame = frame.assign(
-        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
-        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
-        tflop_per_s=frame["total_flops"] / time / 1e3,
-        gb_per_s=frame["total_bytes"] / time,
-        compute_share=frame["compute_ns"] / time,
-        memory_share=(frame["memory_ns"] / time).where(frame["is_limited"]),
-        roofline_share=(frame["limit_ns"] / time).where(frame["is_limited"]),
-    )
-    limit = frame["limit_ns"]
-    saving = (frame["device_ns"] - limit / THRESHOLDS["target_roofline_share"]).clip(lower=0)
-    is_known = limit.notna() & (limit > 0) & time.notna() & frame["is_limited"]
-    shares = frame[["compute_share", "memory_share"]].max(axis=1)
-    kernel_ns = time / frame["kernels"].clip(lower=1)
-    is_short = (kernel_ns < THRESHOLDS["overhead_kernel_ns"]) & (
-        shares < THRESHOLDS["overhead_share"]
-    )
-    is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
-    bound = np.select(
-        [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
-    )
-    return frame.assign(
-        roofline_ns=limit.where(is_known, -1).round().astype("int64"),
-        saving_ns=saving.where(is_known, -1).round().astype("int64"),
-        bound=bound,
-        above_peak=shares > THRESHOLDS["above_peak_share"],
-    )

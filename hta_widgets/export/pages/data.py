@@ -20,6 +20,7 @@ from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.idle import times_not_idle
 from hta_widgets.analysis.steps import RankPhases, clipped_steps
+from hta_widgets.export.pages.call_figures import write_call_figures
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
@@ -217,6 +218,7 @@ def full_rank(
         _phases(writer, phases)
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
+    signatures = write_call_figures(writer, rank.trace)
     # Types of communication that is not device work.
     on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
@@ -227,6 +229,7 @@ def full_rank(
         "host_collectives": np.unique(types.codes["events"][on_host]).tolist(),
         "operators": np.unique(types.codes["events"][operators]).tolist(),
         "activities": activities,
+        "signatures": signatures,
         "clipped_steps": clipped_steps(rank.trace).tolist(),
         "device_steps": list(map(list, steps_on_device)),
         "flow_kinds": list(rank.trace.flow_table.kinds),

@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.analysis.counters import with_counters
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.analysis.diff_ops import DiffSource
+from hta_widgets.analysis.operator_diff import DiffSource
 from hta_widgets.analysis.scope import rank_part
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare

@@ -13,7 +13,7 @@ import numpy as np
 from hta_widgets.analysis.counters import COUNTER_KINDS, CounterKind, with_counters
 from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of
 from hta_widgets.analysis.critical.nodes import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
-from hta_widgets.analysis.operator_kernels import SequencePatterns, find_patterns
+from hta_widgets.analysis.kernels_by_operator import SequencePatterns, find_patterns
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import ExportReport, export_trace, own_keys, write_file

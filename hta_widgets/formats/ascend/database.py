@@ -20,9 +20,9 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
+from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.problems import Problems
 

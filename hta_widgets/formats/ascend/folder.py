@@ -13,14 +13,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
 TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
+_PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
 _DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
 _TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
 _MAX_INFO_BYTES = 1 << 20
+
+
+def is_trace_view(start: FileStart) -> bool:
+    """Whether a file is a time line of Ascend's profiler."""
+    if not start.is_json or start.without_bom[:1] != b"[":
+        return False
+    is_named = TRACE_NAME.fullmatch(Path(start.path).name) is not None
+    return is_named or _PROCESS.search(start.text) is not None
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:

@@ -6,24 +6,12 @@ same figures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from hta_widgets.formats.ascend.folder import TRACE_NAME, rank_of_folder
-from hta_widgets.formats.kineto.reader import is_json, read_kineto
-from hta_widgets.readers.formats import FileStart, Outcome
-
-_PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
-
-
-def is_trace_view(start: FileStart) -> bool:
-    """Whether a file is a time line of Ascend's profiler."""
-    if not is_json(start) or start.without_bom[:1] != b"[":
-        return False
-    is_named = TRACE_NAME.fullmatch(Path(start.path).name) is not None
-    return is_named or _PROCESS.search(start.text) is not None
+from hta_widgets.formats.ascend.folder import rank_of_folder
+from hta_widgets.formats.kineto.reader import read_kineto
+from hta_widgets.readers.formats import Outcome
 
 
 def read_trace_view(

@@ -1,6 +1,5 @@
 """Dumps of PyTorch's flight recorder."""
 
-from hta_widgets.formats.made_records import SOURCES
 from hta_widgets.readers.formats import (
     FileReading,
     Format,
@@ -15,8 +14,9 @@ DUMPS = Format(
     plural="dumps of the flight recorder",
     reading=FileReading(
         sniff=f"{__name__}.dumps:is_dump",
+        words=(b"entries",),
         read=f"{__name__}.dumps:read_dump",
-        sources=SOURCES,
+        sources={"made": "hta_widgets.formats.made_records:MadeRecords"},
         profile=f"{__name__}.dumps:FlightDump",
         yields_ranks=True,
         memory_factor=4.0,

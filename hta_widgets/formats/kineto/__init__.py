@@ -1,13 +1,19 @@
 """Chrome trace-event JSON as PyTorch writes it."""
 
-from hta_widgets.readers.formats import FileReading, Format
+from hta_widgets.readers.formats import FileReading, FileStart, Format
+
+
+def is_json(start: FileStart) -> bool:
+    """Whether a file is JSON in UTF-8."""
+    return start.is_json
+
 
 KINETO = Format(
     name="kineto",
     label="Kineto",
     plural="Kineto traces",
     reading=FileReading(
-        sniff=f"{__name__}.reader:is_json",
+        sniff=f"{__name__}:is_json",
         read=f"{__name__}.reader:read_kineto",
         peek_rank=f"{__name__}.reader:peek_rank",
         sources={

@@ -534,7 +534,6 @@ def peek_rank(path: str) -> int | None:
 # --- other formats of Chrome JSON -----------------------------------------------------------------
 
 
-_UTF16 = (b"{\0", b"[\0")
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 
@@ -551,20 +550,14 @@ class _Build(Protocol):
     ) -> Trace: ...
 
 
-def is_json(start: FileStart) -> bool:
-    """Whether a file is JSON in UTF-8."""
-    text = start.without_bom
-    return text[:1] in (b"{", b"[") and not text.startswith(_UTF16)
-
-
 def is_worker_json(start: FileStart) -> bool:
     """Whether a file is the trace of a BytePS worker."""
-    return is_json(start) and _WORKER.search(start.text) is not None
+    return start.is_json and _WORKER.search(start.text) is not None
 
 
 def is_server_json(start: FileStart) -> bool:
     """Whether a file is the profile of a BytePS server."""
-    return is_json(start) and _SERVER.search(start.text) is not None
+    return start.is_json and _SERVER.search(start.text) is not None
 
 
 def read_kineto(

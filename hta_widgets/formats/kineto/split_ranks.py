@@ -6,9 +6,12 @@ metadata. Ids are unique within a rank only, so each rank gets its own columns b
 linked.
 
 A process may also drive several devices. Each of them then is a rank of its own, since one would
-otherwise hide the idle time of another. Threads of the host belong to the device for which they
-launch most work, so that no event counts twice. For example, of the threads 10 and 11, which launch
-on GPU 0 and GPU 1, and 12, which launches nothing, the rank of GPU 0 has 10 and 12.
+otherwise hide the idle time of another. A thread of the host that launches on one device belongs to
+the rank of that device. Threads that launch on several devices, or on none in a process that drives
+several, are shared: each rank has their ranges and the flows that end in it, so that its work is
+linked and its idle time explained. Their instants and counters stay with the device on which they
+launch most work. For example, thread 10 launches on GPU 0, thread 11 on GPU 0 and GPU 1, and thread
+12 marks the steps. The rank of GPU 0 has all three, that of GPU 1 has 11 and 12.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ _LABEL = re.compile(
 )
 _NUMBER = re.compile(r"\d+")
 _M = ord("M")
+_RANGES = [ord(phase) for phase in "XBE"]
+_FLOWS = [ord(phase) for phase in "stf"]
 
 
 def split_ranks(
@@ -52,17 +57,16 @@ def split_ranks(
     devices = _find_devices(columns)
     if devices is None:
         return []
-    names, device_of_row, crossing = devices
+    masks = devices.row_masks(columns)
     problems.add(
-        "unpaired",
-        crossing,
-        "flows from threads that launch more work on another device, whose rank has the thread;"
-        " kept, not linked",
+        "merged",
+        int((np.isin(columns.phase, _RANGES) & (masks.sum(axis=0) > 1)).sum()),
+        "host events of threads that serve several devices: each of these devices' ranks has them",
     )
     return [
         _part(columns, rows, source, metadata, None, _device_number(name, number))
-        for number, name in enumerate(names)
-        if len(rows := _rows_of_device(columns, device_of_row, number))
+        for number, (name, mask) in enumerate(zip(devices.names, masks, strict=True))
+        if len(rows := _with_metadata(columns, mask))
     ]
 
 
@@ -99,11 +103,39 @@ def _ranks_of_pids(columns: RankColumns) -> Ints | None:
     return None
 
 
-def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32], int] | None:
-    """Return the devices with kernels, the device of each row, and the launches between devices.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Devices:
+    """The devices of a file: their names, and which devices each thread serves."""
 
-    None unless several devices have kernels.
-    """
+    names: list[str]
+    thread_of_row: Ints
+    #: the device that has all rows of a thread
+    home: Ints
+    #: by thread and device, whether the device's rank has the thread's ranges
+    serves: Bools
+
+    def row_masks(self, columns: RankColumns) -> Bools:
+        """Return which rows belong to each device, metadata aside."""
+        is_flow = np.isin(columns.phase, _FLOWS)
+        is_range = np.isin(columns.phase, _RANGES)
+        devices = np.arange(len(self.names))[:, None]
+        at_home: Bools = self.home[self.thread_of_row] == devices
+        masks = at_home | (self.serves.T[:, self.thread_of_row] & (is_range | is_flow))
+        masks[:, columns.phase == _M] = False
+        # A flow belongs to the devices that have both of its ends, else each end to its thread's.
+        flows = np.flatnonzero(is_flow)
+        ids = np.stack([columns.category, columns.name, columns.flow], axis=1)[flows]
+        _, flow = np.unique(ids, axis=0, return_inverse=True)
+        flow = flow.reshape(-1)
+        is_complete = np.stack(
+            [np.bincount(flow, ~mask[flows], len(flows)) == 0 for mask in masks]
+        )[:, flow]
+        masks[:, flows] = np.where(is_complete.any(axis=0), is_complete, at_home[:, flows])
+        return masks
+
+
+def _find_devices(columns: RankColumns) -> _Devices | None:
+    """Return the devices with kernels; None unless there are several."""
     categories = columns.categories.values
     is_kernel = np.array([taxonomy.is_device_work(text) for text in categories], bool)
     rows = np.flatnonzero(is_kernel[columns.category]) if is_kernel.any() else np.empty(0, int)
@@ -129,15 +161,13 @@ def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32
     for number in np.unique(slot_of_row[is_device[columns.category]]).tolist():
         of_slot[number] = place.get(device_of(int(slots[number])), 0)
     launches = _Launches.of(columns, of_slot[slot_of_row])
-    of_slot = _devices_of_host_threads(
+    home, serves = _devices_of_threads(
         of_slot, slots // threads, slot_of_row, launches, len(devices)
     )
-    of_row = of_slot[slot_of_row]
-    crossing = int((of_row[launches.rows] != launches.device).sum())
     labels = [
         names.labels.get(key) or (f"GPU {key}" if key.isdecimal() else key) for key in devices
     ]
-    return labels, of_row, crossing
+    return _Devices(labels, slot_of_row, home, serves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +189,17 @@ class _Launches:
         return cls(calls[matched], device[work[first[position[matched]]]])
 
 
-def _devices_of_host_threads(
+def _devices_of_threads(
     of_slot: npt.NDArray[np.int32],
     pid_of_slot: Ints,
     slot_of_row: Ints,
     launches: _Launches,
     devices: int,
-) -> npt.NDArray[np.int32]:
-    """Return the device of every thread: by its launches, else its process's launches, else 0."""
+) -> tuple[Ints, Bools]:
+    """Return each thread's device, and the devices that it serves.
+
+    They follow from its launches, else from its process's; without any, the first device has it.
+    """
     count = len(of_slot)
     votes = np.bincount(
         slot_of_row[launches.rows] * devices + launches.device, minlength=count * devices
@@ -174,19 +207,21 @@ def _devices_of_host_threads(
     _, process = np.unique(pid_of_slot, return_inverse=True)
     of_process = np.zeros((int(process.max()) + 1, devices), np.int64)
     np.add.at(of_process, process, votes)
+    launching = votes.any(axis=1, keepdims=True)
+    serves = np.where(launching, votes, of_process[process]) > 0
     # Processes of other tools hold the threads of one device and, for example, its ranges.
     owned = np.flatnonzero(of_slot >= 0)
     np.add.at(of_process, (process[owned], of_slot[owned]), 1)
-    votes = np.where(votes.max(axis=1, keepdims=True) > 0, votes, of_process[process])
-    return np.where(of_slot >= 0, of_slot, votes.argmax(axis=1)).astype(np.int32)
+    votes = np.where(launching, votes, of_process[process])
+    home = np.where(of_slot >= 0, of_slot, votes.argmax(axis=1))
+    serves[owned] = False
+    return home, serves
 
 
-def _rows_of_device(columns: RankColumns, of_row: npt.NDArray[np.int32], number: int) -> Rows:
-    """Return the rows of a device, and all metadata of the processes that they name."""
-    metadata: Bools = np.asarray(columns.phase == _M)
-    of_device: Bools = np.asarray(of_row == number) & ~metadata
-    used = mask_of_rows(np.unique(columns.pid[of_device]), len(columns.pids))
-    return np.flatnonzero(of_device | (metadata & used[columns.pid]))
+def _with_metadata(columns: RankColumns, mask: Bools) -> Rows:
+    """Return the rows of a mask, and all metadata of the processes that they name."""
+    used = mask_of_rows(np.unique(columns.pid[mask]), len(columns.pids))
+    return np.flatnonzero(mask | ((columns.phase == _M) & used[columns.pid]))
 
 
 def _device_number(name: str, place: int) -> int:

@@ -1,6 +1,5 @@
 """Snapshots of CUDA's memory."""
 
-from hta_widgets.formats.made_records import SOURCES
 from hta_widgets.readers.formats import (
     FileReading,
     Format,
@@ -16,8 +15,9 @@ SNAPSHOTS = Format(
     plural="snapshots of CUDA's memory",
     reading=FileReading(
         sniff=f"{__name__}.snapshots:is_snapshot",
+        words=(b"segments",),
         read=f"{__name__}.snapshots:read_snapshot",
-        sources=SOURCES,
+        sources={"made": "hta_widgets.formats.made_records:MadeRecords"},
         profile=f"{__name__}.snapshots:MemorySnapshot",
         yields_ranks=True,
         memory_factor=12.0,

@@ -1,6 +1,6 @@
 """Exports of Nsight Systems: ``nsys export --type sqlite``."""
 
-from hta_widgets.readers.formats import FileReading, Format, FormatComparison
+from hta_widgets.readers.formats import SQLITE_MAGIC, FileReading, Format, FormatComparison
 
 NSIGHT = Format(
     name="nsight",
@@ -8,6 +8,7 @@ NSIGHT = Format(
     plural="Nsight Systems exports",
     reading=FileReading(
         sniff=f"{__name__}.reader:is_export",
+        words=(SQLITE_MAGIC,),
         read=f"{__name__}.reader:read_export",
         sources={"nsight": f"{__name__}.records:ExportRecords"},
         companions=f"{__name__}.reader:reports_of",

@@ -38,8 +38,8 @@ from hta_widgets.formats.nsight.tables import (
     concatenate_blocks,
     read_block,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
-from hta_widgets.readers.sqlite import NO_TIME, SQLITE_MAGIC, Database, table_names
+from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
+from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import StringPool

@@ -27,9 +27,9 @@ from hta_widgets.formats.rocm.events import (
     device_properties,
     launch_args,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.sqlite import SQLITE_MAGIC, Database, table_names
+from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.columns import StringPool
 

@@ -7,13 +7,14 @@ event of metadata 5 that begins 1,000 ps after its line's start::
     10 e8 07  field 2, a varint: 1,000
 
 Messages nest by the schema, so depth is bounded. A length beyond the message around it means
-that the file was cut: what came before is kept.
+that the file was cut: what came before is kept. Messages with names are few and are read one by
+one; `hta_widgets.formats.xplane.events` reads events, which are many, in columns.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any
@@ -139,25 +140,11 @@ class Plane:
     stats: Stats = field(default_factory=dict)
     _decoded: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
 
-    def event(self, data: bytes, span: Span) -> tuple[int, int, int, list[Span], bool]:
-        """Return metadata id, offset and duration in ps, statistics, and whether it is a sum."""
-        number = offset = duration = 0
-        stats: list[Span] = []
-        is_sum = False
-        for key, value in read_fields(data, span):
-            if key == 1:
-                number = _integer(value)
-            elif key == 2:
-                offset = _signed_integer(value)
-            elif key == 3:
-                duration = _signed_integer(value)
-            elif key == 4:
-                stats.append(_span(value))
-            elif key == 5:
-                is_sum = True
-        return number, offset, duration, stats, is_sum
+    def stat_numbers(self, name: str) -> list[int]:
+        """Return the ids of the metadata of a statistic."""
+        return [number for number, stat in self.stat_names.items() if stat == name]
 
-    def decode_stats(self, data: bytes, spans: list[Span]) -> Stats:
+    def decode_stats(self, data: bytes, spans: Iterable[Span]) -> Stats:
         """Return statistics by name."""
         result: Stats = {}
         for start, stop in spans:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     Series,
     build_traces,
-    round_ps,
+    distinct_rows,
 )
+from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
 from hta_widgets.formats.xplane.messages import (
-    EventName,
     Line,
     Plane,
     Profile,
@@ -40,17 +40,11 @@ from hta_widgets.formats.xplane.messages import (
     Stats,
     read_profile_messages,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Outcome
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
-#: Field 1 of a message, and in it an optional field 1 (a number) and field 2 (a text).
-_NAMED_PLANE = re.compile(
-    rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x00-\xff]"
-    rb"(/host:|/device:|Task Environment)",
-    re.DOTALL,
-)
 _DEVICE = re.compile(r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})")
 _HOST = "/host:CPU"
 _ENVIRONMENT = "Task Environment"
@@ -68,17 +62,10 @@ _REPLACED = "\ufffd".encode()
 #: Statistics of work, and their names as args.
 _FIGURES = {"flops": "flops", "bytes_accessed": "bytes accessed"}
 #: Statistics that are columns of events, or that only XProf uses.
-_DROPPED = frozenset({"correlation_id", "_c", "_ct", "_p", "_pt", "_r", "_a"})
+_DROPPED = frozenset({CORRELATION, "_c", "_ct", "_p", "_pt", "_r", "_a"})
 _ENDINGS = (".trace.json.gz", ".trace.json")
 _COPIES = ("perfetto_trace.json.gz", "perfetto_trace.json")
 _RECORD_AGAIN = "Record it again with jax.profiler.trace, or copy it again."
-
-
-def is_profile(start: FileStart) -> bool:
-    """Whether a file is a profile, by the name of its first plane."""
-    if _NAMED_PLANE.match(start.text):
-        return True
-    return ".xplane.pb" in start.path and start.text.startswith(b"\x0a")
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
@@ -127,26 +114,6 @@ def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     return TraceError(f"is damaged: {fault}", path=path, remedy=_RECORD_AGAIN)
 
 
-@dataclass(slots=True)
-class _LineEvents:
-    """The events of a line, with times in ns and all statistics."""
-
-    start_ns: Ints
-    end_ns: Ints
-    names: list[str]
-    stats: list[Stats]
-
-    def take(self, rows: Rows) -> _LineEvents:
-        """Return some of the events."""
-        of_rows = rows.tolist()
-        return _LineEvents(
-            self.start_ns[rows],
-            self.end_ns[rows],
-            [self.names[row] for row in of_rows],
-            [self.stats[row] for row in of_rows],
-        )
-
-
 class _ProfileEvents:
     """The events of a profile, and the facts of its ranks."""
 
@@ -158,8 +125,9 @@ class _ProfileEvents:
         self._profile, self._data, self._path, self._problems = profile, data, path, problems
         self._devices: dict[int, Plane] = {}
         self._memory: dict[int, list[tuple[int, int]]] = {}
-        #: FLOPs and bytes of kernels by correlation id
-        self._figures: dict[int, Stats] = {}
+        #: FLOPs and bytes of kernels by the position in `_figures`, which is by correlation id
+        self._figures: list[Stats] = []
+        self._figure_of: dict[int, int] = {}
         self._steps, self._step_count = steps, 0
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
         started = environment.stats.get("profile_start_time")
@@ -249,127 +217,119 @@ class _ProfileEvents:
     ) -> None:
         events = self._events(plane, line)
         is_work = category == "kernel"
-        for stats in events.stats:
-            figures = {key: stats[key] for key in _FIGURES.values() if key in stats}
-            if figures and is_work:
-                self._figures[_whole(stats.get("correlation_id"))] = figures
+        args = (
+            map(_args, events.names, events.stats) if is_work else map(_args_of_stats, events.stats)
+        )
         self._append(
             events, category, place, device=device, stream=stream,
-            correlation=_numbers(events.stats, "correlation_id") if is_work else -1,
-            args=self.rows.args_codes(map(_args, events.names, events.stats) if is_work
-                                      else map(_args_of_stats, events.stats)),
+            correlation=events.correlation if is_work else -1,
+            args=self.rows.args_codes(args)[events.kind],
         )  # fmt: skip
+        if is_work:
+            self._note_figures(events)
+
+    def _note_figures(self, events: LineEvents) -> None:
+        first = len(self._figures)
+        of_kinds = [{key: s[key] for key in _FIGURES.values() if key in s} for s in events.stats]
+        has_figures = np.array([bool(figures) for figures in of_kinds], bool)[events.kind]
+        kinds = first + events.kind[has_figures]
+        correlation = events.correlation[has_figures]
+        self._figure_of.update(zip(correlation.tolist(), kinds.tolist(), strict=True))
+        self._figures += of_kinds
 
     def _add_steps(self, plane: Plane, line: Line, place: int, device: int) -> None:
         """Add steps of a device that no call on the host launches, numbered by their names."""
         events = self._events(plane, line)
-        order = range(len(events.names))
         numbers = [
             int(name) if name.isdecimal() and len(name) < 18 else -1 for name in events.names
         ]
-        if -1 in numbers:
-            numbers = list(order)
-        events.names = [f"ProfilerStep#{number}" for number in numbers]
-        self._append(events, "user_annotation", place, target=device)
+        count = len(events.kind)
+        number = np.array(numbers, np.int64)[events.kind] if -1 not in numbers else np.arange(count)
+        self._append_steps(events, number, place, target=device)
+
+    def _append_steps(self, events: LineEvents, number: Ints, place: int, **columns: Any) -> None:
+        names = [f"ProfilerStep#{step}" for step in number.tolist()]
+        steps = replace(events, kind=np.arange(len(number)), names=names)
+        self._append(steps, "user_annotation", place, **columns)
 
     # --- the host ---------------------------------------------------------------------------------
 
     def _read_thread(self, plane: Plane, line: Line) -> None:
         events = self._events(plane, line)
-        for name, stats, at_ns in zip(
-            events.names, events.stats, events.start_ns.tolist(), strict=True
-        ):
-            match = _ALLOCATOR.fullmatch(str(stats.get("allocator_name", "")))
-            size = stats.get("bytes_allocated")
-            if match and isinstance(size, int) and name.startswith("Memory") and size < 1 << 62:
-                self._memory.setdefault(int(match[1]), []).append((at_ns, size))
+        self._note_memory(events)
         name = line.name.removesuffix(f"/{line.number}")
         tid = str(line.number & ((1 << 63) - 1))
         place = self.rows.place("host", tid, "host", f"thread {tid} ({name})" if name else "")
         if self._steps is None:
             self._add_host_steps(events, place)
         self._add_operations(events, place)
-        pairs = zip(events.names, events.stats, strict=True)
-        categories = np.array([_host_category(*pair) for pair in pairs], str)
+        categories = np.array(list(map(_host_category, events.names, events.stats)), str)
+        args = self.rows.args_codes(map(_args_of_stats, events.stats))
+        target = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
         for category in np.unique(categories).tolist():
-            part = events.take(np.flatnonzero(categories == category))
+            part = events.take(np.flatnonzero((categories == category)[events.kind]))
             self._append(
-                part, category, place, correlation=_numbers(part.stats, "correlation_id"),
-                target=np.array([_allocator_device(s) for s in part.stats], np.int64),
-                args=self.rows.args_codes(map(_args_of_stats, part.stats)),
+                part, category, place, correlation=part.correlation, target=target[part.kind],
+                args=args[part.kind],
             )  # fmt: skip
 
-    def _add_host_steps(self, events: _LineEvents, place: int) -> None:
+    def _note_memory(self, events: LineEvents) -> None:
+        sizes = _numbers(events.stats, "bytes_allocated")
+        devices = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
+        is_sample = np.array([name.startswith("Memory") for name in events.names], bool)
+        is_sample &= (sizes >= 0) & (devices >= 0)
+        rows = np.flatnonzero(is_sample[events.kind])
+        kinds = events.kind[rows]
+        columns = devices[kinds].tolist(), events.start_ns[rows].tolist(), sizes[kinds].tolist()
+        for device, at_ns, size in zip(*columns, strict=True):
+            self._memory.setdefault(device, []).append((at_ns, size))
+
+    def _add_host_steps(self, events: LineEvents, place: int) -> None:
         """Put a ``ProfilerStep#n`` around the ranges of `jax.profiler.StepTraceAnnotation`."""
-        numbers = _numbers(events.stats, "step_num")
-        rows = np.flatnonzero(numbers >= 0)
+        number = _numbers(events.stats, "step_num")[events.kind]
+        rows = np.flatnonzero(number >= 0)
         if len(rows):
-            steps = events.take(rows)
-            steps.names = [f"ProfilerStep#{number}" for number in numbers[rows].tolist()]
-            self._append(steps, "user_annotation", place)
+            self._append_steps(events.take(rows), number[rows], place)
             self._step_count += len(rows)
 
-    def _add_operations(self, events: _LineEvents, place: int) -> None:
+    def _add_operations(self, events: LineEvents, place: int) -> None:
         """Put the operation of XLA that launches are a part of around them, as an operator."""
-        rows = [row for row, stats in enumerate(events.stats) if "hlo_op" in stats]
-        operations = events.take(np.array(rows, np.int64))
-        operations.names = [str(stats["hlo_op"]) for stats in operations.stats]
-        figures = [
-            self._figures.get(number, {})
-            for number in _numbers(operations.stats, "correlation_id").tolist()
-        ]
-        pairs = zip(operations.stats, figures, strict=True)
-        args = self.rows.args_codes(
-            {**_args_of_stats(stats), **of_kernel} for stats, of_kernel in pairs
+        is_operation = np.array(["hlo_op" in stats for stats in events.stats], bool)
+        launches = events.take(np.flatnonzero(is_operation[events.kind]))
+        figure = np.array(
+            [self._figure_of.get(number, -1) for number in launches.correlation.tolist()], np.int64
         )
-        self._append(operations, "cpu_op", place, args=args)
+        pairs, code = distinct_rows(launches.kind, figure)
+        figures = [*self._figures, {}]  # -1: none
+        args = [{**_args_of_stats(events.stats[kind]), **figures[of]} for kind, of in pairs]
+        names = [str(stats.get("hlo_op")) for stats in events.stats]
+        operations = replace(launches, names=names)
+        self._append(operations, "cpu_op", place, args=self.rows.args_codes(args)[code])
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _append(self, events: _LineEvents, category: str, place: int, **columns: Any) -> None:
-        self.count += len(events.names)
+    def _append(self, events: LineEvents, category: str, place: int, **columns: Any) -> None:
+        used, kind = np.unique(events.kind, return_inverse=True)
+        names = self.rows.name_codes([events.names[of] for of in used.tolist()])
+        self.count += len(kind)
         self.rows.add(
-            start_ns=events.start_ns, end_ns=events.end_ns,
-            name=self.rows.name_codes(events.names), category=category, place=place, **columns,
+            start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
+            place=place, **columns,
         )  # fmt: skip
 
-    def _events(self, plane: Plane, line: Line) -> _LineEvents:
-        data, sums = self._data, 0
-        times: list[tuple[int, int]] = []
-        names, all_stats = [], []
-        for span in line.events:
-            number, offset, duration, spans, is_sum = plane.event(data, span)
-            if is_sum:
-                sums += 1
-                continue
-            shared = plane.names.get(number) or EventName(f"event {number}")
-            times.append((offset, offset + duration))
-            names.append(shared.name)
-            stats = {**shared.stats, **plane.decode_stats(data, spans)}
+    def _events(self, plane: Plane, line: Line) -> LineEvents:
+        events, sums = read_events(self._data, plane, line)
+        for stats in events.stats:
             for stored, shown in _FIGURES.items():
                 if stored in stats:
                     stats[shown] = stats.pop(stored)
-            all_stats.append(stats)
-        self._problems.add(
-            "skipped", sums, "events that are sums of several, without times", file=self._path
-        )
-        if any(abs(time) >> 62 for pair in times for time in pair) or abs(line.first_ns) >> 62:
-            raise ProtobufError(f"times of the line {line.name[:100]!r} are beyond 50 days")
-        start_ps, end_ps = np.array(times, np.int64).reshape(-1, 2).T
-        return _LineEvents(
-            line.first_ns + round_ps(start_ps), line.first_ns + round_ps(end_ps), names, all_stats
-        )
-
-
-def _whole(value: Any) -> int:
-    """Return a statistic that is a number or its text; -1 for none."""
-    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
-        return int(value)
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
+        detail = "events that are sums of several, without times"
+        self._problems.add("skipped", sums, detail, file=self._path)
+        return events
 
 
 def _numbers(stats: list[Stats], key: str) -> Ints:
-    return np.array([_whole(of_event.get(key)) for of_event in stats], np.int64)
+    return np.array([whole_number(of_kind.get(key)) for of_kind in stats], np.int64)
 
 
 def _args_of_stats(stats: Stats) -> Stats:

@@ -97,14 +97,14 @@ export class DiffCharts {
       changes.maxRows.value = SHEET_ROWS.changes;
       return;
     }
-    const heightOf = (elements: readonly HTMLElement[]): number =>
-      elements.reduce((sum, el) => sum + contentHeight(el), 0);
-    // Changes and names are next to the waterfall, or all three next to the other panels.
-    const height =
-      layout === "pair"
-        ? contentHeight(waterfall.el)
-        : heightOf([strip.el, timelines, icicle.el]) - contentHeight(waterfall.el);
     const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
+    if (layout === "pair") {
+      names.maxRows.value = clampNameRows(rowsForHeight(contentHeight(waterfall.el), namesSize));
+      changes.maxRows.value = clampChangeRows(rowsForHeight(contentHeight(strip.el), changesSize));
+      return;
+    }
+    const others = [strip, icicle].reduce((sum, { el }) => sum + contentHeight(el), 0);
+    const height = others + contentHeight(timelines) - contentHeight(waterfall.el);
     const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
     const freeRows = rowsForHeight(height - tableChrome, namesSize);
     const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
@@ -130,7 +130,9 @@ export class DiffCharts {
       this.headline.load(async () => {
         const framed = await this.framedOfPair(findings);
         const kinds = framed.pair === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
-        return { ...framed, totals: totalTimesOf(await ctx.loadFrame(kinds)) };
+        const totals = totalTimesOf(await ctx.loadFrame(kinds));
+        const steps = framed.pair === null ? "steps" : this.ofPair("steps");
+        return { ...framed, totals, isChange: isSignificant(await ctx.loadFrame(steps)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
@@ -150,7 +152,7 @@ export class DiffCharts {
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    const isChange = steps.attrs.is_significant === true;
+    const isChange = isSignificant(steps);
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
@@ -263,6 +265,11 @@ function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
+/** Whether steps changed beyond the noise. */
+function isSignificant({ attrs }: PanelFrame): boolean {
+  return attrs.is_significant === true;
+}
+
 /** Length of a pair of steps, before and after. */
 function stepText(row: FrameRow): string {
   const [before, after] = lengthsOf(row);
@@ -273,7 +280,8 @@ function stepText(row: FrameRow): string {
 }
 
 /** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, …; more than chance (p 0.003).`; "" for one step. */
-export function spreadText({ rows, columns, attrs }: PanelFrame): string {
+export function spreadText(frame: PanelFrame): string {
+  const { rows, columns, attrs } = frame;
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
   if (rows < 2 || attrs.p_value === null || spread.some((deviation) => !Number.isFinite(deviation)))
     return "";
@@ -286,7 +294,7 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const [before, after] = [mean("before_ns"), mean("after_ns")];
   const slight = Math.abs(after - before) < MIN_REPORTED_SHARE * Math.max(before, after);
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
-  const verdict = attrs.is_significant === true ? significant : "may be chance";
+  const verdict = isSignificant(frame) ? significant : "may be chance";
   return (
     `A step: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
     `mean ± standard deviation of ${plural(rows, "step")}; ${verdict} (${chance}).`
@@ -296,8 +304,8 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
 // Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Layout of panels: one column; changes and names next to the waterfall; or a column of these three
- * next to a column of the others.
+ * Layout of panels: one column; changes next to the steps, and names next to the waterfall; or a
+ * column of changes, waterfall and names next to a column of the others.
  */
 export type DiffLayout = "sheet" | "pair" | "columns";
 
@@ -321,8 +329,12 @@ export function splitRows(
   changeCount = Infinity,
 ): { names: number; changes: number } {
   const missing = Math.max(0, MIN_ROWS.names - (freeRows - MAX_CHANGES));
-  const changes = Math.max(MIN_ROWS.changes, MAX_CHANGES - missing);
+  const changes = clampChangeRows(MAX_CHANGES - missing);
   return { names: clampNameRows(freeRows - Math.min(changes, changeCount)), changes };
+}
+
+function clampChangeRows(changes: number): number {
+  return Math.min(MAX_CHANGES, Math.max(MIN_ROWS.changes, changes));
 }
 
 function clampNameRows(names: number): number {

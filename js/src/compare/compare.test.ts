@@ -198,6 +198,12 @@ test.each([
   ["trace_diff__control trace_diff__test", "control test"],
   ["a b", "a b"],
   ["same same", "same same"],
+  ["run-h100_bert-small-uncased run-mi300_bert-small-uncased", "h100… mi300…"],
+  [
+    "run_a_bert-small-uncased run_b_bert-small-uncased",
+    "a_bert-small-uncased b_bert-small-uncased",
+  ],
+  ["old_v2 new_v2", "old_v2 new_v2"],
 ])("labels %s are %s for short", (labels, short) => {
   expect(shortLabels(labels.split(" ") as [string, string])).toEqual(short.split(" "));
 });
@@ -325,11 +331,29 @@ test("without findings, the total comes first, even one that may be chance", () 
   expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 
+test.each([
+  [true, "hta-diff-slower"],
+  [false, ""],
+])("the share of a total that changed beyond the noise: %s has the class %j", (isChange, cls) => {
+  const el = document.createElement("div");
+  const text = ["After takes 220\u202fµs longer a step: 29.9\u202fms → 30.1\u202fms, +0.7\u202f%."];
+  const shown = { frame: frame({ kind: ["total"], text }), totals: null, ranksText: "", isChange };
+  render(h(Findings, { ...shown, conditions: "", isPerStep: true }), el);
+  expect(el.querySelector("em")!.className).toBe(cls);
+});
+
 test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
-    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B.", isPerStep: true };
+    const look = {
+      frame,
+      totals,
+      ranksText: "",
+      isChange: true,
+      conditions: "GPUs: A → B.",
+      isPerStep: true,
+    };
     const el = document.createElement("div");
     render(h(Findings, look), el);
     return Array.from(el.children, (child) => child.textContent);

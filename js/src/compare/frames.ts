@@ -147,16 +147,29 @@ export class FrameCache {
   }
 }
 
-/** Names of both sides without their common beginning. */
-export function shortLabels([first, second]: readonly [string, string]): [string, string] {
-  let position = 0;
-  while (position < first.length && first[position] === second[position]) position += 1;
-  const start =
-    Math.max(
-      ...["_", "-", "/", ".", " "].map((mark) => first.slice(0, position).lastIndexOf(mark)),
-    ) + 1;
-  const short: [string, string] = [first.slice(start), second.slice(start)];
-  return first === second || short.some((name) => name.length < 3) ? [first, second] : short;
+/** Names of both sides without their common beginning, and without a common end that is long. */
+export function shortLabels(labels: readonly [string, string]): [string, string] {
+  const [first, second] = labels;
+  if (first === second) return [first, second];
+  const hasText = (names: readonly string[]): boolean => names.every((name) => name.length >= 3);
+  const start = commonPart(first, second).search(/[^-_/. ]*$/);
+  const tails = labels.map((label) => label.slice(start));
+  const [head, tail] = hasText(tails) ? tails : labels;
+  const reversed = (text: string): string => Array.from(text).reverse().join("");
+  const end = commonPart(reversed(head!), reversed(tail!)).search(/[^-_/. ]*$/);
+  const heads = [head!, tail!].map((name) => name.slice(0, name.length - end));
+  const isLong = end >= MIN_CUT_END && hasText(heads);
+  return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head!, tail!];
+}
+
+/** Shorter common ends of names stay, in characters. */
+const MIN_CUT_END = 12;
+
+/** The common beginning of two texts. */
+function commonPart(first: string, second: string): string {
+  let length = 0;
+  while (length < first.length && first[length] === second[length]) length += 1;
+  return first.slice(0, length);
 }
 
 /** One side of a comparison as the source of a timeline. */

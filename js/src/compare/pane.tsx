@@ -84,6 +84,8 @@ interface FindingsProps {
   totals: TotalTimes | null;
   /** Text on the ranks if one pair is chosen. */
   ranksText: string;
+  /** Whether the total changed beyond the noise, so that its share has a colour. */
+  isChange: boolean;
 }
 
 export class Headline extends DiffPanel<FindingsProps> {
@@ -108,6 +110,7 @@ export function Findings({
   frame,
   totals,
   ranksText,
+  isChange,
   conditions,
   isPerStep,
 }: FindingsProps & { conditions: string; isPerStep: boolean }) {
@@ -128,7 +131,7 @@ export function Findings({
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
       <h2>
         {leadText}
-        {share !== "" && <em class={deltaClass(share)}>{share}</em>}
+        {share !== "" && <em class={isChange ? deltaClass(share) : undefined}>{share}</em>}
         {end}
       </h2>
       {unlike !== "" && <p class="hta-diff-conditions">{unlike}</p>}

@@ -86,9 +86,8 @@ export class DiffApp {
       const { timelines, charts } = events;
       const strip = ctx.about.has_device && charts.strip.el;
       const column = { class: "hta-diff-column" };
-      const lists = h("div", { class: "hta-diff-lists" }, charts.changes.el, charts.names.el);
       body.append(
-        h("div", column, lists, charts.waterfall.el),
+        h("div", column, charts.changes.el, charts.waterfall.el, charts.names.el),
         h("div", column, strip, timelines.el, charts.icicle.el),
       );
     }
@@ -201,7 +200,7 @@ export class DiffApp {
       if (events === null) {
         await headline.load(async () => {
           const frame = await ctx.loadFrame(ctx.findings);
-          return { frame, totals: null, ranksText: "" };
+          return { frame, totals: null, ranksText: "", isChange: true };
         });
         return;
       }

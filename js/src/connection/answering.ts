@@ -246,6 +246,7 @@ const INCREMENTAL_OPS = new Set([
   "minimap",
   "lateness",
   "collective",
+  "efficiency",
   "ribbon",
   "clusters",
   "search",

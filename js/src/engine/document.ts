@@ -1,6 +1,6 @@
 /** Types of a saved page's document, as `hta_widgets/export/pages/format.py` writes it. */
 
-import type { ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
+import type { CallFigures, ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
 
 /** Positions in `names`, in `categories`, and the code of the kind. */
 export type EventType = readonly [name: number, category: number, kind: number];
@@ -61,6 +61,12 @@ interface RankHeader {
   columns: Record<string, ColumnSpec>;
 }
 
+/** Figures of a call that are equal for many; its times and rates are columns. */
+type SharedFigures = Omit<
+  CallFigures,
+  "call" | "kernels" | "device_ns" | "tflop_per_s" | "gb_per_s" | "roofline_share"
+>;
+
 export interface FullHeader extends RankHeader {
   detail: "full";
   /** Positions in `types` of collectives on the host: communication that is not device work. */
@@ -69,6 +75,8 @@ export interface FullHeader extends RankHeader {
   operators: number[];
   /** Threads that launch work: position in `tracks`, and the number of changes of activity. */
   activities: [track: number, changes: number][];
+  /** Figures that calls of operators share; pages of earlier versions have none. */
+  signatures?: SharedFigures[];
   /** Steps whose ranges an export cut at its window. */
   clipped_steps: number[];
   /** Steps that hosts leave before most of the device's work: start and length on the device. */

@@ -2,7 +2,7 @@
 
 import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
-import type { Brief, TableName } from "../protocol/source";
+import type { Brief, CallFigures, TableName } from "../protocol/source";
 import { CounterSeries, IndexedLane } from "./cells";
 import {
   type Blocks,
@@ -344,6 +344,37 @@ export class RankTrace {
         }),
       );
     });
+  }
+
+  /** By event: the place of the operator's call that it belongs to, -1 for none. */
+  callPlaces(): Int32Array {
+    return this.memo("call places", () => {
+      const places = new Int32Array(this.events.start.length).fill(-1);
+      const calls = this.columns.i32("figures_call");
+      this.columns.i32("figures_event").forEach((row, index) => (places[row] = calls[index]!));
+      return places;
+    });
+  }
+
+  /** Figures of the operator's call that an event belongs to; null for none. */
+  callFigures(row: number): CallFigures | null {
+    const place = this.callPlaces()[row]!;
+    if (place < 0) return null;
+    const { columns } = this;
+    const whole = (name: string) => this.memo(name, () => columns.i32(`call_${name}`))[place]!;
+    const rate = (name: string): number | null => {
+      const value = this.memo(name, () => columns.floats(`call_${name}`))[place]!;
+      return Number.isNaN(value) ? null : value;
+    };
+    return {
+      call: this.brief(this.events, whole("row")),
+      kernels: whole("kernels"),
+      device_ns: this.memo("device_ns", () => columns.f64("call_device_ns"))[place]!,
+      tflop_per_s: rate("tflop_per_s"),
+      gb_per_s: rate("gb_per_s"),
+      roofline_share: rate("roofline_share"),
+      ...this.header.signatures![whole("signature")]!,
+    };
   }
 
   flows(): Flows {

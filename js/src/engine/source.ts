@@ -62,6 +62,13 @@ export class PageSource implements LocalSource {
         statsReply(await this.loadDevices(), start, end, ranks ?? null),
       minimap: async ({ bins }) => minimapReply(await this.loadDevices(), page.scene, bins),
       event: (request) => this.eventReply(request),
+      efficiency: async ({ rank: number, id }) => {
+        const rank = await this.job.loadRank(number);
+        const isFull = !(rank instanceof RankOverview);
+        return jsonReply({
+          figures: isFull ? rank.callFigures(rank.checkRow(rank.events, id)) : null,
+        });
+      },
       cell: (request) => this.cellReply(request),
       gap: async (request) => jsonReply(await this.panels.gap(request)),
       search: async ({ text }) => jsonReply(await this.search.searchReply(text)),

@@ -140,12 +140,15 @@ export function computeGeometry(
   dpr: number,
   stripRows: number,
   lateRow = false,
+  rulers = 1,
 ) {
   const isNarrow = width < SIZE.gutterFrom;
   const gutter: number = isNarrow ? SIZE.gutterNarrow : SIZE.gutter;
   const margin: number = width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
-  const stripTop = axisTop + SIZE.axis;
+  // Each ruler after the first needs no room for the ends of marks.
+  const axisHeight = SIZE.axis + (rulers - 1) * SIZE.steps;
+  const stripTop = axisTop + axisHeight;
   const stripHeight = stripRows * SIZE.steps;
   const rowsTop = stripTop + stripHeight + STRIP_PAD;
   return {
@@ -161,7 +164,7 @@ export function computeGeometry(
     minimapTop: MINIMAP_PAD,
     minimapHeight: SIZE.minimap - MINIMAP_PAD,
     axisTop,
-    axisHeight: SIZE.axis,
+    axisHeight,
     stripTop,
     /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
     stripRows,

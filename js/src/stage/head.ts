@@ -98,12 +98,38 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   pen.fillRect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
 }
 
-/** Draws the axis and returns the times of its ticks. */
+/** The times of a view along the lanes, and whose times they are. */
+export interface Ruler {
+  view: Span;
+  name: string;
+}
+
+/** Draws the rulers and returns the times of the ticks of the first one. */
 export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
-  const { geometry, theme, axisView: view } = frame;
+  const { geometry, theme, rulers } = frame;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
   const bottom = axisTop + axisHeight;
   pen.fillRect(0, axisTop, geometry.width, axisHeight, theme.bg);
+  const ticks = rulers.map((ruler, index) => {
+    const rulerBottom = bottom - (rulers.length - 1 - index) * SIZE.steps;
+    return drawRuler(pen, frame, ruler, rulerBottom);
+  });
+  pen.verticalLine(lanesX - 1, axisTop, bottom, theme.rule);
+  if (geometry.margin > 0) {
+    pen.verticalLine(lanesX + lanesWidth, axisTop, bottom, theme.rule);
+  }
+  return ticks[0]!;
+}
+
+/** Draw the name and the ticks of a ruler, and return their times. */
+function drawRuler(
+  pen: CanvasPen,
+  { geometry, theme }: StageFrame,
+  { view, name }: Ruler,
+  bottom: number,
+): number[] {
+  const { lanesX, lanesWidth, gutter } = geometry;
+  pen.drawTruncated(name, 12, bottom - 7, gutter - 20, FONT.label, theme.ink3);
   const { times, step } = timeTicks(view[0], view[1], lanesWidth, (label) =>
     pen.textWidth(label, FONT.label),
   );
@@ -115,8 +141,6 @@ export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
     if (x + 4 + pen.textWidth(label, FONT.label) > end) continue;
     pen.drawText(label, x + 4, bottom - 7, FONT.label, theme.ink2);
   }
-  pen.verticalLine(lanesX - 1, axisTop, bottom, theme.rule);
-  if (geometry.margin > 0) pen.verticalLine(end, axisTop, bottom, theme.rule);
   return times;
 }
 

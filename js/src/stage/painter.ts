@@ -6,7 +6,7 @@ import { LABEL_FROM_PX } from "../ui/text";
 import { FONT, type Theme } from "../ui/theme";
 import { type StageGeometry, xAtTime } from "./camera";
 import { drawGutter } from "./gutter";
-import { drawAxis, drawMinimap, drawStepLines, drawStrip } from "./head";
+import { drawAxis, drawMinimap, drawStepLines, drawStrip, type Ruler } from "./head";
 import type { LaneWindow } from "./lane_window";
 import {
   drawNoDataHatch,
@@ -41,8 +41,8 @@ export interface StageFrame {
   scene: Scene;
   job: Span;
   view: Span;
-  /** The view of the axis: that of the stage behind, if there is one. */
-  axisView: Span;
+  /** A ruler for each of two paired stages, the stage behind first; else one without a name. */
+  rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;
   windows: LaneWindows;
@@ -140,7 +140,8 @@ export function paintRegions(
 
 /** Draw lines, captions and labels over the rasterised lanes. */
 function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]): void {
-  const { geometry, theme, visible, axisView } = frame;
+  const { geometry, theme, visible, rulers } = frame;
+  const { view: axisView } = rulers[0]!;
   const { lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
   pen.withClip(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
     const { bottom } = visible;

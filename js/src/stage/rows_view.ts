@@ -326,8 +326,9 @@ export function stageGeometry(
   width: number,
   height: number,
   dpr: number,
+  rulers = 1,
 ): StageGeometry {
   const hasLateRow = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
-  return computeGeometry(width, height, dpr, rows, hasLateRow);
+  return computeGeometry(width, height, dpr, rows, hasLateRow, rulers);
 }

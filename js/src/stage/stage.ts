@@ -22,7 +22,7 @@ import { onSignal } from "../ui/react";
 import { type Theme, THEMES } from "../ui/theme";
 import { Camera, type StageGeometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
 import { Scrollbar } from "./gutter";
-import { drawMinimapImage } from "./head";
+import { drawMinimapImage, type Ruler } from "./head";
 import { hitTest, slicesInWindow } from "./hit";
 import { isCoarse } from "./lanes";
 import { NO_OVERLAY } from "./overlay";
@@ -369,12 +369,13 @@ export class Stage {
     const isUnchanged = width === now.width && height === now.height && dpr === now.dpr;
     if (isUnchanged && this.isMeasured) return;
     this.isMeasured = true;
-    const geometry = stageGeometry(this.scene, width, height, dpr);
+    const rulers = this.paired === null ? 1 : 2;
+    const geometry = stageGeometry(this.scene, width, height, dpr, rulers);
     // Rows begin below the head that is visible.
     const { rowsTop, rowsHeight } =
       this.paired === null || this.rowsView.pairing?.isBehind === true
         ? geometry
-        : stageGeometry(this.paired.scene, width, height, dpr);
+        : stageGeometry(this.paired.scene, width, height, dpr, rulers);
     this.geometry = { ...geometry, rowsTop, rowsHeight };
     this.painter.resize(this.geometry);
     this.isBlank = true;
@@ -415,6 +416,8 @@ export class Stage {
       this.request();
       this.notifyView(true);
       this.loop.invalidate("head", "lanes", "overlay");
+      // The stage behind has the rulers of both.
+      if (this.rowsView.pairing?.isBehind === false) this.paired?.loop.invalidate("head");
     } else if (this.camera.isMoving) {
       this.request();
       this.loop.schedule();
@@ -475,11 +478,21 @@ export class Stage {
     if (this.camera.isMoving) this.loop.schedule();
   }
 
+  private rulers(): Ruler[] {
+    const { paired, camera } = this;
+    const { pairing } = this.rowsView;
+    if (paired === null || pairing === null) return [{ view: camera.view, name: "" }];
+    const [behind, front] = pairing.isBehind ? [this, paired] : [paired, this];
+    return [behind, front].map((stage, index) => ({
+      view: stage.camera.view,
+      name: pairing.words[index]!,
+    }));
+  }
+
   /** Input of a painter; `picture` overrides the visible part. */
   private frame(theme = this.theme, picture: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
     const { view = camera.view } = picture;
-    const isInFront = rowsView.pairing?.isBehind === false;
     const stats = data.stats.value;
     const isCurrent =
       stats === null ||
@@ -494,7 +507,7 @@ export class Stage {
       scene,
       job: camera.job,
       view,
-      axisView: isInFront && picture.view === undefined ? this.paired!.camera.view : view,
+      rulers: picture.view === undefined ? this.rulers() : [{ view, name: "" }],
       layout: rowsView.layout,
       visible: rowsView.visible,
       windows: data.windows,

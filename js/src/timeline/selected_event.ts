@@ -18,8 +18,10 @@ import {
 import {
   flowArrows,
   type Brief,
+  type CallFigures,
   type Collective,
   type EventDetail,
+  type Kind,
   type Overlay,
   type RowInfo,
   type SelectionJson,
@@ -38,14 +40,20 @@ export interface SelectedEvent {
   detail: EventDetail | null;
   /** The same call on all ranks, of events that are part of a matched collective. */
   collective: Collective | null;
+  /** FLOPs, bytes and rates of the operator's call that the event belongs to. */
+  figures: CallFigures | null;
   error: Error | null;
 }
+
+/** Kinds of operators, and of their work on the device. */
+const WORKING_KINDS: readonly Kind[] = ["compute", "memory", "cpu"];
 
 const NO_EVENT: SelectedEvent = {
   key: null,
   brief: null,
   detail: null,
   collective: null,
+  figures: null,
   error: null,
 };
 
@@ -316,6 +324,7 @@ export class EventSelection {
         stage.setOverlay({ selected: event, flows: flowArrows(detail) });
         this.stateSignal.value = { ...NO_EVENT, key, brief: event, detail };
         this.askCollective(event);
+        this.askFigures(event);
       },
       (error) => (this.stateSignal.value = { ...this.stateSignal.value, error }),
     );
@@ -331,6 +340,18 @@ export class EventSelection {
       ({ reply: { collective } }) => {
         this.stateSignal.value = { ...this.stateSignal.value, collective };
         stage.setOverlay({ collective: arrivalOf(collective, event) });
+      },
+    );
+  }
+
+  /** Request FLOPs and rates; a failure leaves the details as they are. */
+  private askFigures(event: Brief): void {
+    const { rank, id, kind, table } = event;
+    if (table !== "events" || !WORKING_KINDS.includes(kind)) return;
+    this.newest.ask(
+      (signal) => this.ctx.source.ask("efficiency", { rank, id }, signal),
+      ({ reply: { figures } }) => {
+        this.stateSignal.value = { ...this.stateSignal.value, figures };
       },
     );
   }

@@ -102,15 +102,26 @@ const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"] as const;
 
 /** Decimal: `26.6 MB`. */
 export function formatBytes(bytes: number | null): string {
-  if (bytes === null || !Number.isFinite(bytes)) return UNKNOWN;
-  let value = Math.abs(bytes);
+  return formatScaled(bytes, BYTE_UNITS);
+}
+
+const FLOP_UNITS = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"] as const;
+
+/** `51.6 GFLOP`. */
+export function formatFlops(flops: number | null): string {
+  return formatScaled(flops, FLOP_UNITS);
+}
+
+function formatScaled(amount: number | null, units: readonly string[]): string {
+  if (amount === null || !Number.isFinite(amount)) return UNKNOWN;
+  let value = Math.abs(amount);
   let unit = 0;
-  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
+  while (value >= 999.5 && unit < units.length - 1) {
     value /= 1000;
     unit += 1;
   }
   const text = unit === 0 || value === 0 ? String(Math.round(value)) : toSignificant(value, 3);
-  return `${bytes < 0 ? MINUS : ""}${text}${THIN_SPACE}${BYTE_UNITS[unit]}`;
+  return `${amount < 0 ? MINUS : ""}${text}${THIN_SPACE}${units[unit]}`;
 }
 
 /** `64 KiB`: bounds of bins of sizes are powers of two. */

@@ -4,7 +4,7 @@ import pytest
 from support import recorded, small
 
 import hta_widgets as hw
-from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.operator_diff import diff_ops
 
 
 def event(name, ts, dur, category="cpu_op", **args):

@@ -56,6 +56,11 @@ NOTES = {
     "modules": "no module, annotation or repeated layer: record stacks with with_stack=True, or"
     " name layers with torch.profiler.record_function",
     "all_to_all_matrix": "no all-to-all collectives",
+    "traffic": "no communication",
+    **dict.fromkeys(
+        ("pipeline_bubbles", "pipeline_passes"),
+        "no process group is a pipeline: parallel_groups lists them",
+    ),
     "graph_replays": "no graph was launched",
     "kernel_details": "no kernels matched compute",
     "fusion_candidates": "no pointwise operators with shapes follow each other: record_shapes=True"

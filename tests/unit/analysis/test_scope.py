@@ -34,6 +34,7 @@ ANALYSES = [
     "parallel_groups", "clock_offsets", "horovod_readiness", "operator_efficiency",
     "step_efficiency", "modules", "serving_steps",
     "graph_replays", "kernel_details", "fusion_candidates", "all_to_all_matrix",
+    "traffic", "pipeline_bubbles", "pipeline_passes",
 ]  # fmt: skip
 
 

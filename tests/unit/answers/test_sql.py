@@ -1,39 +1,57 @@
 """SQL over a job: the same as in pandas, and nothing but its tables."""
 
+import re
+import shutil
+
+import pandas as pd
 import pytest
 from support import small
 
 import hta_widgets as hw
-from hta_widgets import analysis
 from hta_widgets.errors import TraceError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra sql is not installed")
 
 
-def test_questions_have_the_answers_of_pandas(jobs):
-    traces = jobs["kineto"].traces
-    events, calls = traces.events().reset_index(), analysis.collectives(traces)
-    compute = events[events["kind"] == "compute"]
-    late = analysis.stragglers(traces).query("is_straggler")["rank"].tolist()
-    questions = {
-        "select count(*) from events": [len(events)],
-        "select sum(dur_ns) from events where kind = 'compute' group by rank order by rank":
-            compute.groupby("rank")["dur_ns"].sum().tolist(),
-        "select max(start_ns + dur_ns) from events": [traces.end_ns],
-        "select count(distinct name) from events": [events["name"].nunique()],
-        "select rank from stragglers where is_straggler": late,
-        "select count(distinct collective) from collectives": [calls["collective"].nunique()],
-        "select count(*) from flows": [sum(len(trace.flows) for trace in traces.values())],
-        "select count(*) from events k join flows f on f.rank = k.rank and f.target = k.id":
-            [sum(len(trace.flows) for trace in traces.values())],
-        "select rank from ranks order by rank": traces.ranks,
-        "select count(*) from problems": [len(traces.problems)],
-        "with late as (select max(wait_ns) w from exposed_waits) select w from late":
-            [analysis.exposed_waits(traces)["wait_ns"].max()],
-    }  # fmt: skip
-    assert {query: traces.sql(query).iloc[:, 0].tolist() for query in questions} == questions
-    sums = traces.sql("select kind, sum(dur_ns) as ns from events group by kind")
-    assert str(sums["ns"].dtype) == "int64"
+def test_the_recipes_of_the_page_have_the_answers_of_pandas(
+    repo, demo_folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(demo_folder / "kineto", "runs/job")
+    text = (repo / "docs/sql.md").read_text("utf-8")
+    names, rows = {}, []
+    for block in re.finditer(r"^```(python|sql)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if block[1] == "sql":
+            rows.append(names["traces"].sql(block[2]))
+            continue
+        # Lines of a failure are line numbers of the page.
+        line = text.count("\n", 0, block.start(2))
+        exec(compile("\n" * line + block[2], "docs/sql.md", "exec"), names)
+        if "frame" in names:
+            frame = names.pop("frame").reset_index(drop=True)
+            pd.testing.assert_frame_equal(rows[-1], frame, check_dtype=False)
+    assert all(map(len, rows))
+    assert len(rows) == 21
+    assert str(rows[0]["ns"].dtype) == "int64"
+    assert (names["timeline"].selected_events()["dur_ns"] > 1_000_000).all()
+
+
+def test_args_are_texts_and_json_as_in_the_file(tmp_path):
+    args = {"stream": 7, "text": 'a"b', "dims": [[2, 3], []], "ratio": 0.50}
+    events = [small.kernel(0, 10, **args), small.kernel(20, 30, text="\ud800")]
+    traces = small.load(tmp_path, events, [small.kernel(5, 6, big=10**30)])
+    query = "select key, value from args where rank = {} and key not in ('stream', 'device')"
+    assert traces.sql(query.format(0)).values.tolist() == [
+        ["text", 'a"b'],
+        ["dims", "[[2, 3], []]"],
+        ["ratio", "0.5"],
+        ["text", "\ufffd"],
+    ]
+    assert traces.sql(query.format(1)).values.tolist() == [["big", str(10**30)]]
+    both = traces.sql(
+        "select count(*) from Events join args a using (rank, id) join args using (rank, id, key)"
+    )
+    assert both.iloc[0, 0] == traces.sql("select count(*) from args").iloc[0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Verdicts on two runs: outcomes, exit codes, comments and baselines."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
@@ -104,10 +105,14 @@ def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys):
     jsonschema.validate(reply, SCHEMA)
     assert reply["verdict"]["outcome"] == "regressed"
     assert reply["metrics"]["step"]["change_share"] == pytest.approx(0.1)
-    assert cli.main([*command, "--markdown"]) == 1
+    assert cli.main([*command, "--markdown", "--svg", "both.svg"]) == 1
+    assert ET.parse("both.svg").getroot().tag.endswith("}svg")
+    assert not (tmp_path / "diff.html").exists()
     comment = capsys.readouterr().out.replace("\u202f", " ")
     assert comment.startswith("**Regressed: step time 1.00 ms → 1.10 ms (+10 %, limit 5.0 %")
     assert "| step time | 1.00 ms | 1.10 ms | +10 % |" in comment
+    assert "step time  before  " + "█" * 29 + "▏ 1.00 ms\n" in comment
+    assert " after   " + "█" * 32 + " 1.10 ms\n" in comment
     assert "<b>" not in comment
     assert len(comment) < 2_000
     assert cli.main(["diff", "baseline:main", "baseline:main", "--fail-above", "5%"]) == 0

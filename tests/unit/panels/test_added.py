@@ -141,7 +141,7 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     dash = hw.Dashboard(two)
     assert not set(ADDED) & set(dash.panels)
     offered = set(ADDED) & set(dash._about["panels"])
-    assert offered == set(ADDED) - {"memory", "roofline", "layers", "serving"}
+    assert offered == set(ADDED) - {"memory", "roofline", "layers", "serving", "pipeline"}
     assert dash._about["left_out"]["no memory events"] == ["memory"]
     alone = hw.Dashboard(load(tmp_path, LINEAR))
     assert set(ADDED) & set(alone._about["panels"]) == {
@@ -150,7 +150,7 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
 
 
 @pytest.mark.parametrize(
-    "panel", [item for item in ADDED if item not in {"memory", "layers", "serving"}]
+    "panel", [item for item in ADDED if item not in {"memory", "layers", "serving", "pipeline"}]
 )
 def test_every_added_panel_has_a_chart(two, panel):
     assert hw.Dashboard(two).charts[panel] is not None

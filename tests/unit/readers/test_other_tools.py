@@ -118,13 +118,38 @@ def test_each_device_of_a_process_has_its_own_figures(write):
     assert "rank 1 · device 10" in json.dumps(hw.Timeline(traces).scene, ensure_ascii=False)
 
 
-def test_launches_from_a_thread_of_another_device_are_counted(write):
-    calls = [event("cudaLaunchKernel", k, 1, cat="cuda_runtime") for k in range(3)]
-    work = [event("gemm", 9, 1, cat="kernel", pid=k, tid=7) for k in (0, 0, 1)]
-    for number, record in enumerate([*calls, *work]):
-        record["args"] = {"correlation": 1 + number % 3} | ({"stream": 7} if number > 2 else {})
-    problems = hw.load(write([*calls, *work])).problems
-    assert problems[problems["kind"] == "unpaired"]["count"].tolist() == [1]
+def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
+    """A thread drives three GPUs in turn, another one marks the step."""
+    host = {"pid": 1, "tid": 10}
+    records = [
+        event("ProfilerStep#4", 0, 80, cat="user_annotation", pid=1, tid=9),
+        event("aten::mm", 9, 60, cat="cpu_op", **host),
+        event("cudaDeviceSynchronize", 62, 7, cat="cuda_runtime", **host),
+        {"ph": "C", "name": "level", "ts": 1, "args": {"value": 1}, **host},
+    ]
+    for call, device in enumerate([5, 0, 2, 5, 0, 2], 1):
+        args, at = {"correlation": call}, 10 * call
+        flow = {"name": "ac2g", "cat": "ac2g", "id": call}
+        records += [
+            event("cudaLaunchKernel", at, 1, cat="cuda_runtime", **host) | {"args": args},
+            event("gemm", at + 4, 5, cat="kernel", pid=device, tid=7)
+            | {"args": args | {"stream": 7, "device": device}},
+            flow | {"ph": "s", "ts": at, **host},
+            flow | {"ph": "f", "bp": "e", "ts": at + 4, "pid": device, "tid": 7},
+        ]
+    traces = hw.load(write(records))
+    problems = traces.problems.query("kind != 'guessed_rank'")
+    assert problems[["kind", "count"]].to_numpy().tolist() == [["merged", 9]]
+    assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [2, 2, 2]
+    assert sorted(len(trace.counters) for trace in traces.values()) == [0, 0, 1]
+    operators = analysis.operators(traces).query("name == 'aten::mm'")
+    assert operators["device_total_ns"].tolist() == [10_000, 10_000, 10_000]
+    # The call that synchronizes waits for the last kernel of this device.
+    path = analysis.critical_path(traces, rank=1)
+    assert path["dur_ns"].sum() == 80_000
+    assert path.query("name == 'gemm'")["dur_ns"].tolist() == [4_000, 5_000]  # launch, work
+    idle = analysis.device_idle_breakdown(traces)
+    assert idle.groupby("rank")["idle_ns"].sum().tolist() == [25_000, 25_000, 25_000]
 
 
 LABELS = ["[TP0{}] ", "[DP00-TP0{}] ", "[rank {}] ", "Rank {}: ", "rank{}/", "tp_{} "]

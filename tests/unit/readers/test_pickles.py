@@ -3,10 +3,12 @@
 import os
 import pickle
 import struct
+import subprocess
 
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.readers import pickles
 from hta_widgets.readers.pickles import read_pickle
 from hta_widgets.trace.problems import Problems
 
@@ -92,3 +94,16 @@ def test_a_frame_that_claims_too_much_is_no_danger(tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(b"\x80\x04\x95" + struct.pack("<Q", 1 << 60) + b"]\x94.")
     assert read_pickle(str(path), path.read_bytes(), Problems()) == []
+
+
+def test_dumps_share_a_process_unless_one_is_refused(tmp_path, monkeypatch):
+    starts, popen = [], subprocess.Popen
+    monkeypatch.setattr(pickles, "_idle", [])
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: starts.append(a) or popen(*a, **k))
+    for number in range(3):
+        assert read_pickle("dump", pickle.dumps([number]), Problems()) == [number]
+    assert len(starts) == 1
+    with pytest.raises(hw.TraceError, match="bytes"):
+        read_pickle("dump", pickle.dumps([b"x"]), Problems())
+    assert read_pickle("dump", pickle.dumps({"a": 1}), Problems()) == {"a": 1}
+    assert len(starts) == 2

@@ -39,6 +39,7 @@ import {
 } from "../../ui/formats";
 import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";
+import { figureRows } from "./call_figures";
 import type { PanelControl } from "./panels";
 
 /** Arrows listed one by one; a graph launch has thousands. */
@@ -111,7 +112,7 @@ export function EventPanel({ panels }: EventPanelProps) {
 
 function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { ctx, picking } = panels.app;
-  const { detail, collective } = picking.stateSignal.value;
+  const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
@@ -161,6 +162,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
     chain("Module", modules);
     chain("Python", frames);
   }
+  if (figures !== null) rows.push(...figureRows(figures, event.id));
   rows.push(...callRows(rank, collective));
   if (kernels !== null) {
     const { count, dur, delay, ids } = kernels;

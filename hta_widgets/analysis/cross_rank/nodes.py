@@ -1,0 +1,62 @@
+"""The nodes of a job's ranks, and the links between the devices of a node.
+
+Traces name neither nodes nor links. The ranks of a node share a host name; without these, ranks in
+groups of as many devices as a file lists are assumed to share one, 8 if none lists any. The
+devices of a node exchange data by the link of their row in `hw.devices`, else by PCIe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hta_widgets.analysis.cross_rank.comm_events import JobHeader
+from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup
+from hta_widgets.analysis.efficiency.devices import device_of_entry
+from hta_widgets.trace.arrays import Ints
+
+_USUAL_DEVICES = 8
+
+
+def node_numbers(
+    headers: Mapping[int, JobHeader], ranks: Collection[int], gpus_per_node: int | None = None
+) -> tuple[dict[int, int], str]:
+    """Return the node of each rank, and the source: ``given``, ``file`` or ``assumed``.
+
+    `headers` are those of the loaded ranks.
+    """
+    if gpus_per_node is not None:
+        return {rank: rank // gpus_per_node for rank in ranks}, "given"
+    hosts = {rank: headers[rank].host if rank in headers else "" for rank in sorted(ranks)}
+    if hosts and all(hosts.values()):
+        number = {host: at for at, host in enumerate(dict.fromkeys(hosts.values()))}
+        return {rank: number[host] for rank, host in hosts.items()}, "file"
+    size = max((header.devices for header in headers.values()), default=0) or _USUAL_DEVICES
+    return {rank: rank // size for rank in ranks}, "assumed"
+
+
+def count_nodes(groups: Sequence[ProcessGroup], node_of: Mapping[int, int]) -> Ints:
+    """Return how many nodes each group has, 0 if its ranks are unknown."""
+    return np.array([len({node_of[rank] for rank in group.ranks}) for group in groups], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLink:
+    """The link of a device to the others of its node; ``gb_per_s`` is NaN if it is unknown."""
+
+    device: str = ""
+    link: str = ""
+    gb_per_s: float = float("nan")
+    source: str = ""
+    certainty: str = ""
+
+
+def device_link(header: JobHeader) -> DeviceLink:
+    """Return the link of the first device that a rank's file lists."""
+    device = device_of_entry(header.first_device)
+    if device is None or device.row is None or not device.link_gb_s > 0:
+        return DeviceLink()
+    row = device.row
+    return DeviceLink(row.device, device.link, device.link_gb_s, row.source, device.certainty)

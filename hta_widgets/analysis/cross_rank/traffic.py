@@ -1,0 +1,247 @@
+"""Bytes that each rank sends in collectives, within its node and to other nodes.
+
+The algorithm of a collective is not in the file, so its bytes are the least that any needs. With
+a message of S bytes and n ranks on h nodes, of which m share the node of a rank:
+
+==============================  ======================  ======================
+collective                      a rank sends            of it to other nodes
+==============================  ======================  ======================
+all-reduce                      ``2·S·(n-1)/n``         ``2·S·(h-1)/h/m``
+all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
+broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
+==============================  ======================  ======================
+
+For example, 4 ranks on 2 nodes reduce 100 bytes: each sends 150, of which 50 leave the node. An
+all-to-all and sends are exact, by their splits and peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.all_to_all import split_args, split_bytes
+from hta_widgets.analysis.cross_rank.collectives import bus_factor
+from hta_widgets.analysis.cross_rank.comm_events import (
+    CommEvents,
+    batched_sends,
+    operation_codes,
+    stated_rank,
+)
+from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup, identify_groups
+from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.cross_rank.nodes import DeviceLink, count_nodes, device_link, node_numbers
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Floats
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+_ALL_REDUCE: Final = operation_codes("all_reduce")
+_SHARED: Final = operation_codes("all_gather", "reduce_scatter")
+_WHOLE: Final = operation_codes("broadcast", "reduce")
+_ALL_TO_ALL, _SEND_RECV = operation_codes("all_to_all", "send_recv")
+_EXACT: Final = (_ALL_TO_ALL, _SEND_RECV)
+_SCHEMA: Final = {
+    "rank": "int64", "name": "str", "group": "str", "count": "int64", "bytes": "int64",
+    "intra_node_bytes": "int64", "inter_node_bytes": "int64", "unknown": "int64", "bound": "str",
+    "nodes_from": "str", "busbw_gb_s": "float64", "link_share": "float64", "link": "str",
+    "peak_source": "str", "peak_certainty": "str",
+}  # fmt: skip
+
+
+@check_arguments
+def traffic(
+    traces: TraceSet,
+    *,
+    gpus_per_node: Positive | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the bytes that each rank sends in collectives, within its node and to others.
+
+    Algorithms are not in the files, so bytes are the least that any algorithm needs: of an
+    all-reduce twice the message, of an all-gather, reduce-scatter, broadcast or reduce once, less
+    the part that stays. An all-to-all and sends are exact. The bus bandwidth needs no file of
+    another rank: its time includes the wait for the others, so it is a lower bound.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    gpus_per_node : int, optional
+        Ranks of a node. By default the files' host names tell nodes apart, else the number of
+        devices that a file lists is assumed.
+    selection : Selection, optional
+        The communication kernels; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks; events are not cut at the window's edges.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, collective name and process group, most bytes first: ``rank, name,
+        group``; ``count`` of collectives; ``bytes``, ``intra_node_bytes, inter_node_bytes``
+        (int64, -1 unknown), sent in all, within the node and to others; ``unknown``, collectives
+        without sizes, splits or peers, which are not in the sums; ``bound``: ``exact`` or
+        ``lower``; ``nodes_from``: ``file``, ``given`` or ``assumed``; ``busbw_gb_s`` and
+        ``link_share`` (float64, NaN unknown), the highest bus bandwidth of an event, waits
+        included, and its share of the rate of the rank's ``link``, for groups on one node;
+        ``peak_source, peak_certainty`` of that rate.
+
+        ``.attrs``: ``inter_node_bytes``, of all ranks; ``unknown``, their collectives that are not
+        in the sums.
+
+    Examples
+    --------
+    >>> rows = traffic(traces)  # doctest: +SKIP
+    >>> rows.groupby("name")[["intra_node_bytes", "inter_node_bytes"]].sum()  # doctest: +SKIP
+    """
+    parts = rank_parts(traces, selection, window, ranks)
+    match = matching(traces)
+    numbers, groups = identify_groups(match.traces, match.events, match.headers)
+    headers = {trace.rank: each for trace, each in zip(match.traces, match.headers, strict=True)}
+    members = {rank for group in groups for rank in group.ranks}
+    node_of, nodes_from = node_numbers(headers, members | set(headers), gpus_per_node)
+    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
+    chosen = [number_of[rank] for rank in parts.ranks]
+    arguments = [
+        (
+            match.events[at],
+            [groups[number] for number in numbers[at]],
+            node_of,
+            device_link(match.headers[at]),
+        )
+        for at in chosen
+    ]
+    blocks = list(map_ranks(parts, _traffic_of_rank, each=arguments))
+    schema: Any = _SCHEMA
+    frame = pd.concat([pd.DataFrame(columns=list(schema)), *blocks], ignore_index=True)
+    frame["nodes_from"] = nodes_from
+    frame = frame.astype(schema).sort_values(
+        ["rank", "bytes", "name", "group"], ascending=[True, False, True, True]
+    )
+    crossing = frame["inter_node_bytes"]
+    frame = frame.reset_index(drop=True)
+    return result_frame(
+        {name: frame[name] for name in schema},
+        matched={"communication": int(frame["count"].sum())},
+        note=note_text("no_ranks") if not parts else "" if len(frame) else "no communication",
+        inter_node_bytes=int(crossing[crossing > 0].sum()),
+        unknown=int(frame["unknown"].sum()),
+    )
+
+
+def _traffic_of_rank(
+    part: RankPart,
+    events: CommEvents,
+    groups: list[ProcessGroup],
+    node_of: dict[int, int],
+    link: DeviceLink,
+) -> pd.DataFrame:
+    rank = stated_rank(part.trace)
+    nodes, operation = count_nodes(groups, node_of)[events.group], events.operation
+    ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]
+    sent, crossing = _least_bytes(events, groups, node_of, rank)
+    for place, pairs in _exact_bytes(part.trace, events, groups):
+        sent[place] = sum(size for peer, size in pairs if peer != rank)
+        crossing[place] = sum(
+            size for peer, size in pairs if node_of.get(peer) != node_of.get(rank)
+        )
+    lasting = events.end_ns - events.start_ns
+    has_rate = (events.size_bytes > 0) & (ranks > 1) & (lasting > 0)
+    bus = events.size_bytes * bus_factor(operation, np.where(events.source >= 0, 2, ranks))
+    has_rate &= ~np.isnan(bus)
+    columns: dict[str, Any] = {
+        "name": [events.names[code] for code in events.name.tolist()],
+        "group": [groups[code].label for code in events.group.tolist()],
+        "count": 1,
+        "unknown": np.isnan(sent),
+        "bytes": sent,
+        "inter_node_bytes": crossing,
+        "busbw_gb_s": np.where(has_rate, bus / np.maximum(lasting, 1), np.nan),
+        "is_exact": np.isin(operation, _EXACT),
+        "is_local": nodes == 1,
+    }
+    calls = pd.DataFrame(columns)[part.contains(events.rows) & (ranks != 1)]
+    grouped = calls.groupby(["name", "group"], sort=True)
+    frame = grouped[["count", "unknown"]].sum()
+    frame["busbw_gb_s"] = grouped["busbw_gb_s"].max()
+    for column in ("bytes", "inter_node_bytes"):
+        frame[column] = np.rint(grouped[column].sum(min_count=1)).fillna(-1)
+    intra = frame["bytes"] - frame["inter_node_bytes"]
+    frame["intra_node_bytes"] = intra.where(frame["inter_node_bytes"] >= 0, -1)
+    frame["bound"] = np.where(grouped["is_exact"].all(), "exact", "lower")
+    share = frame["busbw_gb_s"] / link.gb_per_s
+    frame["link_share"] = share.where(grouped["is_local"].all())
+    frame = frame.assign(
+        rank=part.rank,
+        link=link.link,
+        peak_source=link.source,
+        peak_certainty=link.certainty,
+    )
+    rows: pd.DataFrame = frame.reset_index()
+    return rows
+
+
+def _least_bytes(
+    events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
+) -> tuple[Floats, Floats]:
+    """Return the least bytes that the rank sends in each event, and to other nodes; NaN unknown."""
+    nodes = count_nodes(groups, node_of)
+    beside = [[node_of[member] for member in group.ranks] for group in groups]
+    neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in beside]
+    n, h, m = (
+        np.array(values, dtype=np.float64)[events.group]
+        for values in ([group.size for group in groups], nodes, neighbors)
+    )
+    n, h, m = (np.where(values > 0, values, np.nan) for values in (n, h, m))
+    size = np.where(events.size_bytes >= 0, events.size_bytes, np.nan)
+    kinds = [np.isin(events.operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)]
+    share, across = size * (n - 1) / n, size * (h - 1) / h / m
+    whole = size * (h - 1) / n
+    return (
+        np.select(kinds, [2 * share, share, share], np.nan),
+        np.select(kinds, [2 * across, across, whole], np.nan),
+    )
+
+
+def _exact_bytes(
+    trace: Trace, events: CommEvents, groups: list[ProcessGroup]
+) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield the all-to-alls and sends of known peers: position, and peers with their bytes."""
+    places = np.flatnonzero(events.operation == _ALL_TO_ALL)
+    for place, stated in zip(places.tolist(), split_args(trace, events.rows[places]), strict=True):
+        members = groups[int(events.group[place])].ranks
+        if (split := split_bytes(stated, "In", len(members))) is not None:
+            yield place, list(zip(members, split, strict=True))
+    yield from _batches(trace, events)
+    is_message = (events.operation == _SEND_RECV) & (events.source >= 0) & (events.target >= 0)
+    own_rank = stated_rank(trace)
+    for place in np.flatnonzero(is_message & (events.size_bytes >= 0)).tolist():
+        is_sender = events.source[place] == own_rank
+        yield place, [(int(events.target[place]), int(events.size_bytes[place]))] * int(is_sender)
+
+
+def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield the kernels of batches: position, and the peers and bytes of the batch's sends."""
+    # The host records the sends of a batch before it launches the kernel.
+    sends = batched_sends(trace)
+    is_batch = (events.operation == _SEND_RECV) & (events.source < 0)
+    for name, records in sends.groupby("group"):
+        code = [group.name == name for group in events.groups]
+        places = np.flatnonzero(is_batch & np.array(code, dtype=bool)[events.group])
+        places = places[trace.launch_of[events.rows[places]] >= 0]
+        launch_ns = trace.table.start_ns[trace.launch_of[events.rows[places]]]
+        places, launch_ns = places[np.argsort(launch_ns)], np.sort(launch_ns)
+        batch = np.searchsorted(launch_ns, records["start_ns"].to_numpy())
+        pairs = list(zip(records["peer"].tolist(), records["bytes"].tolist(), strict=True))
+        for number, place in enumerate(places.tolist()):
+            yield place, [pairs[at] for at in np.flatnonzero(batch == number).tolist()]

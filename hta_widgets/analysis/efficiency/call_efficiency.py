@@ -1,0 +1,156 @@
+"""The figures of every counted call of a rank, and the events that each call covers.
+
+`operator_efficiency` adds up calls; views show one call: in the details of its operator and of its
+kernels, in the colour of its kernels, and as achieved TFLOP/s over time. For example, a call of
+``aten::addmm`` with 51.6 GFLOP launches a kernel of 104 µs: the operator, the kernel, and the
+``aten::linear`` that calls nothing else, have 496 TFLOP/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
+from hta_widgets.analysis.efficiency.devices import (
+    Device,
+    UsedDevice,
+    added_devices,
+    device_columns,
+    used_device,
+)
+from hta_widgets.analysis.efficiency.limits import add_limits, add_rates
+from hta_widgets.analysis.scope import rank_part
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+
+#: Rates of a call, as 32-bit floats: enough for what views show.
+CALL_RATES = ("tflop_per_s", "gb_per_s", "roofline_share")
+#: Columns that most calls of a signature share.
+_SHARED = (
+    "flops", "least_bytes", "bound", "above_peak", "recompute", "precision", "certainty", "reason",
+)  # fmt: skip
+_MAX_OPERATORS = 200  # operators whose args are read to find out whether a trace has shapes
+
+
+@dataclass(frozen=True, eq=False)
+class CallEfficiency:
+    """The counted calls of a rank that have device work.
+
+    `calls` has a row per call: ``row`` of its operator, ``device_ns``, ``kernels``, `CALL_RATES`,
+    and the position of its other columns in `signatures`. `call_of_event` is the position of the
+    call that an event belongs to, -1 for none.
+    """
+
+    calls: pd.DataFrame
+    signatures: list[dict[str, Any]]
+    call_of_event: Ints
+
+    def figures_of(self, call: int) -> dict[str, Any]:
+        """Return the figures of a call as JSON; unknown ones are None."""
+        row = self.calls.iloc[call]
+        whole = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
+        rates = {name: _known(float(np.float32(row[name]))) for name in CALL_RATES}
+        return {**whole, **rates, **self.signatures[int(row["signature"])]}
+
+
+def has_shapes(trace: Trace) -> bool:
+    """Return whether the first operators of a rank have the shapes of their inputs."""
+    keys = ("Input Dims", "Input dims")
+    try:
+        args = event_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS], keys)
+    except TraceError:  # the file is gone
+        return False
+    return any(map(any, args.values()))
+
+
+def call_efficiency(trace: Trace) -> CallEfficiency | None:
+    """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
+    added = added_devices()
+    key = ("call_efficiency", tuple(device.device for device in added))
+    return memo(trace, key, lambda: _call_efficiency(trace, added))
+
+
+def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | None:
+    if not (has_shapes(trace) or getattr(trace.source, "states_work", False)):
+        return None
+    device = used_device(trace, None, added)
+    try:
+        times = call_times(rank_part(trace, Selection()), device)
+    except TraceError:
+        return None
+    calls = times.signatures.calls
+    has_work = times.kernels > 0
+    if not has_work.any():
+        return None
+    position = np.where(has_work, np.cumsum(has_work) - 1, -1)
+    frame = _call_frame(times, device)[has_work].reset_index(drop=True)
+    groups = frame.groupby(list(_SHARED), sort=False, dropna=False)
+    shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
+    peak = {name: text for name, (text,) in device_columns(device, 1).items()}
+    columns = ["row", "device_ns", "kernels", *CALL_RATES]
+    return CallEfficiency(
+        frame[columns].assign(signature=groups.ngroup()),
+        [{**{str(name): _known(value) for name, value in row.items()}, **peak} for row in shared],
+        _call_of_event(trace, calls, position),
+    )
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
+    signature_set = times.signatures
+    precision = np.array(PRECISION_NAMES, dtype=object)[times.precision]
+    peaks = [device.peak(name) if device else np.nan for name in PRECISION_NAMES]
+    flops = signature_set.of_calls(lambda work: work.flops, np.float64)
+    least_bytes = signature_set.of_calls(lambda work: work.min_bytes, np.float64)
+    frame = pd.DataFrame(
+        {
+            "row": signature_set.calls.rows,
+            "device_ns": times.device_ns,
+            "kernels": times.kernels,
+            "count": 1,
+            "flops": flops,
+            "least_bytes": least_bytes,
+            "total_flops": flops,
+            "total_bytes": least_bytes,
+            "peak_tflop_per_s": np.array(peaks)[times.precision],
+            "memory_gb_s": device.memory_gb_s if device else np.nan,
+            "is_limited": ~(times.communicates | times.is_host_copy),
+            "recompute": signature_set.is_recomputed,
+            "precision": precision,
+            "certainty": signature_set.of_calls(lambda work: work.certainty, object),
+            "reason": times.reasons,
+        }
+    )
+    frame = add_rates(add_limits(frame))
+    return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
+
+
+def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
+    """Return the call of each kernel, counted operator, and operator that calls only that one."""
+    tree, places = operator_tree(trace), np.append(position, -1)
+    call_of_event = np.full(len(trace), -1, dtype=np.int64)
+    if len(tree.rows):
+        number = np.full(len(trace), -1, dtype=np.int64)
+        number[calls.rows] = position
+        call = number[tree.rows]
+        below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
+        only = tree.forest.subtree_sums(np.maximum(call, 0))
+        call_of_event[tree.rows] = np.where(below == 1, only, -1)
+    call_of_event[calls.rows] = position
+    call_of_event[calls.work] = places[calls.call_of_work]
+    return call_of_event

@@ -1,0 +1,284 @@
+"""Forward and backward passes of pipeline stages, and the bubbles between them.
+
+The stages of a pipeline pass micro-batches on, so some wait while others compute. A step's
+*schedule* lasts from the first pass of any stage to the last end of one; a stage's *bubble* is the
+part of it in which the stage computes no pass. For example, with two stages and one micro-batch::
+
+    stage 0   F F . . . . B B B B
+    stage 1   . . F F B B B B . .
+
+takes 10, of which stage 0 computes 6: its bubble is 4, a share of 40 %, as is that of stage 1.
+
+Work is backward if autograd launched it, recomputation included; that of the optimizer is neither.
+A pass ends where the other begins, or at a message of the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.arrivals import Clock, shared_clock
+from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, comm_events, stated_rank
+from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
+from hta_widgets.analysis.efficiency.counted_calls import is_autograd_node
+from hta_widgets.analysis.frames import categorical, int64, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.host_stack import name_mask, nearest_ancestor, nested_parents
+from hta_widgets.trace.intervals import CumulativeCoverage, total_length, union
+from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+_COMPUTE: Final = KINDS.index("compute")
+_SEND_RECV: Final = OPERATIONS.index("send_recv")
+_DIRECTIONS: Final = ("forward", "backward")
+_STAGE: Final = int64("rank step pipeline stage stages")
+_TIMES: Final = "start_ns schedule_ns forward_ns backward_ns bubble_ns before_ns after_ns"
+_NO_PIPELINE: Final = "no process group is a pipeline: parallel_groups lists them"
+_NO_PASSES: Final = "no steps with forward and backward passes: record ProfilerStep ranges"
+
+
+@check_arguments
+def pipeline_bubbles(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each pipeline stage computes nothing while a step's passes run.
+
+    The schedule of a step lasts from the first forward pass of any stage to the last end of a
+    backward pass. The optimizer and the reduction of gradients after it do not count.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock that compares the stages. Default: fitted, or the set's if no collective is on
+        two ranks.
+    selection : Selection, optional
+        The kernels to work on; all by default. Schedules are of all kernels of all stages.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time, which also cuts schedules, and to ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank of a pipeline and step, in that order: ``rank, step``; ``pipeline``, its
+        ranks; ``stage`` and ``stages`` (int64), the rank's position and their number;
+        ``start_ns, schedule_ns`` of the step; ``forward_ns, backward_ns``, time in which the
+        stage computes these; ``bubble_ns``, the rest of the schedule, of which ``before_ns`` is
+        before the stage's first pass and ``after_ns`` after its last; ``bubble_share``
+        (float64).
+
+        ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
+    """
+    job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
+    results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.arguments))
+    columns = stack_blocks(results, _STAGE | int64(_TIMES) | {"bubble_share": "float64"})
+    schedule_ns = int(columns["schedule_ns"].sum())
+    share = float(columns["bubble_ns"].sum() / schedule_ns) if schedule_ns else None
+    return _frame(job, columns, "steps", bubble_share=share)
+
+
+@check_arguments
+def pipeline_passes(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the forward and backward passes of each pipeline stage.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock that compares the stages. Default: fitted, or the set's if no collective is on
+        two ranks.
+    selection : Selection, optional
+        The kernels to work on; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time, which also cuts passes, and to ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per pass, by rank and start: ``rank, step, pipeline, stage, stages`` as in
+        `pipeline_bubbles`; ``direction``: ``forward`` or ``backward``; ``start_ns, end_ns``, from
+        its first kernel to its last; ``compute_ns``, the part in which a kernel runs. Passes
+        that follow each other without a message between are one row.
+
+        ``.attrs``: ``clock``.
+    """
+    job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
+    results = list(map_ranks(job.parts, _passes_of_rank, each=job.arguments))
+    columns = stack_blocks(results, _STAGE | int64("direction start_ns end_ns compute_ns"))
+    columns["direction"] = categorical(columns["direction"], _DIRECTIONS)
+    return _frame(job, columns, "passes")
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedJob:
+    """The chosen ranks of pipelines, and for each the schedules of its steps."""
+
+    parts: RankParts
+    arguments: list[tuple[tuple[int, ...], int, Ints, Ints, Ints]]
+    texts: list[str]  # ranks of each pipeline
+    clock: str
+    has_pipelines: bool
+
+
+def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _StagedJob:
+    """Return the chosen ranks of pipelines with the schedules of their steps, in table time."""
+    traces = chosen.owner
+    on_clock = traces.with_clock(clock or shared_clock(traces))
+    ranks_of = pipelines(traces)
+    staged = [trace for trace in traces.values() if ranks_of[trace.rank]]
+    edges: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    results = map_ranks(staged, _edges, executor=traces.executor)
+    for trace, on_table in zip(staged, results, strict=True):
+        block = on_table + on_clock[trace.rank].shift_ns
+        edges.setdefault(ranks_of[trace.rank], []).append(block)
+    schedules = {
+        ranks: pd.concat(blocks).groupby(level="step").agg({"start": "min", "end": "max"})
+        for ranks, blocks in edges.items()
+    }
+    distinct = list(schedules)
+    members = [trace for trace in chosen.traces if ranks_of[trace.rank] in schedules]
+    arguments = []
+    for trace in members:
+        steps, shift = schedules[ranks_of[trace.rank]], on_clock[trace.rank].shift_ns
+        start, end = (steps[edge].to_numpy(np.int64) - shift for edge in ("start", "end"))
+        number = distinct.index(ranks_of[trace.rank])
+        numbers = steps.index.to_numpy(np.int64)
+        arguments.append((ranks_of[trace.rank], number, numbers, start, end))
+    texts = [", ".join(run_text(run, "-") for run in consecutive_runs(ranks)) for ranks in distinct]
+    parts = RankParts(members, chosen.selection, traces.executor)
+    return _StagedJob(parts, arguments, texts, on_clock.clock, bool(staged))
+
+
+def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
+    texts = np.array([*job.texts, ""], dtype=object)[columns["pipeline"]]
+    columns["pipeline"] = pd.array(texts.tolist(), dtype="str")
+    return result_frame(
+        columns,
+        matched={counted: len(columns["rank"])},
+        note="" if len(columns["rank"]) else _NO_PASSES if job.has_pipelines else _NO_PIPELINE,
+        clock=job.clock,
+        **attrs,
+    )
+
+
+def _edges(trace: Trace) -> pd.DataFrame:
+    """Return the first start and last end of a rank's passes by step."""
+    rows, _ = _pass_kernels(trace)
+    table = trace.table
+    work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
+    step = pd.Series(table.step[rows], name="step", dtype=np.int64)
+    edges: pd.DataFrame = work.groupby(step).agg({"start": "min", "end": "max"})
+    return edges
+
+
+@memoize
+def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
+    """Return the compute kernels of passes within steps, and whether they are backward."""
+    table = trace.table
+    nodes = name_mask(trace, is_autograd_node)
+    others = name_mask(trace, lambda name: name.startswith("Optimizer."))
+    stops = nodes | others
+    above = nearest_ancestor(nested_parents(trace, stops), stops)
+    rows = np.flatnonzero((table.kind == _COMPUTE) & (table.stream >= 0) & (table.step >= 0))
+    launch = trace.launch_of[rows]
+    rows, stop = rows[launch >= 0], above[launch[launch >= 0]]
+    is_pass = (stop < 0) | ~others[stop]
+    return rows[is_pass], (stop >= 0)[is_pass]
+
+
+def _selected_kernels(part: RankPart) -> tuple[Rows, Bools, Ints, Ints]:
+    """Return the selected kernels of passes, whether they are backward, and their times."""
+    rows, is_backward = _pass_kernels(part.trace)
+    start, end = part.clip_rows(rows)
+    is_selected = part.contains(rows) & (end > start)
+    return rows[is_selected], is_backward[is_selected], start[is_selected], end[is_selected]
+
+
+def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
+    stage = ranks.index(stated_rank(trace))
+    return {"rank": trace.rank, "pipeline": number, "stage": stage, "stages": len(ranks)}
+
+
+def _bubbles_of_rank(
+    part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
+) -> dict[str, Any]:
+    rows, is_backward, first, last = _selected_kernels(part)
+    start, end = part.clip_edges(start, end)
+    is_inside = end > start
+    steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
+    times = np.zeros((5, len(steps)), dtype=np.int64)
+    for at, step in enumerate(steps.tolist()):
+        chosen = part.table.step[rows] == step
+        begin, until, backward = first[chosen], last[chosen], is_backward[chosen]
+        work = union(begin, until)
+        times[:, at] = (
+            total_length(union(begin[~backward], until[~backward])),
+            total_length(union(begin[backward], until[backward])),
+            end[at] - start[at] - total_length(work),
+            min(work.start.min(initial=end[at]), end[at]) - start[at],
+            end[at] - max(work.end.max(initial=start[at]), start[at]),
+        )
+    forward, backward, bubble, before, after = times
+    return {
+        **_stage(part.trace, ranks, number),
+        "step": steps,
+        "start_ns": start + part.trace.shift_ns,
+        "schedule_ns": end - start,
+        "forward_ns": forward,
+        "backward_ns": backward,
+        "bubble_ns": bubble,
+        "before_ns": before,
+        "after_ns": after,
+        "bubble_share": bubble / np.maximum(end - start, 1),
+    }
+
+
+def _passes_of_rank(
+    part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
+) -> dict[str, Any]:
+    rows, is_backward, start, end = _selected_kernels(part)
+    events, step = comm_events(part.trace), part.table.step[rows]
+    members = set(ranks)
+    of_pipeline = [set(group.ranks) <= members for group in events.groups]
+    is_message = (events.operation == _SEND_RECV) & np.array(of_pipeline, bool)[events.group]
+    messages = np.sort(events.start_ns[is_message])
+    order = np.lexsort((start, step))
+    start, end, step = (values[order] for values in (start, end, step))
+    is_backward = is_backward[order]
+    keys = np.stack([step, is_backward, np.searchsorted(messages, start, "right")])
+    opens = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
+    first = np.flatnonzero(opens)
+    covered = CumulativeCoverage(*union(start, end))
+    last = np.maximum.reduceat(end, first) if len(first) else end
+    return {
+        **_stage(part.trace, ranks, number),
+        "step": step[first],
+        "direction": is_backward[first].astype(np.int64),
+        "start_ns": start[first] + part.trace.shift_ns,
+        "end_ns": last + part.trace.shift_ns,
+        "compute_ns": covered(last) - covered(start[first]),
+    }

@@ -1,0 +1,292 @@
+"""The events of a line as columns, decoded together.
+
+All events advance by one field at a time: each round reads the next key of every event that has
+another field, and its value, with NumPy. Events that agree in all but their times and correlation
+ids are one kind of event, whose name and statistics are decoded once::
+
+    data[starts]  08 05 10 e8 07 …      round 1: key 08, values 5, 5, 9
+                  08 05 10 d0 0f …      round 2: key 10, values 1000, 2000, 3000
+                  08 09 10 b8 17 …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.formats.event_rows import round_ps
+from hta_widgets.formats.xplane.messages import (
+    EventName,
+    Line,
+    Plane,
+    ProtobufError,
+    Stats,
+    read_fields,
+)
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+
+Bytes = npt.NDArray[np.uint8]
+Unsigned = npt.NDArray[np.uint64]
+
+CORRELATION = "correlation_id"
+#: Messages that are fewer are read one by one, which is faster.
+_MIN_TOGETHER = 16
+#: Events with more statistics are a kind of their own.
+_MAX_STATS = 64
+_MAX_SHIFT = 63
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_NUMBER, _OFFSET, _DURATION, _STATS, _COUNT = 1, 2, 3, 4, 5
+
+
+@dataclass(slots=True)
+class LineEvents:
+    """The events of a line, with times in ns; `kind` is a position in `names` and in `stats`."""
+
+    start_ns: Ints
+    end_ns: Ints
+    correlation: Ints  # -1 for none
+    kind: Ints
+    names: list[str]
+    stats: list[Stats]
+
+    def take(self, rows: Rows) -> LineEvents:
+        """Return some of the events."""
+        return replace(
+            self,
+            start_ns=self.start_ns[rows],
+            end_ns=self.end_ns[rows],
+            correlation=self.correlation[rows],
+            kind=self.kind[rows],
+        )
+
+
+def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]:
+    """Return the events of a line, and the number of those that are sums, without times.
+
+    Raises
+    ------
+    ProtobufError
+        If an event is cut or damaged, or a time is beyond 50 days.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    spans = np.array(line.events, np.int64).reshape(-1, 2)
+    fields = _read_columns(data, octets, spans[:, 0], spans[:, 1])
+    number, offset, duration = (
+        fields.last_integers(field, len(spans)).view(np.int64)
+        for field in (_NUMBER, _OFFSET, _DURATION)
+    )
+    is_sum = np.zeros(len(spans), bool)
+    is_sum[fields.row[fields.number == _COUNT]] = True
+    rows = np.flatnonzero(~is_sum)
+    end = offset + duration
+    times = np.stack([offset, duration, end])[:, rows]
+    if not np.isin(times >> 62, (0, -1)).all() or abs(line.first_ns) >> 62:
+        raise ProtobufError(f"times of the line {line.name[:100]!r} are beyond 50 days")
+    stats = fields.select(fields.number == _STATS)
+    stats.require_wire(_BYTES)
+    correlation, has_correlation, others = _split_correlation(octets, plane, stats, len(spans))
+    kinds = _kinds(data, others, [number, has_correlation.astype(np.int64)])
+    kind, first_of_kind = _first_places(kinds[rows])
+    first_stat = np.searchsorted(others.row, np.arange(len(spans) + 1))
+    names, all_stats = [], []
+    for row in rows[first_of_kind].tolist():
+        metadata_id = int(number[row]) & ((1 << 64) - 1)
+        shared = plane.names.get(metadata_id) or EventName(f"event {metadata_id}")
+        of_row = slice(first_stat[row], first_stat[row + 1])
+        begin = others.value[of_row].astype(np.int64)
+        stat_spans = zip(begin.tolist(), (begin + others.size[of_row]).tolist(), strict=True)
+        event_stats = {**shared.stats, **plane.decode_stats(data, stat_spans)}
+        if has_correlation[row]:
+            event_stats[CORRELATION] = None
+        names.append(shared.name)
+        all_stats.append(event_stats)
+    stated = np.array([whole_number(of_kind.get(CORRELATION)) for of_kind in all_stats], np.int64)
+    correlation = np.where(has_correlation, correlation, -1)[rows]
+    events = LineEvents(
+        line.first_ns + round_ps(offset[rows]),
+        line.first_ns + round_ps(end[rows]),
+        np.where(has_correlation[rows], correlation, stated[kind]),
+        kind,
+        names,
+        all_stats,
+    )
+    return events, int(is_sum.sum())
+
+
+def whole_number(value: object) -> int:
+    """Return a statistic that is a number or its text; -1 for none."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
+
+
+# --- fields of many messages ----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _FieldColumns:
+    """Fields of messages, in the order of `row`, the message of each."""
+
+    row: Rows
+    number: Ints
+    wire: Ints
+    value: Unsigned  # a number, or the position of the first byte
+    size: Ints
+
+    def select(self, mask: Bools) -> _FieldColumns:
+        return _FieldColumns(*(getattr(self, name)[mask] for name in self.__slots__))
+
+    def require_wire(self, wire: int) -> None:
+        if (self.wire != wire).any():
+            raise ProtobufError("a field has another type than in the schema")
+
+    def last_integers(self, number: int, count: int) -> Unsigned:
+        """Return the last value of a field of each message; 0 for none."""
+        fields = self.select(self.number == number)
+        fields.require_wire(_VARINT)
+        values = np.zeros(count, np.uint64)
+        values[fields.row] = fields.value
+        return values
+
+
+def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldColumns:
+    """Return the fields of messages."""
+    rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
+    at = start.copy()
+    active = np.flatnonzero(at < end)
+    while len(active) >= _MIN_TOGETHER:
+        stop = end[active]
+        key, after = _read_varints(octets, at[active], stop)
+        wire = (key & np.uint64(7)).astype(np.int64)
+        known = np.isin(wire, (_VARINT, _FIXED64, _BYTES, _FIXED32))
+        if not known.all():
+            place = np.flatnonzero(~known)[0]
+            raise ProtobufError(
+                f"a field of the unknown wire type {wire[place]} at byte {after[place]:,}"
+            )
+        value = np.zeros(len(active), np.uint64)
+        size = np.where(wire == _FIXED64, 8, 4)
+        numbered = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+        value[numbered], after[numbered] = _read_varints(octets, after[numbered], stop[numbered])
+        texts = wire == _BYTES
+        size[texts] = np.minimum(value[texts], np.uint64(len(data) + 1)).astype(np.int64)
+        size[wire == _VARINT] = 0
+        if (size > stop - after).any():
+            place = np.flatnonzero(size > stop - after)[0]
+            message = f"a field ends after its message at byte {after[place]:,}"
+            raise ProtobufError(message, is_cut=True)
+        value[wire != _VARINT] = after[wire != _VARINT].astype(np.uint64)
+        rounds.append((active, (key >> np.uint64(3)).astype(np.int64), wire, value, size))
+        at[active] = after + size
+        active = active[at[active] < stop]
+    rounds.append(_read_rest(data, active, at, end))
+    columns = [np.concatenate(column) for column in zip(*rounds, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return _FieldColumns(*(column[order] for column in columns))
+
+
+def _read_rest(data: bytes, rows: Rows, at: Ints, end: Ints) -> tuple[npt.NDArray[np.generic], ...]:
+    """Return the further fields of some messages, read one by one."""
+    fields: list[tuple[int, int, int, int, int]] = []
+    for row in rows.tolist():
+        for number, content in read_fields(data, (int(at[row]), int(end[row]))):
+            if isinstance(content, tuple):
+                fields.append((row, number, _BYTES, content[0], content[1] - content[0]))
+            elif isinstance(content, bytes):  # no field that is read here has a fixed size
+                fields.append((row, number, _FIXED64, 0, len(content)))
+            else:
+                fields.append((row, number, _VARINT, content, 0))
+    columns = list(zip(*fields, strict=True)) or [()] * 5
+    kinds = (np.int64, np.int64, np.int64, np.uint64, np.int64)
+    return tuple(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True))
+
+
+def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:
+    """Return a number at each position, and the position after it."""
+    value = np.zeros(len(at), np.uint64)
+    after = at.copy()
+    rest = np.arange(len(at))
+    shift = 0
+    while len(rest):
+        if (after[rest] >= end[rest]).any():
+            raise ProtobufError(f"a number is cut at byte {int(at[rest[0]]):,}", is_cut=True)
+        octet = octets[after[rest]]
+        value[rest] |= (octet & 127).astype(np.uint64) << np.uint64(shift)
+        after[rest] += 1
+        rest = rest[octet > 127]
+        shift += 7
+        if shift > _MAX_SHIFT and len(rest):
+            raise ProtobufError(f"a number of more than 10 bytes at byte {int(at[rest[0]]):,}")
+    return value, after
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def _split_correlation(
+    octets: Bytes, plane: Plane, stats: _FieldColumns, count: int
+) -> tuple[Ints, Bools, _FieldColumns]:
+    """Return the correlation ids that are numbers, the events with one, and other statistics."""
+    start = stats.value.astype(np.int64)
+    end = start + stats.size
+    correlation, has_correlation = np.full(count, -1, np.int64), np.zeros(count, bool)
+    is_other = np.ones(len(start), bool)
+    for number in plane.stat_numbers(CORRELATION):
+        prefix = b"\x08" + _varint(number)  # field 1: the statistic; then field 3 or 4: its value
+        rows = np.flatnonzero(stats.size > len(prefix) + 1)
+        for place, octet in enumerate(prefix):
+            rows = rows[octets[start[rows] + place] == octet]
+        at = start[rows] + len(prefix)
+        is_number = np.isin(octets[at], (0x18, 0x20)) & (octets[end[rows] - 1] <= 127)
+        rows, at = rows[is_number], at[is_number] + 1
+        value, after = _read_varints(octets, at, end[rows])
+        is_single = after == end[rows]
+        rows, value = rows[is_single], value[is_single]
+        of_event = stats.row[rows]
+        correlation[of_event] = np.where(value < 1 << 62, value.view(np.int64), -1)
+        has_correlation[of_event] = True
+        is_other[rows] = False
+    return correlation, has_correlation, stats.select(is_other)
+
+
+def _varint(number: int) -> bytes:
+    text = bytearray()
+    while number > 127:
+        text.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*text, number])
+
+
+def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
+    """Return the kind of each event: the values of `columns` and all statistics in their order."""
+    kind = columns[0]
+    for column in columns:
+        codes, values = pd.factorize(column)
+        kind = pd.factorize(kind)[0] * len(values) + codes
+    kind = pd.factorize(kind)[0]
+    code_of: dict[bytes, int] = {}
+    begin = stats.value.astype(np.int64)
+    spans = zip(begin.tolist(), (begin + stats.size).tolist(), strict=True)
+    code = np.array([code_of.setdefault(data[a:b], len(code_of)) for a, b in spans], np.int64)
+    first = np.searchsorted(stats.row, np.arange(len(kind)))
+    place = np.arange(len(code)) - first[stats.row]
+    next_kind = len(kind)
+    for number in range(min(int(place.max(initial=-1)) + 1, _MAX_STATS)):
+        at = np.flatnonzero(place == number)
+        rows = stats.row[at]
+        kind[rows] = next_kind + pd.factorize(kind[rows] * len(code_of) + code[at])[0]
+        next_kind += len(at)
+    many = np.unique(stats.row[place >= _MAX_STATS])
+    kind[many] = next_kind + np.arange(len(many))
+    return kind
+
+
+def _first_places(values: Ints) -> tuple[Ints, Ints]:
+    """Return a code for each value in the order of occurrence, and where each first occurs."""
+    codes, distinct = pd.factorize(values)
+    first = np.full(len(distinct), len(values), np.int64)
+    np.minimum.at(first, codes, np.arange(len(values)))
+    return codes, first

@@ -1,0 +1,63 @@
+"""FLOPs and rates of single calls, and the events that show them, calculated by hand."""
+
+import pytest
+from support.small import call, event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.live.job import TileEngine
+
+#: 2 · 64³ FLOPs, and 3 · 64² elements of 2 bytes.
+FLOPS, BYTES = 524_288, 24_576
+
+
+def op(name, start, end, dims):
+    shapes = {"Input Dims": dims, "Input type": ["c10::BFloat16"] * len(dims)}
+    return event("cpu_op", name, start, end, pid=10, tid=1, **shapes)
+
+
+def matrix_call(start, number, kernel_ns):
+    """Return linear, which encloses mm, which launches a kernel."""
+    begin = 10_000 * number
+    return [
+        op("aten::linear", start, start + 90, [[64, 64]] * 2),
+        op("aten::mm", start + 10, start + 80, [[64, 64]] * 2),
+        call(start + 20, start + 25, number),
+        kernel(begin, begin + kernel_ns, launch=number),
+    ]
+
+
+@pytest.fixture
+def traces(tmp_path):
+    events = [*matrix_call(100, 1, 1_000), *matrix_call(200, 2, 4_000)]
+    outer = op("aten::outer", 90, 300, [[64]])
+    try:
+        hw.devices.add("Card", pattern="", bf16=1.0, memory_gb_s=100.0)
+        yield load(tmp_path, [outer, *events])
+    finally:
+        hw.devices.reset()
+
+
+def figures_by_name(traces):
+    engine, names = TileEngine(traces), traces[0].table.names
+    for row, code in enumerate(traces[0].table.name.tolist()):
+        reply = engine.answer({"op": "efficiency", "rank": 0, "id": row})[0]
+        yield names[code], reply["figures"]
+
+
+def test_each_event_of_a_call_has_the_figures_of_that_call(traces):
+    shown = [(name, figures) for name, figures in figures_by_name(traces) if figures]
+    assert sorted(name for name, _ in shown) == sorted(["aten::linear", "aten::mm", "gemm"] * 2)
+    for _, figures in shown:
+        assert (figures["flops"], figures["least_bytes"]) == (FLOPS, BYTES)
+    rates = {figures["device_ns"]: figures["tflop_per_s"] for _, figures in shown}
+    assert rates == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
+
+
+def test_a_rank_without_shapes_has_no_figures(tmp_path):
+    events = [
+        event("cpu_op", "aten::mm", 0, 9, pid=10, tid=1),
+        call(2, 3, 1),
+        kernel(10, 20, launch=1),
+    ]
+    assert call_efficiency(load(tmp_path, events)[0]) is None

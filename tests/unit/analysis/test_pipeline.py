@@ -1,0 +1,87 @@
+"""Bubbles and passes of a pipeline of two stages and two micro-batches, by hand."""
+
+import pytest
+from support.small import call, event, kernel, load
+
+from hta_widgets import analysis
+
+GROUP = {"Process Group Name": "1", "Process Group Ranks": "[0, 1]", "Group size": 2}
+#: By stage: the passes, as (direction, start, end), times in ns.
+STAGES = (
+    [("F", 1000, 1100), ("F", 1200, 1300), ("B", 1500, 1700), ("B", 1800, 2000)],
+    [("F", 1100, 1200), ("B", 1200, 1400), ("F", 1400, 1500), ("B", 1600, 1800)],
+)
+
+
+def stage(rank, *, gap=0, step=0):
+    """A stage whose kernels have gaps, with a message between passes, and an optimizer after."""
+    events = [event("user_annotation", f"ProfilerStep#{step}", 500, 3000, pid=10)]
+    for number, (direction, start, end) in enumerate(STAGES[rank]):
+        host = 600 + 100 * number
+        name = (
+            "autograd::engine::evaluate_function: MmBackward0" if direction == "B" else "aten::mm"
+        )
+        middle = (start + end) // 2
+        events += [
+            event("cpu_op", name, host, host + 50, pid=10),
+            call(host + 10, host + 20, 10 * number + 1),
+            kernel(start, middle - gap, launch=10 * number + 1),
+            call(host + 20, host + 30, 10 * number + 2),
+            kernel(middle, end, launch=10 * number + 2),
+            kernel(
+                end, end + 5, name="ncclDevKernel_SendRecv()", stream=20,
+                **GROUP, **{"Collective name": "send", "Src Rank": 0, "Dst Rank": 1},
+            ),
+        ]  # fmt: skip
+    events += [
+        event("user_annotation", "Optimizer.step#SGD.step", 1100, 1200, pid=10),
+        event("cpu_op", "aten::add_", 1110, 1150, pid=10),
+        call(1120, 1130, 99),
+        kernel(2500, 2600, launch=99),
+    ]
+    return events
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    return load(tmp_path_factory.mktemp("pipeline"), stage(0), stage(1))
+
+
+def test_a_bubble_is_the_schedule_without_the_passes_of_the_stage(traces):
+    frame = analysis.pipeline_bubbles(traces, clock="host")
+    times = ["schedule_ns", "forward_ns", "backward_ns", "bubble_ns", "before_ns", "after_ns"]
+    assert frame[times].to_numpy().tolist() == [
+        [1000, 200, 400, 400, 0, 0],
+        [1000, 200, 400, 400, 100, 200],
+    ]
+    assert frame[["pipeline", "stage", "stages"]].to_numpy().tolist() == [
+        ["0, 1", 0, 2],
+        ["0, 1", 1, 2],
+    ]
+    assert frame.attrs["bubble_share"] == 0.4
+
+
+def test_gaps_within_passes_count_and_one_rank_is_compared_with_all_stages(tmp_path):
+    frame = analysis.pipeline_bubbles(load(tmp_path, stage(0), stage(1, gap=10)), ranks=[1])
+    assert frame[["rank", "schedule_ns", "bubble_ns"]].to_numpy().tolist() == [[1, 1000, 440]]
+
+
+def test_passes_are_cut_at_messages_and_directions(traces):
+    frame = analysis.pipeline_passes(traces, clock="host")
+    passes = frame[["direction", "start_ns", "end_ns"]].to_numpy().tolist()
+    names = {"F": "forward", "B": "backward"}
+    assert passes == [[names[way], start, end] for rows in STAGES for way, start, end in rows]
+    assert (frame["compute_ns"] == frame["end_ns"] - frame["start_ns"]).all()
+
+
+def test_a_window_cuts_schedules(traces):
+    frame = analysis.pipeline_bubbles(traces, window=(1050, 1550), clock="host")
+    assert frame[["schedule_ns", "bubble_ns"]].to_numpy().tolist() == [[500, 300], [500, 100]]
+
+
+def test_jobs_without_pipelines_or_steps_say_so(tmp_path):
+    alone = load(tmp_path, [kernel(10, 20)])
+    assert "no process group is a pipeline" in analysis.pipeline_bubbles(alone).attrs["note"]
+    without_steps = [stage(rank)[1:] for rank in range(2)]
+    frame = analysis.pipeline_passes(load(tmp_path, *without_steps))
+    assert "no steps with forward and backward" in frame.attrs["note"]
