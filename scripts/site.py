@@ -48,7 +48,7 @@ _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SAVED_PAGE = re.compile(r"(?:save_html\(|to_html\(\w.*?, )\"([\w-]+\.html)\"")
+_SAVED_PAGE = re.compile(r"\"([\w-]+\.html)\"")
 #: A section of the gallery for a kind of demo job.
 _KIND = """### {title}
 
