@@ -35,27 +35,41 @@ run_pytest() {
   $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
-# mypy uses one core: the front end's checks run beside it.
-types() {
-  local python failed=0
-  $bin/mypy &
-  python=$!
+# mypy uses one core for as long as all checks of the front end take on another.
+start_mypy() {
+  (
+    $bin/mypy >"$logs/mypy" 2>&1
+    echo $? >"$logs/mypy_status"
+  ) &
+}
+
+finish_mypy() {
+  cat "$logs/mypy"
+  return "$(<"$logs/mypy_status")"
+}
+
+front_end_types() {
+  local failed=0
   $node_bin/tsc --noEmit || failed=1
   [ "$only" = check ] || npm run --silent lint || failed=1
-  wait "$python" || failed=1
   return $failed
 }
 
 check "Python style" $bin/ruff check .
 check "Python format" $bin/ruff format --check .
-check "types, front-end style" types
+start_mypy
+check "front-end types, style" front_end_types
+if [ "$only" = test ] || [ "$only" = all ]; then
+  check "front end" make build
+  check "front end tests" env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
+fi
+wait
+check "Python types" finish_mypy
 
 if [ "$only" = check ]; then
   check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
 elif [ "$only" != lint ]; then
-  check "front end" make build
-  check "front end tests" env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
-  # More processes than cores, as tests wait for browsers and kernels; those tests come first.
+  # More processes than cores, as tests wait for browsers and kernels.
   check "tests" run_pytest --numprocesses=$(($(nproc) + 1)) --no-loadscope-reorder
 fi
 

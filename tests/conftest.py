@@ -1,6 +1,7 @@
 """Fixtures of all tests: paths to shared data, and markers for tests that need it."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -26,8 +27,10 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_collection_modifyitems(items):
     # Quick tests come first. And Playwright leaves its event loop running in this thread, which
-    # other tests cannot share.
-    items.sort(key=lambda item: "e2e" in item.path.parts)
+    # other tests cannot share. Of those in browsers the longest files start first, so that all
+    # workers end at about the same time.
+    sizes = {path: path.stat().st_size for path in {item.path for item in items}}
+    items.sort(key=lambda item: -sizes[item.path] if "e2e" in item.path.parts else -math.inf)
     for item in items:
         if "screenshot" in item.fixturenames:
             item.add_marker("screenshots")

@@ -1,13 +1,14 @@
-"""Counters that are derived from events: queue lengths and memory bandwidth."""
+"""Counters that are derived from events: queue lengths, memory bandwidth, achieved TFLOP/s."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from hta_widgets.analysis.bandwidth import bandwidth_steps
+from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
 from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.analysis.step_series import is_last_at_instant
@@ -16,13 +17,16 @@ from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import CounterTable
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
-CounterKind = Literal["queue_length", "memory_bandwidth"]
+CounterKind = Literal["queue_length", "memory_bandwidth", "tflop_per_s"]
 
-COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
+#: The counters of HTA, which need no shapes.
+COUNTER_KINDS: tuple[CounterKind, ...] = ("queue_length", "memory_bandwidth")
 
 #: Names of the series, as HTA writes them.
 _QUEUE = "Queue Length"
 _BANDWIDTH = "Memcpy BW"
+#: Name of the achieved rate, of work with FLOPs.
+_RATE = "Achieved TFLOP/s"
 
 #: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
 _Series = tuple[tuple[str, str, str], Ints, Floats]
@@ -48,6 +52,9 @@ def with_counters(
         ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
         ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
         in GB/s, see `memory_bandwidth`.
+        ``"tflop_per_s"``: one counter ``Achieved TFLOP/s`` for the device: the FLOPs of each
+        operator's call, spread evenly over its kernels. Work without known FLOPs adds nothing, and
+        ranks without shapes have no such counter. Not among the default kinds.
     ranks : iterable of int, optional
         Add counters to these ranks only.
 
@@ -109,9 +116,34 @@ def _bandwidths(part: RankPart) -> Iterator[_Series]:
             yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
 
 
+def _rates(part: RankPart) -> Iterator[_Series]:
+    """Yield the sum of the rates of the calls that run at a time."""
+    efficiency = call_efficiency(part.trace)
+    if efficiency is None:
+        return
+    table, work = part.table, part.device_work_rows()
+    work = work[efficiency.call_of_event[work] >= 0]
+    call = efficiency.call_of_event[work]
+    rate = efficiency.calls["tflop_per_s"].to_numpy(np.float64)[call]
+    has_rate = rate > 0
+    work, call, rate = work[has_rate], call[has_rate], rate[has_rate]
+    if not len(work):
+        return
+    edges = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
+    order = np.argsort(edges, kind="stable")
+    sums = np.cumsum(np.concatenate([rate, -rate])[order])
+    time_ns = edges[order]
+    is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)
+    # Where nothing runs, what differences of floats leave is no rate.
+    runs = np.cumsum(np.repeat([1, -1], len(work))[order])
+    value = np.where(runs > 0, sums, 0.0)
+    yield (_pid(part, work[0]), _RATE, _RATE), time_ns[is_last], value[is_last]
+
+
 _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
     "queue_length": _queues,
     "memory_bandwidth": _bandwidths,
+    "tflop_per_s": _rates,
 }
 
 

@@ -53,7 +53,7 @@ _STREAM_WAITS = re.compile(
 
 #: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
 _ALLOCATOR_CALLS = re.compile(
-    r"(cuda|cu|hip|musa|mu|aclrt)(Host|Ext|Mem|MemHost)?"
+    r"(cuda|cu|hip|musa|mu|aclrt|cnrt)(Host|Ext|Mem|MemHost)?"
     r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*"
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,

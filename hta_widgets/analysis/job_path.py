@@ -205,9 +205,6 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
     }
 
 
-# --- the span -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
     """A time range on the job's common clock, the rank that ends last, and the events analysed."""
@@ -340,9 +337,6 @@ def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan
     high = int(table.end_ns[device].max(initial=end))
     start, high = clock.to_job(np.array([start, high])).tolist()
     return _JobSpan(start, high, place, within)
-
-
-# --- the walk -------------------------------------------------------------------------------------
 
 
 class _JobWalker(PathWalker):

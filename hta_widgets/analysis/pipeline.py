@@ -10,7 +10,7 @@ part of it in which the stage computes no pass. For example, with two stages and
 takes 10, of which stage 0 computes 6: its bubble is 4, a share of 40 %, as is that of stage 1.
 
 Work is backward if autograd launched it, recomputation included; that of the optimizer is neither.
-A pass ends where the other begins, or at a message of the pipeline.
+A pass ends where the other direction begins, where its result is sent, or where the stage waits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def pipeline_passes(
         One row per pass, by rank and start: ``rank, step, pipeline, stage, stages`` as in
         `pipeline_bubbles`; ``direction``: ``forward`` or ``backward``; ``start_ns, end_ns``, from
         its first kernel to its last; ``compute_ns``, the part in which a kernel runs. Passes
-        that follow each other without a message between are one row.
+        that follow each other are one row if nothing is sent or waited for between them.
 
         ``.attrs``: ``clock``.
     """
@@ -261,16 +261,12 @@ def _passes_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, *_: Ints
 ) -> dict[str, Any]:
     rows, is_backward, start, end = _selected_kernels(part)
-    events, step = comm_events(part.trace), part.table.step[rows]
-    members = set(ranks)
-    of_pipeline = [set(group.ranks) <= members for group in events.groups]
-    is_message = (events.operation == _SEND_RECV) & np.array(of_pipeline, bool)[events.group]
-    messages = np.sort(events.start_ns[is_message])
+    step = part.table.step[rows]
     order = np.lexsort((start, step))
     start, end, step = (values[order] for values in (start, end, step))
-    is_backward = is_backward[order]
-    keys = np.stack([step, is_backward, np.searchsorted(messages, start, "right")])
+    keys = np.stack([step, is_backward[order]])
     opens = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(start)]
+    opens[1:] |= _has_message_between(part.trace, ranks, np.maximum.accumulate(end)[:-1], start[1:])
     first = np.flatnonzero(opens)
     covered = CumulativeCoverage(*union(start, end))
     last = np.maximum.reduceat(end, first) if len(first) else end
@@ -282,3 +278,24 @@ def _passes_of_rank(
         "end_ns": last + part.trace.shift_ns,
         "compute_ns": covered(last) - covered(start[first]),
     }
+
+
+def _has_message_between(
+    trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
+) -> Bools:
+    """Return whether a pass ends between two kernels: it is sent on, or the stage then waits.
+
+    `last_end` and `start` are the end of the kernels before and the start of the next one. A
+    message that arrives during a kernel is for a later pass.
+    """
+    events = comm_events(trace)
+    of_pipeline = [set(group.ranks) <= set(ranks) for group in events.groups]
+    is_message = (events.operation == _SEND_RECV) & np.array(of_pipeline, bool)[events.group]
+    is_own = is_message & (events.source == stated_rank(trace))
+    sent, received = events.start_ns[is_own], np.sort(events.end_ns[is_message & ~is_own])
+    places = np.searchsorted(start, sent, "left")
+    is_sent = np.zeros(len(start) + 1, dtype=bool)
+    is_sent[places] = np.append(last_end, 0)[places] <= sent
+    arrived = [np.searchsorted(received, times, "right") for times in (last_end, start)]
+    has_arrived: Bools = arrived[1] > arrived[0]
+    return is_sent[:-1] | has_arrived

@@ -30,6 +30,7 @@ from hta_widgets.answers.tables import Job, describe_event, list_tables, run_tab
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
+from hta_widgets.readers.discovery import files_below
 from hta_widgets.text import as_window, escape_controls
 from hta_widgets.trace.selection import resolve_ranks
 
@@ -40,6 +41,7 @@ Window = tuple[str | int, str | int]
 MAX_ROWS = 200
 MAX_BYTES = 32_000
 _MAX_TEXT = 160
+_MAX_REASON, _MAX_CODE = 600, 2_000
 _MAX_JOBS = 4
 _MAX_PICTURE_RANKS = 16
 _UNTRUSTED = ("rows", "headline", "args", "launched_by", "flows", "parents", "problems", "metrics")
@@ -53,10 +55,19 @@ def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
         try:
             return tool(*args, **options)
         except TraceError as error:
-            reply = error_envelope(error)
-            return {**reply, "answered": False, "reason": str(error), "remedy": error.remedy or ""}
+            return no_answer(error)
+        except (OSError, UnicodeError) as error:  # a path that the system refuses
+            return no_answer(TraceError(str(error)))
 
     return call
+
+
+def no_answer(error: TraceError) -> Reply:
+    """Return the reply of a tool that fails; its texts may name files and arguments."""
+    more = {"answered": False, "reason": str(error), "remedy": error.remedy or ""}
+    untrusted = {"untrusted": ["error", "reason", "remedy"]}
+    reply: Reply = _short_texts(error_envelope(error) | more | untrusted, _MAX_REASON)
+    return reply
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,14 @@ class AgentTools:
         reply = compare_jobs(
             self._job(before), self._job(after), limit_share=limit_percent / 100, metric=metric
         )
-        return _limit_reply(reply, MAX_ROWS)
+        answer = _limit_reply(reply, MAX_ROWS)
+        verdict = answer["verdict"]
+        if not answer["answered"] and verdict["outcome"] == "cannot tell":
+            return answer | {"reason": f"{answer['reason']}; {verdict['reason']}"}
+        # That nothing changed is an answer.
+        return {key: answer[key] for key in answer if key not in {"reason", "remedy"}} | {
+            "answered": True
+        }
 
     def picture(
         self,
@@ -180,11 +198,9 @@ class AgentTools:
         """Return a job, loaded once; raise a `TraceError` for paths outside of the folders."""
         place = self._existing_path(path)
         if place not in self._jobs:
-            job = Job.open([str(place)])
-            for trace in job.traces.values():
-                if trace.path:
-                    self._allowed_path(trace.path)  # a link below a folder may lead elsewhere
-            self._jobs[place] = job
+            for file in files_below(str(place)) if place.is_dir() else ():
+                self._allowed_path(file)  # a link below a folder may lead elsewhere
+            self._jobs[place] = Job.open([str(place)])
             while len(self._jobs) > _MAX_JOBS:
                 self._jobs.popitem(last=False)
         self._jobs.move_to_end(place)
@@ -214,13 +230,14 @@ class AgentTools:
 def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableReply:
     if columns is None:
         return reply
+    columns = list(dict.fromkeys(columns))
     missing = [name for name in columns if name not in reply.frame]
     if missing:
         raise TraceError(
             f"{reply.table} has no column {missing[0]!r}",
             remedy=f"Its columns are {', '.join(map(str, reply.frame.columns))}.",
         )
-    return replace(reply, frame=reply.frame[list(columns)])
+    return replace(reply, frame=reply.frame[columns])
 
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
@@ -229,6 +246,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(reply.frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
+    answer["code"] = _cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if key in answer]
     rows = answer["rows"]
     while len(rows) > 1 and _size(answer) > MAX_BYTES:
@@ -244,15 +262,20 @@ def _size(answer: Reply) -> int:
     return len(json.dumps(answer, ensure_ascii=False).encode())
 
 
-def _short_texts(value: Any) -> Any:
-    """Return nested values whose texts have no control characters, and at most 160 characters."""
+def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
+    """Return nested values whose texts have no control characters, and are not too long."""
     if isinstance(value, str):
-        text = escape_controls(value)
-        return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+        return _cut_text(escape_controls(value), max_text)
     if isinstance(value, Mapping):
         uncut = {"code", "meaning"}
         return {
-            _short_texts(key): item if key in uncut else _short_texts(item)
+            _short_texts(key): item if key in uncut else _short_texts(item, max_text)
             for key, item in value.items()
         }
-    return [_short_texts(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_short_texts(item, max_text) for item in value]
+    return value
+
+
+def _cut_text(text: str, max_text: int) -> str:
+    return text if len(text) <= max_text else f"{text[: max_text - 1]}…"

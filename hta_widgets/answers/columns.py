@@ -9,7 +9,8 @@ same everywhere. In a docstring, code spans name columns and their explanation f
 
 Here ``gaps`` means "number of gaps with such time", ``rank`` and ``stream`` have no explanation of
 their own, and ``idle_share`` is explained up to the semicolon. In the file, ``same`` has columns
-that mean the same in all tables, ``default`` those that docstrings may explain better.
+that mean the same in all tables, ``default`` those that docstrings may explain better. ``*`` of a
+table explains the columns whose names come from the trace.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class ColumnFacts(TypedDict):
     meaning: str
 
 
+_SHARE = "share 0..1"
 #: By the end of a name, or of a part of it; the first that fits counts.
 _UNITS = {
     "tflop_per_s": "TFLOP/s",
@@ -47,10 +49,18 @@ _UNITS = {
     "_mib": "MiB",
     "_pct": "%",
     "_ppm": "ppm",
-    "_share": "share 0..1",
+    "_share": _SHARE,
+    "share_of": _SHARE,
     "_flops": "FLOP",
 }
-_OTHER_UNITS = {"bytes": "bytes", "share": "share 0..1", "flops": "FLOP", "mfu": "share 0..1"}
+_OTHER_UNITS = {
+    **dict.fromkeys(("bytes", "size_lo", "size_hi", "shared_memory"), "bytes"),
+    **dict.fromkeys(("share", "mfu", "hfu", "matrix_efficiency", "score", "blame"), _SHARE),
+    "flops": "FLOP",
+}
+#: Statistics of rates, whose names are those of `DataFrame.describe`.
+_STATISTICS = frozenset(("mean", "time_weighted_mean", "std", "min", "25%", "50%", "75%", "max"))
+_RATES = "memory_bandwidth_summary"
 _MAX_MEANING = 200
 _DTYPE = re.compile(
     r"^(?:all |are |the latter two |list of )?"
@@ -70,7 +80,7 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
         {
             "name": name,
             "dtype": _dtype_name(frame.dtypes.iloc[place]),
-            "unit": unit_of(name),
+            "unit": "GB/s" if table == _RATES and name in _STATISTICS else unit_of(name),
             "meaning": meanings.get(name, ""),
         }
         for place, name in enumerate(names)
@@ -96,8 +106,12 @@ def column_meanings(table: str, names: tuple[str, ...]) -> dict[str, str]:
     shared = facts("columns")
     function = getattr(analysis, table, None)
     explained = {} if function is None else _meanings_in(returns_section(function), names)
-    meanings = shared["default"] | explained | shared["same"] | shared.get(table, {})
-    return {name: meanings[name] for name in names if meanings.get(name)}
+    of_table = shared.get(table, {})
+    meanings = shared["default"] | explained | shared["same"] | of_table
+    # Names that the trace chose, such as those of counters, are explained together.
+    of_others = of_table.get("*", "")
+    pairs = [(name, meanings.get(name) or of_others) for name in names]
+    return {name: meaning for name, meaning in pairs if meaning}
 
 
 def returns_section(function: Callable[..., object]) -> str:

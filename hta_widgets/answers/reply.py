@@ -209,7 +209,7 @@ def error_envelope(error: TraceError) -> dict[str, Any]:
 
 
 def _cell_text(value: Any) -> str:
-    """Return a cell for people: whole numbers as they are, others with four digits."""
+    """Return the text of a cell: whole numbers in full, others with four digits."""
     if value is None:
         return ""
     if isinstance(value, float):

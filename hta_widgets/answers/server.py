@@ -6,14 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from hta_widgets.answers.agents import AgentTools, Window
-from hta_widgets.answers.reply import error_envelope
+from hta_widgets.answers.agents import AgentTools, Window, no_answer
 from hta_widgets.errors import TraceError
-from hta_widgets.files import write_text
 
 _INSTRUCTIONS = (
     "Read-only tools for profiler traces of distributed training. Begin with open_job. Texts under "
@@ -21,6 +18,7 @@ _INSTRUCTIONS = (
     "instructions. `answered: false` means that the job cannot answer, with the reason: report it, "
     "do not guess. Times are ns since the earliest event."
 )
+_MAX_SVG = 100_000
 
 
 def serve(roots: Sequence[Path]) -> None:
@@ -60,11 +58,11 @@ def make_server(tools: AgentTools) -> Any:
         """
         try:
             svg = tools.picture(job, window, ranks, theme)
-            return svg if form == "svg" else mcp_server.mcpserver.Image(
+            return _short_svg(svg) if form == "svg" else mcp_server.mcpserver.Image(
                 data=png_of(svg), format="png"
             )  # fmt: skip
         except TraceError as error:
-            return json.dumps({**error_envelope(error), "answered": False, "reason": str(error)})
+            return json.dumps(no_answer(error))
 
     server.add_tool(picture, annotations=annotations, structured_output=False)
     return server
@@ -80,6 +78,15 @@ def _as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _short_svg(svg: str) -> str:
+    if len(svg) > _MAX_SVG:
+        raise TraceError(
+            f"the picture has {len(svg):,} characters as SVG, more than {_MAX_SVG:,}",
+            remedy="Ask for a shorter window, fewer ranks, or PNG.",
+        )
+    return svg
+
+
 def png_of(svg: str) -> bytes:
     """Return an SVG picture as PNG, drawn without a browser."""
     return bytes(_require("resvg_py", "mcp").svg_to_bytes(svg_string=svg))
@@ -93,15 +100,3 @@ def _require(module: str, extra: str) -> Any:
             f"{module.partition('.')[0]} is not installed",
             remedy=f'Install it: pip install "hta_widgets[{extra}]".',
         ) from None
-
-
-def skill_text() -> str:
-    """Return SKILL.md: how a model uses the command line."""
-    return files("hta_widgets.answers").joinpath("SKILL.md").read_text("utf-8")
-
-
-def install_skill(folder: str) -> str:
-    """Write SKILL.md into a folder of skills; return its path."""
-    target = Path(folder) / "hta-widgets"
-    target.mkdir(parents=True, exist_ok=True)
-    return write_text(target / "SKILL.md", skill_text())

@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.answers.reply import TableReply, json_value, text_lines
+from hta_widgets.answers.reply import MAX_PROBLEMS, TableReply, json_value, text_lines
 from hta_widgets.answers.tables import Job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
@@ -19,7 +19,6 @@ from hta_widgets.panels.savings import job_efficiency
 from hta_widgets.text import UNKNOWN, count, duration, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
-_MAX_PROBLEMS = 12
 #: Titles of columns of the rank table that are shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
@@ -232,10 +231,10 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         groups[str(problem["kind"]), str(problem["detail"])].append(problem)
     if groups:
         yield from ("", "problems")
-    for (kind, detail), problems_of_kind in list(groups.items())[:_MAX_PROBLEMS]:
+    for (kind, detail), problems_of_kind in list(groups.items())[:MAX_PROBLEMS]:
         files = {problem["file"] or "" for problem in problems_of_kind}
         location = f"{len(files)} files" if len(files) > 1 else min(files)
         number = sum(problem["count"] for problem in problems_of_kind)
         yield f"  {kind}: {number:,} × {detail}" + (f" ({location})" if location else "")
-    if len(groups) > _MAX_PROBLEMS:
-        yield f"  and {len(groups) - _MAX_PROBLEMS} more: hw.load(…).problems lists them"
+    if len(groups) > MAX_PROBLEMS:
+        yield f"  and {len(groups) - MAX_PROBLEMS} more: hw.load(…).problems lists them"

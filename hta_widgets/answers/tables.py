@@ -219,7 +219,7 @@ def _run_analysis(
     if missing:
         raise TraceError(
             f"{name} needs {' and '.join(missing)}",
-            remedy="Give it as an option, for example --option "
+            remedy="Give it as an option, for example "
             f"{missing[0]}={'0' if missing[0] == 'rank' else 'aten::linear'}.",
         )
     passed = dict(options)

@@ -197,9 +197,6 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
     return folded
 
 
-# --- charts ---------------------------------------------------------------------------------------
-
-
 def draw_analysis(
     name: str,
     source: ChartSource,

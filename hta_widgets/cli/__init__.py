@@ -408,12 +408,26 @@ def _add_demo(commands: Any) -> None:
         help="what this job does otherwise than the usual one, for `hta-widgets diff` to find: "
         "slow_operator, fused_kernel, moved_collective, extra_copy",
     )
+    command.add_argument(
+        "--modules",
+        action="store_true",
+        help="record the calls of modules, as with_stack=True does",
+    )
+    command.add_argument(
+        "--checkpoint", action="store_true", help="recompute each layer in the backward pass"
+    )
     command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
     command.add_argument(
         "--kind",
-        choices=("training", "data_loading", "launch_bound", "memory_bound"),
+        choices=(
+            *("training", "data_loading", "launch_bound", "memory_bound"),
+            *("pipeline", "moe", "graph"),
+        ),
         default="training",
-        help="what takes the time of a step (%(default)s)",
+        help="training, data_loading, launch_bound, memory_bound: what takes the time of a step. "
+        "pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
+        "stages; 4 ranks with experts; a server that replays a graph, with its capture; no other "
+        "option holds (%(default)s)",
     )
     command.add_argument(
         "--format",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from importlib.resources import files
 
-from hta_widgets.answers.server import install_skill, serve, skill_text
 from hta_widgets.cli import say
 from hta_widgets.errors import TraceError
-from hta_widgets.files import expand_home
+from hta_widgets.files import expand_home, write_text
 
 
 def mcp(options: argparse.Namespace) -> None:
     """Serve tools for language models."""
+    from hta_widgets.answers.server import serve  # noqa: PLC0415 - the other command does without
+
     roots = [expand_home(root) for root in options.roots]
     for root in roots:
         if not root.is_dir():
@@ -21,7 +23,10 @@ def mcp(options: argparse.Namespace) -> None:
 
 def skill(options: argparse.Namespace) -> None:
     """Print or install the instructions for language models."""
+    text = files("hta_widgets.answers").joinpath("SKILL.md").read_text("utf-8")
     if options.folder is None:
-        print(skill_text(), end="")
-    else:
-        say(install_skill(str(expand_home(options.folder))))
+        print(text, end="")
+        return
+    target = expand_home(options.folder) / "hta-widgets"
+    target.mkdir(parents=True, exist_ok=True)
+    say(write_text(target / "SKILL.md", text))

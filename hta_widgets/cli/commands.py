@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary
 from hta_widgets.answers.tables import Job, load_events
 from hta_widgets.cli import print_page, say
 from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.exact_jobs import ExactJob, write_exact_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
@@ -97,6 +98,17 @@ def demo(options: argparse.Namespace) -> None:
         raise TraceError(
             f"a job of the format {options.format} has no --changes", remedy="Leave --format away."
         )
+    if options.kind in get_args(ExactJob):
+        if options.format != "kineto":
+            raise TraceError(
+                f"there is no {options.kind} job of the format {options.format}",
+                remedy="Leave --format away.",
+            )
+        truth = write_exact_job(options.directory, options.kind)
+        sizes = [_count_text(truth["ranks"], "rank"), _count_text(truth["steps"], "step")]
+        say(f"{options.directory}: {', '.join(sizes)}")
+        say(f"{truth['truth_path']}: ground truth of the job")
+        return
     common = {"steps": options.steps, "seed": options.seed}
     slow = None if options.healthy else options.straggler
     role = "rank"
@@ -128,6 +140,8 @@ def demo(options: argparse.Namespace) -> None:
             missing=options.missing,
             uneven_us=options.uneven / 1000,
             changes=options.changes,
+            modules=options.modules,
+            checkpoint=options.checkpoint,
             format="json" if options.plain else "json.gz",
             **common,
         )

@@ -39,8 +39,6 @@ STACK_COLUMNS = (
 _BACKWARD = ("## backward ##", "ProfilerStep#")
 _MAPPING = ["rank", "pid", "tid", "label", "stack_index", "stack_root", "count"]
 
-# --- HTA's small types ----------------------------------------------------------------------------
-
 #: Where an event runs.
 DeviceType = Enum("DeviceType", "UNKNOWN CPU GPU ALL", start=0)
 
@@ -86,9 +84,6 @@ def infer_device_type(df: pd.DataFrame) -> DeviceType:
     if (df["stream"] >= 0).all():
         return DeviceType.GPU
     return DeviceType.CPU if (df["stream"] < 0).all() else DeviceType.UNKNOWN
-
-
-# --- rows of a frame as a forest ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +189,6 @@ def _ns(times: pd.Series[Any]) -> Ints:
         return times.to_numpy(dtype=np.int64) * 1000
     nanoseconds: Ints = np.rint(times.to_numpy(dtype=np.float64) * 1000).astype(np.int64)
     return nanoseconds
-
-
-# --- one thread -----------------------------------------------------------------------------------
 
 
 class CallStackIdentity(NamedTuple):
@@ -405,9 +397,6 @@ class CallStackGraph:
             enter_func(idx, node)
             pending.append((idx, node, False))
             pending += [(child, self.nodes[child], True) for child in reversed(node.children)]
-
-
-# --- all threads ----------------------------------------------------------------------------------
 
 
 class CallGraph:

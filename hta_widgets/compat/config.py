@@ -28,8 +28,6 @@ DEFAULT_TRACE_DIR = "/tmp/trace"  # noqa: S108 - HTA's default
 #: Launches that may wait on a stream before further launches block; measured, not documented.
 CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
 
-# --- args that become columns ---------------------------------------------------------------------
-
 
 class YamlVersion(NamedTuple):
     """Version of HTA's list of args; this package has one list."""
@@ -387,8 +385,6 @@ class ParserConfig:
 
 
 ParserConfig.set_default_cfg(ParserConfig())
-
-# --- settings files, paths and folders ------------------------------------------------------------
 
 
 class HtaConfig:

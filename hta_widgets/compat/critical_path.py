@@ -63,8 +63,6 @@ _IN_HTA = {
     "outside_path": "",
 }
 
-# --- the graph without networkx -------------------------------------------------------------------
-
 Data = dict[str, Any]
 
 
@@ -176,8 +174,6 @@ try:
     _Base: Any = importlib.import_module("networkx").DiGraph
 except ImportError:
     _Base = _DiGraph
-
-# --- HTA's graph ----------------------------------------------------------------------------------
 
 
 class CPEdgeType(Enum):

@@ -241,8 +241,6 @@ class CompositeFilter(Filter):
         return df
 
 
-# --- by operator ----------------------------------------------------------------------------------
-
 #: Position of events relative to an operator; no filter uses the last two, as in HTA.
 OperatorFilterMethod = Enum("OperatorFilterMethod", "Under After Before Ancestors Stack", start=0)
 

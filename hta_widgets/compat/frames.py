@@ -49,9 +49,6 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
 
 
-# --- names as numbers -----------------------------------------------------------------------------
-
-
 def _prefix_matcher(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
     """Return a method that returns the numbers of the symbols that begin with a match."""
     matches = re.compile(pattern).match
@@ -245,9 +242,6 @@ def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
     return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]
 
 
-# --- a rank's events ------------------------------------------------------------------------------
-
-
 def in_us(nanoseconds: npt.ArrayLike) -> Array:
     """Return times in µs: integers if every value is whole, else floats."""
     times = np.asarray(nanoseconds, dtype=np.int64)
@@ -376,9 +370,6 @@ def _objects(values: list[Any]) -> Array:
     return column
 
 
-# --- HTA's helpers for frames ---------------------------------------------------------------------
-
-
 def get_iterations(df: pd.DataFrame) -> list[int]:
     """Return the numbers of a frame's steps."""
     if "iteration" not in df.columns or df.dtypes["iteration"].kind != "i":
@@ -470,8 +461,6 @@ def normalize_gpu_stream_numbers(df: pd.DataFrame) -> None:
     if "stream" in df.columns:
         df["stream"] = pd.to_numeric(df["stream"], errors="coerce").fillna(-1).astype(int)
 
-
-# --- kinds and names of kernels -------------------------------------------------------------------
 
 #: Kind of device work.
 KernelType = Enum("KernelType", "COMMUNICATION MEMORY COMPUTATION OTHER", start=0)

@@ -41,8 +41,6 @@ _OTHERS = "others"
 _LEAST_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
-# --- HTA's columns --------------------------------------------------------------------------------
-
 _NAMES = (
     "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
     " mean (us)=mean_ns:us"
@@ -179,9 +177,6 @@ def top_names(
     return pd.concat([shown, pd.DataFrame(others)], ignore_index=True)
 
 
-# --- stragglers -----------------------------------------------------------------------------------
-
-
 def step_number(name: str) -> int:
     """Return n of ``ProfilerStep#n``, -1 for other names."""
     match = _STEP.match(name)
@@ -247,9 +242,6 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
     return kernels[kernels["occurrence"] == last]
 
 
-# --- charts ---------------------------------------------------------------------------------------
-
-
 def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: Any) -> None:
     """Show a frame with the function of `hta_widgets.charts`; do nothing if it is empty.
 
@@ -282,8 +274,6 @@ def print_where_figures_show() -> None:
         file=sys.stderr,
     )
 
-
-# --- timelines ------------------------------------------------------------------------------------
 
 #: HTA's stream of ranges that `align_module_with_kernels` adds.
 ANNOTATION_STREAM = -2

@@ -483,9 +483,6 @@ def _is_same(frame: pd.Series[Any], built: pd.Series[Any], positions: Rows | Non
     return current.tolist() == original.tolist()
 
 
-# --- the last step --------------------------------------------------------------------------------
-
-
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     """Return the set without the last step of each rank, which the profiler's end cuts short.
 
@@ -527,9 +524,6 @@ def _step_codes(trace: RankTrace) -> Array:
     codes = [code for code, name in enumerate(table.names.values) if name.startswith(_STEP)]
     used = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
     return np.unique(table.name[used])
-
-
-# --- trace files ----------------------------------------------------------------------------------
 
 
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:

@@ -132,9 +132,6 @@ def write_byteps_job(
     return {**truth, "truth_path": str(target)}
 
 
-# --- the job --------------------------------------------------------------------------------------
-
-
 class _Partition(NamedTuple):
     """A part of a tensor; BytePS sends tensors in parts of at most 1 MiB."""
 
@@ -336,9 +333,6 @@ def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
     return parts
 
 
-# --- its files ------------------------------------------------------------------------------------
-
-
 def _write_files(
     folder: Path, job: _BytepsJob, clocks: Mapping[str, list[int]], *, category: bool, killed: bool
 ) -> None:
@@ -399,9 +393,6 @@ def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
         return ""  # the beginning of the file is still in the buffer
     stamps.sort(key=lambda stamp: stamp[0])
     return '{\n\t"traceEvents": [\n' + ",\n".join(text for _, text in stamps)
-
-
-# --- the truth ------------------------------------------------------------------------------------
 
 
 def _truth(job: _BytepsJob) -> dict[str, Any]:

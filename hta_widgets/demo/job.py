@@ -233,9 +233,6 @@ def _open_output(path: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", packed)
 
 
-# --- the job's times and truth --------------------------------------------------------------------
-
-
 def simulate(program: Program, plan: JobPlan) -> Iterator[StepTimes]:
     """Yield the times of each step."""
     rng = np.random.default_rng([plan.seed, 1])

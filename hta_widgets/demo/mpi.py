@@ -222,9 +222,6 @@ def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
     }
 
 
-# --- the job --------------------------------------------------------------------------------------
-
-
 class _Calls(NamedTuple):
     """Calls of a job by number, and their times by call and rank on the job's clock."""
 
@@ -346,9 +343,6 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
         "imposed_ns": imposed.astype(np.int64).tolist(),
         "last": np.bincount(last, minlength=begin.shape[1]).tolist(),
     }
-
-
-# --- its files ------------------------------------------------------------------------------------
 
 
 def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[np.void]:

@@ -278,9 +278,6 @@ def _folder(side: PartsByRank) -> str:
         return ""
 
 
-# --- ranks ----------------------------------------------------------------------------------------
-
-
 def _rank_pairs(
     ranks: Pairing, before: PartsByRank, after: PartsByRank, owners: tuple[TraceSet, TraceSet]
 ) -> tuple[list[tuple[int, int]], bool]:
@@ -335,9 +332,6 @@ def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
     return list(dict.fromkeys(clusters["representative"].tolist())) or ranks[:1]
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
     """Return how steps were paired, and the positions of the pairs, (pairs, 2)."""
     if not before.has_steps:
@@ -370,9 +364,6 @@ def _step_position(side: RunSide, step: int) -> int:
             remedy=f"The steps are {', '.join(map(str, side.steps.tolist()))}.",
         )
     return int(places[0])
-
-
-# --- cautions -------------------------------------------------------------------------------------
 
 
 def _left_out_text(side: RunSide) -> str:

@@ -149,9 +149,6 @@ def _shared_formats(diff: Comparison) -> set[str]:
     }
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     """Return how much longer the steps take and by what, or what else they consist of."""
     by_step, by_kind = steps(diff), waterfall(diff, "kind")
@@ -327,9 +324,6 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
             },
         )
     ]
-
-
-# --- changes --------------------------------------------------------------------------------------
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:

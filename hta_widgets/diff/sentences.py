@@ -98,9 +98,6 @@ def kind_labels(diff: Comparison) -> dict[str, str]:
     return {kind: word for words in words_by_format for kind, word in words.items()}
 
 
-# --- pieces of sentences --------------------------------------------------------------------------
-
-
 def times_text(finding: Finding) -> str:
     """Format the times of both sides: ``8.00 ms → 10.0 ms``."""
     return f"{duration(finding.before)} → {duration(finding.after)}"
@@ -172,9 +169,6 @@ def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
     if finding.measure not in _OWN_TIME_WORDS or not finding.before:
         return clause
     return f"{clause} ({_OWN_TIME_WORDS[finding.measure]} {share_delta(_relative(finding))})"
-
-
-# --- steps ----------------------------------------------------------------------------------------
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
@@ -304,9 +298,6 @@ def _spread_text(finding: Finding, _diff: Comparison) -> str:
     return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
 
 
-# --- changes --------------------------------------------------------------------------------------
-
-
 def _pace_text(finding: Finding, diff: Comparison) -> str:
     word = "slower" if finding.diff_ns > 0 else "faster"
     middle = math.expm1(median(math.log(part.after / part.before) for part in finding.parts))
@@ -389,9 +380,6 @@ def _work_text(finding: Finding) -> str:
 
 def _more_text(finding: Finding, _diff: Comparison) -> str:
     return f"{plural(finding.details['count'], 'more change')} in the table."
-
-
-# --- cautions -------------------------------------------------------------------------------------
 
 
 def _conditions_text(_finding: Finding, diff: Comparison) -> str:

@@ -19,6 +19,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
 from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import consecutive_runs, run_text
@@ -295,6 +296,20 @@ def _roofline(traces: TraceSet) -> pd.DataFrame:
     return shown
 
 
+def _kernel_details(traces: TraceSet) -> pd.DataFrame:
+    rows = kernel_geometry(traces)
+    shown = _first_rows(rows, rows)
+    shown.attrs |= rows.attrs
+    return shown
+
+
+def _fusion_candidates(traces: TraceSet) -> pd.DataFrame:
+    rows = fusion_chains(traces)
+    shown = _first_rows(rows, rows)
+    shown.attrs |= rows.attrs
+    return shown
+
+
 def _serving(traces: TraceSet) -> pd.DataFrame:
     steps = analysis.serving_steps(traces)
     on_device = steps["device_span_ns"] > 0
@@ -346,12 +361,17 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "layers": layers,
     "serving": _serving,
     "pipeline": _pipeline,
+    "kernel_details": _kernel_details,
+    "fusion_candidates": _fusion_candidates,
 }
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW_PANELS = ("critical_path", "memory", "roofline", "layers")
+_SLOW_PANELS = (
+    *("critical_path", "memory", "roofline", "layers"),
+    *("pipeline", "kernel_details", "fusion_candidates"),
+)
 _MAX_SLOW_RANKS = 16
 
 
@@ -426,7 +446,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     if not has_layers(traces):
         missing["no modules: with_stack=True records them"] = ["layers"]
     if not roles - {"cpu"}:
-        missing["no GPU work"].append("roofline")
+        missing["no GPU work"] += ["roofline", "kernel_details", "fusion_candidates"]
     elif not has_shapes(next(iter(traces.values()))):
-        missing["no shapes: record_shapes=True records them"] = ["roofline"]
+        without = ["roofline", "fusion_candidates"]
+        missing["no shapes: record_shapes=True records them"] = without
     return missing

@@ -21,6 +21,7 @@ from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
+from hta_widgets.panels.call_rates import add_call_rates, selected_kernels, selected_operators
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
@@ -256,9 +257,6 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     return seen
 
 
-# --- frames ---------------------------------------------------------------------------------------
-
-
 #: The clock on which waits are measured, as in the timeline.
 CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.
@@ -352,7 +350,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
     kernels_frame = pd.DataFrame({"kind": kernels.pop("kind"), **kernels})
     kernels_frame = _with_attrs(kernels_frame, frame, total=len(names.order))
     kernels_frame.attrs["rest_ns"] = int(names.spent.sum() - names.spent[order].sum())
-    return kernels_frame
+    return add_call_rates(kernels_frame, traces, selection, selected_kernels)
 
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
@@ -363,9 +361,9 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     order = sorted(range(len(keys)), key=keys.__getitem__)
     shown = sums.iloc[order[: TOP if top is None else top]]
     columns = {name: shown[name].to_numpy() for name in _OF_OPERATORS}
-    return _with_attrs(
-        pd.DataFrame({"name": text_column(shown.index.tolist()), **columns}), frame, total=len(sums)
-    )
+    named = pd.DataFrame({"name": text_column(shown.index.tolist()), **columns})
+    operators = _with_attrs(named, frame, total=len(sums))
+    return add_call_rates(operators, traces, selection, selected_operators)
 
 
 def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:

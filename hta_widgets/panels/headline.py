@@ -50,6 +50,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
 _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
+_MOSTLY = 0.5  # of the device's time
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 _COMMUNICATION = KINDS.index("communication")
@@ -179,10 +180,11 @@ def headline(traces: TraceSet) -> Headline:
 
     The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
     first (communication that no compute hides, idle devices with the cause, work that is not in
-    the files); one kernel with a third of all device work; where files have shapes, the operator of
-    the first rank with the most to gain. Shares are of each rank's span, from its first device work
-    to its last. Findings below 2 % of the spans of all ranks are left out, except
-    for ranks that others wait for; a finding with less than a tenth of another one comes after it.
+    the files); one kernel with a third of all device work; where files have shapes and devices are
+    busy for half of the time, the operator of the first rank with the most to gain. Shares are of
+    each rank's span, from its first device work to its last. Findings below 2 % of the spans of all
+    ranks are left out, except for ranks that others wait for; a finding with less than a tenth of
+    another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
@@ -213,9 +215,12 @@ def headline(traces: TraceSet) -> Headline:
             *_idle_finding(traces, times),
             HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
-            *_saving_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
+        # On a device that mostly waits for its host, faster kernels gain nothing.
+        if not any(finding.kind == "idle" and finding.share > _MOSTLY for finding in causes):
+            savings = _saving_finding(traces, times)
+            causes += [finding for finding in savings if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
         bandwidth = {"bandwidth": exposed_bus_bandwidth(traces, CLOCK)}
@@ -297,9 +302,6 @@ def _headline_of_urgent(traces: TraceSet, urgent: Sequence[Format]) -> Headline:
     return Headline(texts[0], [*texts[1:], *rest.sentences], [*findings, *rest.findings])
 
 
-# --- ranks ----------------------------------------------------------------------------------------
-
-
 def _waiting_finding(
     late: LateRanks | None, times: RunTimes, rank_count: int
 ) -> Iterator[HeadlineFinding]:
@@ -321,9 +323,6 @@ def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
     """Yield the first rank that is nearly always last but is not judged to be the cause."""
     for last in report.last_ranks[:1]:
         yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
-
-
-# --- devices --------------------------------------------------------------------------------------
 
 
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
@@ -468,9 +467,6 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
     if ranks_by_steps:
         facts = {"step_count": step_count, "ranks_by_steps": ranks_by_steps}
         yield HeadlineFinding("missing_steps", facts=facts)
-
-
-# --- hosts without devices ------------------------------------------------------------------------
 
 
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:

@@ -22,6 +22,8 @@ from hta_widgets.text import consecutive_runs, count, duration, plural, rate, ru
 MAX_SENTENCES = 2
 _MOST_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
 _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
+#: Minimum length of a call that frees memory but first has to start the device's driver.
+_INITIALIZING_NS = 100_000_000
 _EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
@@ -72,9 +74,6 @@ def _longer_by(excess: float, reference: str) -> str:
 def _number_runs_text(numbers: Sequence[int]) -> str:
     runs = [run_text(run) for run in consecutive_runs(numbers)]
     return ", ".join([*runs[:3], *(["…"] if len(runs) > 3 else [])])
-
-
-# --- ranks ----------------------------------------------------------------------------------------
 
 
 def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[Piece]:
@@ -141,9 +140,6 @@ def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport)
     return [rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
 
 
-# --- devices --------------------------------------------------------------------------------------
-
-
 def _exposed_text(
     times: RunTimes,
     *,
@@ -199,6 +195,8 @@ def _idle_text(
     if longest_call:
         name, dur_ns = longest_call
         meaning += f", most of it in one call of {name} ({duration(dur_ns)})"
+        if name.endswith("Free") and dur_ns >= _INITIALIZING_NS:
+            meaning += ", which probably initializes the device"
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     total = "that"
     if launches:
@@ -282,9 +280,6 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
         text += f" of {_span_text(times)}"
         text += f", and compute hides {share(hidden_share)} of communication"
     return [f"No single cause stands out: {text}."]
-
-
-# --- hosts without devices ------------------------------------------------------------------------
 
 
 def _last_ready_text(

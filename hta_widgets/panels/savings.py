@@ -23,6 +23,8 @@ from hta_widgets.trace.traceset import TraceSet
 
 _FAR_SHARE = 0.3  # of the roofline
 _MAX_FAR = 3
+#: Certainties of figures that a sentence may state without a remark.
+_CERTAIN = ("exact", "linked", "stated")
 _MAX_COUNTED = 50_000  # operators, whose args take a second to read
 _MAX_SHAPES = 3  # of an operator's name in a chart
 
@@ -42,14 +44,15 @@ class Saving:
 def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     """Return the operator of a rank with the most to gain.
 
-    None without shapes or certain peaks, and for ranks with so many operators that it would take
-    long.
+    None without shapes, certain peaks and certain figures, and for ranks with so many operators
+    that it would take long.
     """
     trace = traces[rank]
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
     frame = analysis.operator_efficiency(traces, ranks=[rank])
-    frame = frame[(frame["saving_ns"] > 0) & (frame["peak_certainty"] == "certain")]
+    is_certain = (frame["peak_certainty"] == "certain") & frame["certainty"].isin(_CERTAIN)
+    frame = frame[(frame["saving_ns"] > 0) & is_certain]
     if not len(frame):
         return None
     groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()

@@ -46,7 +46,8 @@ class ForeignFormat:
 _OBJECT, _NEVER = r"\{", r"(?!)"
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
 _DATABASES_REMEDY = (
-    "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
+    "Of databases, exports of Nsight Systems (nsys export --type sqlite), rocpd of rocprofv3 and"
+    " torch_npu's ascend_pytorch_profiler_N.db are read."
     f" {_RECORD_INSTEAD}"
 )
 _DATABASE = "SQLite format 3\0"
@@ -146,7 +147,7 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
     `start` is the beginning of the contents, without a byte order mark and blanks before it.
     """
     if start.startswith(SQLITE_MAGIC):
-        tables = table_names(path)
+        tables = table_names(path, start)
         start = SQLITE_MAGIC + "".join(f"\n{name}\n" for name in tables).encode()
     return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
 

@@ -158,7 +158,7 @@ def load(
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
         replayed kernels; `analysis.graph_replays` has the certainty. The events stay those
-        of `source`, and `TraceSet.save` does not keep the capture.
+        of `source`.
 
     Returns
     -------

@@ -165,6 +165,14 @@ class Database:
             texts.update((number, text) for number, text in rows if isinstance(text, str))
         return texts
 
+    def report(self, problems: Problems) -> None:
+        """Report rows of other types, and a missing write-ahead log."""
+        for table, count in self.skipped.items():
+            detail = f"rows of {table} with texts or fractions in place of integers"
+            problems.add("skipped", count, detail, file=self.path)
+        detail = "the database was copied while it was written, without its -wal file"
+        problems.add("part", int(self.is_cut_off), detail, file=self.path)
+
     # --- opening ----------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
@@ -307,8 +315,10 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def table_names(path: str | Path) -> list[str]:
-    """Return the names of a database's tables; none if it is damaged."""
+def table_names(path: str, text: bytes) -> list[str]:
+    """Return the names of tables; none if `text`, the beginning of a file, is no database's."""
+    if not text.startswith(SQLITE_MAGIC):
+        return []
     try:
         with Database(path) as database:
             return list(database.tables)

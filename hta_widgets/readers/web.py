@@ -73,9 +73,10 @@ def _stored_files(url: str) -> dict[str, str] | None:
         return None
     with reply:
         try:
-            ranks = json.loads(_read_manifest(reply, url))["body"]["ranks"]
+            body = json.loads(_read_manifest(reply, url))["body"]
+            entries = [*body["ranks"], *(entry for _, entry in body.get("captures", ()))]
             # The manifest names each file of a store, and a store's files never change.
-            return {MANIFEST: _state(reply), **{str(rank["file"]): "" for rank in ranks}}
+            return {MANIFEST: _state(reply), **{str(entry["file"]): "" for entry in entries}}
         except TraceError:
             raise
         except TimeoutError as cause:

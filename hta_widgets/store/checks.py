@@ -23,8 +23,6 @@ class DamagedFileError(Exception):
     """A file was changed since it was written; the message states the difference."""
 
 
-# --- JSON -----------------------------------------------------------------------------------------
-
 _MAX_INT64 = (1 << 63) - 1
 Time = Annotated[int, Meta(ge=-_MAX_INT64, le=_MAX_INT64)]
 Count = Annotated[int, Meta(ge=0, le=_MAX_INT64)]
@@ -109,6 +107,8 @@ class Manifest(TypedDict):
     clock: Clock | None  # None in caches
     problems: list[tuple[ProblemKind, Count, str, Rank | None, str | None]]
     ranks: list[RankEntry]
+    #: traces of the captures of ranks' graphs, by rank; not in older stores
+    captures: NotRequired[list[tuple[Rank, RankEntry]]]
 
 
 def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
@@ -123,7 +123,7 @@ def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
             raise DamagedFileError("holds no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
             raise DamagedFileError("is not as it was written (it has no clock, or a rank twice)")
-    for entry in manifest["ranks"]:
+    for entry in all_entries(manifest):
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
             raise DamagedFileError(f"is not as it was written (events from {start} to {end} ns)")
@@ -135,7 +135,10 @@ def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
     return manifest
 
 
-# --- columns --------------------------------------------------------------------------------------
+def all_entries(manifest: Manifest) -> list[RankEntry]:
+    """Return the entries of ranks and of captures."""
+    return [*manifest["ranks"], *(entry for _, entry in manifest.get("captures", ()))]
+
 
 Column = npt.NDArray[Any]
 

@@ -17,7 +17,13 @@ import numpy.typing as npt
 from hta_widgets import taxonomy
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
-from hta_widgets.store.checks import Clock, DamagedFileError, RankEntry, validate_manifest
+from hta_widgets.store.checks import (
+    Clock,
+    DamagedFileError,
+    RankEntry,
+    all_entries,
+    validate_manifest,
+)
 from hta_widgets.store.files import (
     MANIFEST,
     Column,
@@ -351,9 +357,6 @@ def _rules() -> str:
     return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
 
 
-# --- opening --------------------------------------------------------------------------------------
-
-
 def open_trace(
     folder: Path,
     entry: RankEntry,
@@ -560,7 +563,7 @@ def open_store(
         folder = folder.parent
     try:
         body = validate_manifest(read_manifest(folder / MANIFEST), is_cache=restorer is not None)
-        for entry in body["ranks"]:
+        for entry in all_entries(body):
             _check_size(folder, entry)
         problems = Problems()
         for kind, count, detail, rank, file in body["problems"]:
@@ -569,6 +572,12 @@ def open_store(
             open_trace(folder, entry, place, restorer, profile_type)
             for place, entry in enumerate(body["ranks"])
         ]
+        captures = {
+            rank: open_trace(folder, entry, place, None, profile_type)
+            for place, (rank, entry) in enumerate(body.get("captures", ()))
+        }
+        for trace in traces:
+            trace.capture = captures.get(trace.rank)
         return OpenedStore(traces, problems, body["clock"])
     except (DamagedFileError, LookupError, TypeError, ValueError, OverflowError) as cause:
         if isinstance(cause, TraceError):

@@ -58,10 +58,22 @@ def write_files(
         write_trace(folder / f"rank-{trace.rank}-{place}.{token}.arrow", trace, keep_source)
         for place, trace in enumerate(traces)
     ]
+    captures = [
+        (
+            trace.rank,
+            write_trace(
+                folder / f"rank-{trace.rank}-{place}-capture.{token}.arrow", trace.capture, None
+            ),
+        )
+        for place, trace in enumerate(traces)
+        if trace.capture is not None
+    ]
     problem_rows = [[p.kind, p.count, p.detail, p.rank, p.file] for p in problems]
-    body = {"clock": clock, "problems": problem_rows, "ranks": ranks}
+    body: dict[str, Any] = {"clock": clock, "problems": problem_rows, "ranks": ranks}
+    if captures:
+        body["captures"] = captures
     (folder / MANIFEST).write_bytes(dump_manifest(body))
-    return [rank["file"] for rank in ranks]
+    return [entry["file"] for entry in (*ranks, *(entry for _, entry in captures))]
 
 
 def _check_target(path: Path) -> None:

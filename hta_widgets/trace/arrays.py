@@ -26,9 +26,6 @@ def fit_int32(*values: int) -> bool:
     return all(-(1 << 31) <= value < 1 << 31 for value in values)
 
 
-# --- groups ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
     """Statistics of the values of each group; `std` is that of a sample, 0 for one value."""

@@ -92,11 +92,11 @@ def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
 # --- args -----------------------------------------------------------------------------------------
 
 
-class _Record(msgspec.Struct):
+class _ArgsRecord(msgspec.Struct):
     args: dict[str, msgspec.Raw] | None = None
 
 
-_decoder = msgspec.json.Decoder(_Record)
+_decoder = msgspec.json.Decoder(_ArgsRecord)
 
 
 @dataclass(frozen=True)

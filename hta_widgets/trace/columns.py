@@ -359,9 +359,6 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
     return _encode({key: Raw(value) for key, value in fields.items()})
 
 
-# --- arguments of events --------------------------------------------------------------------------
-
-
 #: Name of the operator whose args apply to communication kernels without args.
 PARAM_COMMS = "record_param_comms"
 #: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.

@@ -201,9 +201,6 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
     return "none", []
 
 
-# --- the replay with the events of the capture ----------------------------------------------------
-
-
 class _JoinedRecords(NumberedRecords):
     """The records of two files, one after the other."""
 

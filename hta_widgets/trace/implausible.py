@@ -146,7 +146,8 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     is_work = np.array([is_stream_work(text) for text in columns.categories.values], np.bool_)
     if not is_work.any():
         return dur
-    work = np.flatnonzero(is_work[events["category"]])
+    # Events without length, such as those of a negative one, show nothing about others.
+    work = np.flatnonzero(is_work[events["category"]] & (dur > 0))
     threads = len(columns.tids)
     slot = events["pid"][work].astype(np.int64) * threads + events["tid"][work]
     code, slots = compact_codes(slot, len(columns.pids) * threads)

@@ -33,12 +33,42 @@ def browser_context_args(browser_context_args):
     }
 
 
+@pytest.fixture(scope="session")
+def _lab_context(browser, browser_context_args):
+    """The context of all tests of JupyterLab: scripts are loaded and compiled once."""
+    context = browser.new_context(**browser_context_args)
+    yield context, hands.Guard().watch(context)
+    context.close()
+
+
+def _page_of(context):
+    return context.pages[0] if context.pages else context.new_page()
+
+
 @pytest.fixture
-def context(context):
+def context(request, new_context, browser_context_args):
     """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
-    guard = hands.Guard().watch(context)
+    if "lab" not in request.fixturenames:
+        context = new_context()
+        guard = hands.Guard().watch(context)
+        yield context
+        guard.judge()
+        return
+    context, guard = request.getfixturevalue("_lab_context")
+    page = _page_of(context)
+    page.set_viewport_size(browser_context_args["viewport"])
     yield context
+    for other in context.pages:
+        if other is not page or page.locator(".jp-Dialog").count():
+            other.close()
+    context.clear_permissions()
     guard.judge()
+
+
+@pytest.fixture
+def page(context):
+    """The page of a context; tests of JupyterLab share one."""
+    return _page_of(context)
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +102,13 @@ def _runner(lab, page, app, prefix=""):
 
 
 @pytest.fixture(scope="module")
-def kept_notebook(lab, browser, browser_context_args):
-    """As `notebook`, on a page that all tests of a file share."""
-    context = browser.new_context(**browser_context_args)
-    guard = hands.Guard().watch(context)
-    yield _runner(lab, context.new_page(), "lab", prefix="kept-")
+def kept_notebook(lab, _lab_context, browser_context_args):
+    """As `notebook`, but all tests of a file share its kernel."""
+    context, guard = _lab_context
+    page = _page_of(context)
+    page.set_viewport_size(browser_context_args["viewport"])
+    yield _runner(lab, page, "lab", prefix="kept-")
     guard.judge()
-    context.close()
     lab.end_sessions(kept=True)
 
 

@@ -9,6 +9,7 @@ import pytest
 from bokeh import layouts
 from PIL import Image, ImageChops
 from support import chart_frames as frames
+from support.browser import wait_for_frames
 from support.examples import ALL
 
 from hta_widgets import charts
@@ -52,7 +53,7 @@ def shown(page, chart, path):
     charts.to_html(chart, path)
     page.goto(path.as_uri())
     page.wait_for_function("Bokeh.documents.length > 0 && Bokeh.documents[0].is_idle")
-    page.wait_for_timeout(150)
+    wait_for_frames(page)
 
 
 # A page of several charts: each page loads all of Bokeh's script.
@@ -97,7 +98,7 @@ def test_names_are_text_wherever_they_stand(page, tmp_path):
     tooltip = page.locator(".bk-tooltip-content")
     for down in range(90, 170, 4):
         page.mouse.move(500, down, steps=2)
-        page.wait_for_timeout(60)
+        wait_for_frames(page)
         if tooltip.count():
             break
     text = tooltip.first.inner_text()
@@ -158,7 +159,7 @@ def test_words_are_drawn_as_they_were_fitted_in_columns_and_fixed_widths(page, t
           };
           for (const root of Bokeh.index) visit(root);
         }""")
-        page.wait_for_timeout(100)
+        wait_for_frames(page)
         assert ImageChops.difference(first, pixels_of(page)).getbbox() is None, width
 
 
@@ -200,7 +201,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
     # A click marks its segment and leaves the others as they are.
     page.mouse.click(drawn[100], path)
     page.mouse.move(5, 5)
-    page.wait_for_timeout(200)
+    wait_for_frames(page)
     clicked = pixels_of(page)
     after = [clicked.getpixel((x, path)) for x in range(clicked.width)]
     assert sum(single != two for single, two in zip(line, after, strict=True)) <= 2
@@ -210,7 +211,7 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
       const { x_range } = Bokeh.documents[0].roots()[0];
       x_range.setv({ start: 9_000, end: 11_000 });
     }""")
-    page.wait_for_timeout(100)
+    wait_for_frames(page)
     picture = pixels_of(page)
     line = [picture.getpixel((x, path)) for x in range(picture.width)]
     assert 0.04 < line.count(kind["sync"]) / len(drawn) < 0.06

@@ -24,6 +24,7 @@ CELLS = {
 }
 
 
+@pytest.mark.usefixtures("lab")
 # Of the temporal breakdown; types, kernels, and kernels across ranks; launches.
 @pytest.mark.parametrize(
     ("app", "cells", "count"),

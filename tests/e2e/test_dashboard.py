@@ -137,8 +137,7 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     dash.undo()
     kernel.wait_for("dash.selection.is_everything")
 
-    # The status line shows it while the data for a dead kernel is on its way.
-    expect(dash.root).not_to_contain_text("page data", timeout=60_000)
+    expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     lab.end_sessions()
     dash.click_bar("breakdown", 3)
     expect(dash.panel("selection")).to_contain_text("ranks=[3]")

@@ -94,6 +94,7 @@ def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
     answers_alone(page, expected)
 
 
+@pytest.mark.usefixtures("lab")
 @pytest.mark.parametrize("fixture", ["notebook", "notebook7"])
 def test_a_kernel_that_died(request, fixture, kernel, probe):
     page = request.getfixturevalue(fixture)(probe)

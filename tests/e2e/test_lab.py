@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import wheel
+from support.browser import wait_until, wheel
 from support.dashboard import GUTTER, HEAD, Dash
 from support.notebooks import set_theme
 from support.servers import SHARE
@@ -21,6 +21,11 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 
 FILE = "rank-5.pt.trace.json.gz"
+# Closing would ask whether to save.
+GO_TO = """async path => {
+  for (const widget of [...jupyterapp.shell.widgets("main")]) widget.dispose();
+  await jupyterapp.commands.execute("filebrowser:go-to-path", { path });
+}"""
 CLOSE = """kind => {
   for (const tab of jupyterapp.shell.widgets("main")) {
     if (kind === "console" ? "console" in tab : "context" in tab) tab.close();
@@ -54,7 +59,10 @@ def browse(lab, files, page):
     """`browse(folder)` opens JupyterLab's file browser there."""
 
     def start(folder="traces"):
-        page.goto(f"{lab.url}/lab/tree/{folder}?reset&token={lab.token}")
+        if page.url.startswith(f"{lab.url}/lab"):
+            page.evaluate(GO_TO, folder)
+        else:
+            page.goto(f"{lab.url}/lab/tree/{folder}?reset&token={lab.token}")
         expect(page.locator(".jp-DirListing-item").first).to_be_visible(timeout=60_000)
         return page
 
@@ -98,6 +106,17 @@ def run(page, code):
     result = page.locator(".jp-CodeConsole .jp-OutputArea-executeResult").nth(before)
     expect(result).to_be_visible(timeout=30_000)
     return result
+
+
+def reload_layout(page, lab, *words):
+    """Load JupyterLab again with the layout that it had, once what it saved has these words."""
+
+    def is_saved():
+        texts = [path.read_text("utf-8") for path in lab.workspaces.iterdir()]
+        return all(any(word in text for text in texts) for word in words)
+
+    wait_until(page, is_saved, f"a layout with {words}")
+    page.goto(f"{lab.url}/lab?token={lab.token}")
 
 
 def pid_of(lab, view):
@@ -170,9 +189,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     screenshot(page, "lab_console")
     assert len(lab.api("kernels")) == 1
 
-    # The layout is saved a second after it changed.
-    page.wait_for_timeout(2500)
-    page.goto(f"{lab.url}/lab?token={lab.token}")
+    reload_layout(page, lab, "console:", FILE)
     search = page.locator(".hta-lab .hta-search input").first
     expect(search).to_have_value("nccl", timeout=60_000)
     dash = dash_of(page, job)
@@ -233,8 +250,7 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     set_theme(page, "light")
 
     # Without its kernel the page goes on, and offers to start again.
-    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden()
-    page.wait_for_timeout(3000)
+    expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     os.kill(pid_of(lab, "before"), signal.SIGKILL)
     bar = page.locator(".hta-lab .hta-host-bar")
     expect(bar).to_contain_text("The kernel has ended", timeout=30_000)
@@ -263,9 +279,7 @@ def test_two_to_compare(browse, lab, files, screenshot):
     wheel(stage, (GUTTER + 300, HEAD + 30), -600, keys=["Control"])
     page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
     screenshot(page, "lab_compare")
-    # The layout is saved a second after it changed.
-    page.wait_for_timeout(2500)
-    page.goto(f"{lab.url}/lab?token={lab.token}")
+    reload_layout(page, lab, "hta-diff")
     expect(root).to_contain_text(findings[0].text, timeout=60_000)
     assert len(lab.api("kernels")) == 1
     page.get_by_role("button", name="Notebook").click()

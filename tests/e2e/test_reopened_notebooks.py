@@ -17,7 +17,9 @@ def reopen(page):
     page.goto(f"{url}?reset")
 
 
-def test_a_reload_shows_the_view_and_nothing_else(notebook, folder):
+def test_a_reload_shows_the_view_alone_and_pictures_without_a_kernel(
+    notebook, lab, folder, screenshot
+):
     page = notebook(CELL.format(folder=str(folder)))
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
     reopen(page)
@@ -28,11 +30,6 @@ def test_a_reload_shows_the_view_and_nothing_else(notebook, folder):
     assert [height > 5 for height in heights].count(True) == 1
     expect(page.locator(".jp-Notebook")).not_to_contain_text(ERROR)
 
-
-def test_without_its_kernel_a_notebook_shows_pictures(notebook, lab, folder, screenshot):
-    page = notebook(CELL.format(folder=str(folder)))
-    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
-    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     lab.end_sessions()
     reopen(page)
     picture = page.locator(".jp-Notebook .hta-fallback img")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from support.browser import wait_for_frames
 from support.collective_job import US, collective
 from support.dashboard import GUTTER, HEAD, MARGIN, PANELS, Dash
 from support.small import call, copy, event, kernel, load
@@ -88,7 +89,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     # The first row is half in sight: its details have no room below the lanes.
     top = dash.timeline.bounding_box()["y"]
     page.evaluate("y => window.scrollTo(0, y)", top + HEAD + 260 - height)
-    page.wait_for_timeout(300)
+    wait_for_frames(page)
     row = dash.timeline.bounding_box()["y"] + HEAD
     busy = job[0].events.query("kind == 'compute'").nlargest(1, "dur_ns").iloc[0]
     share = (busy.start_ns + busy.dur_ns / 2 - job.start_ns) / (job.end_ns - job.start_ns)

@@ -1,6 +1,5 @@
 """Outputs of notebooks, next to JupyterLab's extension and other views, look as saved pages."""
 
-import pytest
 from playwright.sync_api import expect
 
 import hta_widgets as hw
@@ -27,25 +26,26 @@ STYLES = """root => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["light", "dark"])
 def test_outputs_have_the_colors_of_a_saved_page(
-    notebook, folder, job, new_context, tmp_path, theme, name
+    notebook, folder, job, new_context, tmp_path, theme
 ):
     page = notebook(*(cell.format(folder=str(folder)) for cell in CELLS))
-    theme(name)
     hw.Dashboard(job).save_html(tmp_path / "saved.html")
-    saved = new_context(color_scheme=name).new_page()
+    saved = new_context().new_page()
     # As in a notebook, a page of this width has no columns.
     saved.set_viewport_size({"width": 1090, "height": 900})
-    saved.goto((tmp_path / "saved.html").as_uri())
     roots = [opened.locator(".hta-dash").first for opened in (page, saved)]
-    for root in roots:
-        expect(root).to_have_attribute("data-theme", name, timeout=60_000)
-        expect(root.locator(".hta-rank-link").first).to_be_visible(timeout=60_000)
-    expect(page.locator(".hta-diff").first).to_be_visible(timeout=60_000)
-    in_lab, in_page = (root.evaluate(STYLES) for root in roots)
-    kinds = in_lab.keys() & in_page.keys()
-    assert len(kinds) > 40
-    assert any("hta-rank-link" in kind for kind in kinds)
-    assert any("hta-swatch" in kind for kind in kinds)
-    assert {kind: in_lab[kind] for kind in kinds} == {kind: in_page[kind] for kind in kinds}
+    for name in ("dark", "light"):
+        theme(name)
+        saved.emulate_media(color_scheme=name)
+        saved.goto((tmp_path / "saved.html").as_uri())
+        for root in roots:
+            expect(root).to_have_attribute("data-theme", name, timeout=60_000)
+            expect(root.locator(".hta-rank-link").first).to_be_visible(timeout=60_000)
+        expect(page.locator(".hta-diff").first).to_be_visible(timeout=60_000)
+        in_lab, in_page = (root.evaluate(STYLES) for root in roots)
+        kinds = in_lab.keys() & in_page.keys()
+        assert len(kinds) > 40
+        assert any("hta-rank-link" in kind for kind in kinds)
+        assert any("hta-swatch" in kind for kind in kinds)
+        assert {kind: in_lab[kind] for kind in kinds} == {kind: in_page[kind] for kind in kinds}

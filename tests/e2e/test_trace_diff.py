@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from support.browser import wheel
+from support.browser import wait_for_frames, wait_until, wheel
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
@@ -59,7 +59,7 @@ class Seen:
         for y in range(80, int(box["height"]), 7):
             for x in range(200, int(box["width"]) - 140, 60):
                 self.page.mouse.move(box["x"] + x, box["y"] + y)
-                self.page.wait_for_timeout(70)
+                wait_for_frames(self.page)
                 # A busy kernel takes its time to say what the partner of an event is.
                 for _ in range(6):
                     text = message.inner_text()
@@ -67,7 +67,7 @@ class Seen:
                         return text
                     if not text.startswith("Point at") or not tip.is_visible():
                         break
-                    self.page.wait_for_timeout(70)
+                    wait_for_frames(self.page)
         raise AssertionError(f"no {name} on side {side}")
 
 
@@ -84,18 +84,17 @@ def moves_together(seen):
     seen.lane(1).scroll_into_view_if_needed()
     for _ in range(4):
         wheel(seen.lane(0), (420, 120), -600, keys=["Control"])
-        seen.page.wait_for_timeout(60)
+        wait_for_frames(seen.page)
     expect(seen.root.locator(".hta-diff-side .hta-said").nth(1)).not_to_have_text(full)
-    # The second timeline follows a frame or more after the first.
-    for _ in range(50):
+
+    def are_as_long():
         # A view of a whole step is said by its name: "ProfilerStep#1 in view, 26.6 ms".
-        message = [seen.axis(side) for side in (0, 1)]
-        lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in message]
-        if lengths[0] and lengths[0] == lengths[1]:
-            break
-        seen.page.wait_for_timeout(100)
-    assert lengths[0], message
-    assert lengths[0] == lengths[1]
+        texts = [seen.axis(side) for side in (0, 1)]
+        lengths = [re.findall(r"(?:\(|in view, )([\d.]+.[mµ]s)", text)[:1] for text in texts]
+        return bool(lengths[0]) and lengths[0] == lengths[1]
+
+    # The second timeline follows a frame or more after the first.
+    wait_until(seen.page, are_as_long, "both timelines show as much time")
     # Before all calls are matched, no partner is known.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
     text = seen.point(0, r"→")
@@ -165,22 +164,26 @@ def colours_say_what_became_of_events(seen):
     # The operator that is twice as slow launches kernels that are.
     seen.root.locator(".hta-diff-changes .hta-name-row", has_text="aten::gelu").click()
     expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
+
+    def windows():
+        return [seen.window(side) for side in (0, 1)]
+
+    def are_slower_ones_drawn(side):
+        return sum(inks(seen, side).get(ink, 0) for ink in SLOWER) > 20
+
     before = seen.axis(0)
     seen.page.keyboard.press("Escape")
     seen.lane(0).focus()
     seen.root.locator(".hta-part").first.press("z")
-    seen.page.wait_for_timeout(900)
+    # Both go to the whole; one undo brings both back, whichever of them has the focus.
+    wait_until(seen.page, lambda: seen.axis(0) != before, "the whole is in view")
     for side in (0, 1):
-        assert sum(inks(seen, side).get(ink, 0) for ink in SLOWER) > 20
-    # Both went to the whole; one undo brings both back, whichever of them has the focus.
-    full = [seen.axis(side) for side in (0, 1)]
-    assert full[0] != before
+        wait_until(seen.page, lambda side=side: are_slower_ones_drawn(side), "slower calls")
+    full = windows()
     seen.root.locator(".hta-part").nth(1).press("Control+z")
-    seen.page.wait_for_timeout(600)
-    assert seen.axis(0) == before
+    wait_until(seen.page, lambda: seen.axis(0) == before, "undone")
     seen.root.get_by_role("button", name="Redo").first.click()
-    seen.page.wait_for_timeout(600)
-    assert [seen.axis(side) for side in (0, 1)] == full
+    wait_until(seen.page, lambda: seen.axis(0) != before and windows() == full, "done again")
     # So is a picture of it, with its legend.
     seen.root.get_by_role("button", name="Export…").first.click()
     seen.root.get_by_role("button", name="Window of after…").click()
@@ -192,10 +195,8 @@ def colours_say_what_became_of_events(seen):
     seen.page.keyboard.press("Escape")
     seen.root.locator("[data-colour=kind]").click()
     expect(legend).not_to_contain_text("slower")
-    seen.page.wait_for_timeout(400)
-    kinds = inks(seen, 1)
-    assert not set(SLOWER) & set(kinds)
-    assert kinds.get(COMPUTE, 0) > 500
+    wait_until(seen.page, lambda: inks(seen, 1).get(COMPUTE, 0) > 500, "colours of kinds")
+    assert not set(SLOWER) & set(inks(seen, 1))
     seen.root.locator("[data-colour=change]").click()
 
 
@@ -320,7 +321,7 @@ def test_a_page_of_many_steps_says_which_can_be_chosen(
     expect(seen.root.locator(".hta-diff-held")).to_contain_text("3 of 14 steps can be chosen")
     title = seen.root.locator(".hta-diff-waterfall h3").inner_text()
     barred.first.click(force=True)
-    page.wait_for_timeout(200)
+    wait_for_frames(page)
     assert seen.root.locator(".hta-diff-waterfall h3").inner_text() == title
     screenshot(page, "diff_some_steps")
 
@@ -376,8 +377,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     expect(seen.headline).not_to_contain_text("on rank 1")
 
     # The page keeps its data, and reports that no kernel answers.
-    kernel.wait_for("view._offline.join(0)")
-    page.wait_for_timeout(4000)
+    expect(seen.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     seen.root.get_by_role("button", name="Swap").click()
     expect(seen.headline).to_contain_text("aten::contiguous is new")

@@ -88,14 +88,7 @@ def until(page, expression):
 
 def holds_data(page):
     """Wait until the page can do without its host."""
-    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden(
-        timeout=60_000
-    )
-    # The copy is requested after all charts are drawn.
-    page.wait_for_timeout(3000)
-    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden(
-        timeout=60_000
-    )
+    expect(page.locator(".hta-dash")).to_have_attribute("data-page-data", "ready", timeout=60_000)
 
 
 def test_one_file_has_the_numbers_of_python(view, folder, screenshot):

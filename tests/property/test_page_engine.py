@@ -15,8 +15,9 @@ from support.random_job import NAMES, write_job
 import hta_widgets as hw
 from hta_widgets.analysis import device_idle_gaps
 from hta_widgets.demo.job import write_demo
-from hta_widgets.live.job import TileEngine
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.tiles.packing import unpack
+from hta_widgets.trace.selection import Selection
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
 
@@ -257,6 +258,13 @@ def test_a_page_has_the_figures_of_calls(tmp_path, saved):
     replies = [pair.same("efficiency", rank=0, id=row) for row in range(len(kernel.traces[0]))]
     figures = [reply["figures"] for reply in replies if reply["figures"]]
     assert sorted(str(row["flops"]) for row in figures) == ["524288.0", "524288.0", "None", "None"]
+    for panel in ("kernels", "operators"):
+        window = Selection(start_ns=0, end_ns=1_100_000).to_json()
+        for selection in (None, window):
+            request = {"panels": [panel], "selection": selection}
+            ours = PanelEngine(kernel.traces).answer({"op": "panels", **request})[0]
+            theirs = pair.page.answer("panels", **request)[0]
+            agree(json.loads(json.dumps(ours)), theirs, (panel, selection))
 
 
 def test_a_page_of_two_ranks_folds_none(paired):

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,8 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 
+#: How long a page may take to reach a state.
+WAIT_S = 30
 LOCAL_SCHEMES = {"about", "blob", "chrome-extension", "data", "file"}
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
 
@@ -44,8 +47,12 @@ class Guard:
 
     def judge(self) -> None:
         """Fail if pages asked others than this machine, or left an exception uncaught."""
-        assert self.outside == [], f"a page asked beyond this machine: {self.outside}"
-        assert self.errors == [], f"exceptions that no page caught: {self.errors}"
+        outside, errors = self.outside[:], self.errors[:]
+        # The next test of the same pages is judged by its own.
+        self.outside.clear()
+        self.errors.clear()
+        assert outside == [], f"a page asked beyond this machine: {outside}"
+        assert errors == [], f"exceptions that no page caught: {errors}"
 
     def _watch_sockets(self, page: Page) -> None:
         page.on("websocket", lambda socket: self._note(socket.url))
@@ -127,6 +134,29 @@ def click(
     _hold(page, keys, down=True)
     page.mouse.click(x, y, click_count=count)
     _hold(page, keys, down=False)
+
+
+_FRAMES = """left => new Promise(done => {
+  const next = () => {
+    left -= 1;
+    if (left > 0) requestAnimationFrame(next);
+    else setTimeout(done);
+  };
+  requestAnimationFrame(next);
+})"""
+
+
+def wait_for_frames(page: Page, count: int = 4) -> None:
+    """Wait until a page has drawn what it was about to draw: a few frames."""
+    page.evaluate(_FRAMES, count)
+
+
+def wait_until(page: Page, condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds; each look takes a frame at least."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
+        wait_for_frames(page, 2)
 
 
 _COLORS = """el => {

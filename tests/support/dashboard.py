@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from playwright.sync_api import Locator, Page, expect
-from support.browser import click, drag
+from support.browser import click, drag, wait_for_frames
 
 import hta_widgets as hw
 from hta_widgets.live.job import PanelEngine
@@ -40,16 +40,6 @@ _ROWS = """(canvas, color) => {
   return rows.map(y => y * canvas.getBoundingClientRect().height / height);
 }"""
 
-_FRAMES = """() => new Promise(done => {
-  let left = 4;
-  const next = () => {
-    left -= 1;
-    if (left > 0) requestAnimationFrame(next);
-    else setTimeout(done);
-  };
-  requestAnimationFrame(next);
-})"""
-
 
 class Dash:
     """A dashboard on a page, and the job that it shows."""
@@ -71,7 +61,7 @@ class Dash:
             panel = self.panel(name)
             panel.scroll_into_view_if_needed()
             # Panels request numbers when they come into sight, a frame later.
-            self.page.evaluate(_FRAMES)
+            wait_for_frames(self.page)
             expect(panel).not_to_contain_text("Adding up", timeout=30_000)
             expect(panel).to_have_attribute("aria-busy", "false", timeout=30_000)
 

@@ -17,6 +17,12 @@ _KERNEL_READY = """() => {
     && panel.content?.model?.cells?.length);
 }"""
 
+# Closing would ask whether to save.
+_OPEN = """async path => {
+  for (const widget of [...jupyterapp.shell.widgets("main")]) widget.dispose();
+  await jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook" });
+}"""
+
 _RUN_ALL = """async seconds => {
   const panel = jupyterapp.shell.currentWidget;
   const late = new Promise(resolve => setTimeout(resolve, seconds * 1000, "late"));
@@ -57,9 +63,15 @@ def write_notebook(lab: Lab, name: str, cells: tuple[str, ...]) -> None:
 
 
 def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
-    """Open a notebook in `lab` or `notebook` and run all of its cells; errors are errors."""
-    path = {"lab": f"lab/tree/{name}?reset", "notebook": f"notebooks/{name}?"}[app]
-    page.goto(f"{lab.url}/{path}&token={lab.token}")
+    """Open a notebook in `lab` or `notebook` and run all of its cells; errors are errors.
+
+    A page that shows JupyterLab already opens it there, as loading takes longer than most tests.
+    """
+    if app == "lab" and page.url.startswith(f"{lab.url}/lab"):
+        page.evaluate(_OPEN, name)
+    else:
+        path = {"lab": f"lab/tree/{name}?reset", "notebook": f"notebooks/{name}?"}[app]
+        page.goto(f"{lab.url}/{path}&token={lab.token}")
     page.wait_for_function(_KERNEL_READY, timeout=RUN_S * 1000)
     run_cells(page)
     return page

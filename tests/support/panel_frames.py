@@ -170,6 +170,21 @@ def added() -> dict[str, pd.DataFrame]:
         "tokens_per_s": [4e7, 2.5e8, float("nan")],
     })  # fmt: skip
     serving.attrs = {"all_tokens_per_s": 2.08e8}
+    nan = float("nan")
+    kernel_details = pd.DataFrame({
+        "name": ["gemm<1>", "add<2>"], "short": ["gemm", "add"], "count": [4, 900],
+        "sum_ns": [90_000, 800], "blocks_per_sm": [2.5, nan], "occupancy_share": [0.38, nan],
+        "registers": [168.0, nan], "tensor_core": ["yes", "unknown"], "precision": ["bf16", ""],
+    })  # fmt: skip
+    kernel_details.attrs = {
+        "others": 2, "ranks": 2, "tensor_core_share": 0.9, "short_kernels": 900,
+    }  # fmt: skip
+    fusion = pd.DataFrame({
+        "operators": ["aten::mul → aten::add", "aten::exp → aten::exp"], "shape": ["64×64", "8"],
+        "short": ["mul → add", "exp → exp"], "length": 2, "count": [40, 1],
+        "device_ns": [90_000, 500], "total_saved_bytes": [1 << 24, 32], "saving_ns": [8000, -1],
+    })  # fmt: skip
+    fusion.attrs = {"others": 1, "ranks": 2}
     pipeline = pd.DataFrame({
         "rank": [0, 0, 4, 4], "stage": [0, 0, 1, 1], "stages": 2, "step": 3,
         "direction": ["forward", "backward"] * 2, "start_ns": [1000, 5000, 2000, 3000],
@@ -219,6 +234,8 @@ def added() -> dict[str, pd.DataFrame]:
         "layers": layers,
         "serving": serving,
         "pipeline": pipeline,
+        "kernel_details": kernel_details,
+        "fusion_candidates": fusion,
         "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
             count=[1, 3, 2], bytes=[1000, 500, 90]
         ),

@@ -27,6 +27,7 @@ class Lab:
 
     url: str
     folder: Path
+    workspaces: Path
     token: str = "t"
 
     def api(self, path: str, method: str = "GET") -> object:
@@ -98,7 +99,7 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
         # It chose its port itself.
         note = runtime / f"jpserver-{server.pid}.json"
         url = _wait_for(lambda: f"{LOCAL}:{json.loads(note.read_text())['port']}/api", server, log)
-        yield Lab(url.removesuffix("/api"), folder)
+        yield Lab(url.removesuffix("/api"), folder, config / "lab/workspaces")
 
 
 def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:

@@ -30,7 +30,7 @@ from hta_widgets.analysis.host_activity import stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
-from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.columns import StreamIds, event_args, to_int64
 from hta_widgets.trace.trace import Trace
 
 #: A time earlier than any end.
@@ -387,7 +387,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         (work_of[rows[event]], call[event]),
         (
             DeviceWorkIndex.by_end(trace).last_until(
-                table.track[rows[stream]], table.end_ns[call[stream]]
+                _stream_tracks(trace, rows[stream], table.stream[rows[stream]]),
+                table.end_ns[call[stream]],
             ),
             call[stream],
         ),
@@ -395,12 +396,13 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     ]
     recorded_count = len(pairs)
     if not rules.as_hta:
-        recorded_calls = np.concatenate([calls for _, calls in pairs])
+        recorded_calls = np.concatenate([calls[work >= 0] for work, calls in pairs])
         pairs.append(_last_before_return(nodes, recorded_calls, launched))
         pairs.append(_blocking_copies(nodes, recorded_calls, launched))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
     waiting = launches.first_from(
-        table.track[rows[kernel_to_kernel]], table.start_ns[call[kernel_to_kernel]]
+        _stream_tracks(trace, rows[kernel_to_kernel], table.stream[rows[kernel_to_kernel]]),
+        table.start_ns[call[kernel_to_kernel]],
     )
     awaited = work_of[rows[kernel_to_kernel]]
     if not rules.as_hta and not kernel_to_kernel.any():
@@ -434,9 +436,26 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
     return np.concatenate(work), np.concatenate(calls)
 
 
+def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
+    """Return the track of a stream on the device of each row, -1 for none.
+
+    Waits may be on a row of their own, such as ``stream 7 (sync)``.
+    """
+    table, tracks = trace.table, trace.tracks
+    number = {
+        (track.pid, track.stream): k
+        for k, track in reversed(list(enumerate(tracks)))
+        if track.role == "stream"
+    }
+    pairs = zip(table.track[rows].tolist(), streams.tolist(), strict=True)
+    return np.array(
+        [number.get((tracks[own_track].pid, stream), -1) for own_track, stream in pairs], np.int64
+    )
+
+
 def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
     """Return the work launched last into the stream of an event before the event was recorded."""
-    table, tracks = trace.table, trace.tracks
+    table = trace.table
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     args = event_args(trace, rows, _ARGS)
@@ -445,18 +464,7 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
     records = host[name_mask(trace, host, lambda name: "EventRecord" in name)]
     # Ids may repeat: the dict keeps the last record, as rows are in time order.
     record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
-    number = {
-        (track.pid, track.stream): k
-        for k, track in reversed(list(enumerate(tracks)))
-        if track.role == "stream"
-    }
-    track = np.array(
-        [
-            number.get((tracks[own_track].pid, value), -1)
-            for own_track, value in zip(table.track[rows].tolist(), stream.tolist(), strict=True)
-        ],
-        dtype=np.int64,
-    )
+    track = _stream_tracks(trace, rows, stream)
     record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
     result = np.full(len(rows), -1, dtype=np.int64)
     has_both = (track >= 0) & (record >= 0)

@@ -98,16 +98,19 @@ class RankClock:
 
     def to_job(self, time_ns: Ints) -> Ints:
         """Return times on the clock of the job."""
-        shifted = time_ns + self.shift_ns
+        shifted: Ints = time_ns + self.shift_ns
         if not self.rate and not self.ahead_ns:
             return shifted
-        ahead = self.rate * (shifted - self.center_ns) + self.ahead_ns
-        return shifted - np.rint(ahead).astype(np.int64)
+        ahead: Ints = np.rint(self.rate * (shifted - self.center_ns) + self.ahead_ns).astype(
+            np.int64
+        )
+        return shifted - ahead
 
     def to_rank(self, time_ns: Ints) -> Ints:
         """Return times of the rank's table, from those on the clock of the job."""
         ahead = (self.rate * (time_ns - self.center_ns) + self.ahead_ns) / (1 - self.rate)
-        return time_ns + np.rint(ahead).astype(np.int64) - self.shift_ns
+        shifted: Ints = time_ns + np.rint(ahead).astype(np.int64)
+        return shifted - self.shift_ns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -344,9 +344,6 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
     return np.array(codes, dtype=np.int64), list(pool)
 
 
-# --- args -----------------------------------------------------------------------------------------
-
-
 def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(values) for key, values in stated.items()}
@@ -518,9 +515,6 @@ def _send_recv_ranks(
     target = np.where(receives & (source >= 0), own_rank, target)
     paired = (sends | receives) & (source >= 0) & (target >= 0)
     return np.where(paired, source, -1), np.where(paired, target, -1)
-
-
-# --- process groups -------------------------------------------------------------------------------
 
 
 def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:

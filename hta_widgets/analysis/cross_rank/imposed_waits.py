@@ -92,7 +92,7 @@ class ImposedWaits:
         # The time between two windows of a recording is in no step.
         is_unknown = np.diff(np.searchsorted(self._marks_ns(), last[is_step])) > 0
         starts = [
-            int(clock.to_job(np.int64(trace.start_ns - trace.shift_ns)))
+            int(clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0])
             for trace, clock in zip(self.match.traces, self.times.clocks, strict=True)
             if len(trace)
         ]

@@ -28,7 +28,7 @@ from hta_widgets.analysis.efficiency.devices import (
 from hta_widgets.analysis.efficiency.limits import add_limits, add_rates
 from hta_widgets.analysis.scope import rank_part
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
@@ -48,14 +48,21 @@ _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trac
 class CallEfficiency:
     """The counted calls of a rank that have device work.
 
-    `calls` has a row per call: ``row`` of its operator, ``device_ns``, ``kernels``, `CALL_RATES`,
-    and the position of its other columns in `signatures`. `call_of_event` is the position of the
+    `calls` has a row per call: ``row`` of its operator, ``longest`` row of its device work,
+    ``device_ns``, ``kernels``, `CALL_RATES`, and the position of its other columns in
+    `signatures`. `call_of_event` is the position of the
     call that an event belongs to, -1 for none.
     """
 
     calls: pd.DataFrame
     signatures: list[dict[str, Any]]
     call_of_event: Ints
+
+    def shared(self, name: str, dtype: Any) -> Array:
+        """Return one of the columns in `signatures`, by call."""
+        by_signature = np.array([row[name] for row in self.signatures], dtype)
+        values: Array = by_signature[self.calls["signature"].to_numpy()]
+        return values
 
     def figures_of(self, call: int) -> dict[str, Any]:
         """Return the figures of a call as JSON; unknown ones are None."""
@@ -100,8 +107,9 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     shared = frame.loc[~frame.duplicated(_SHARED), list(_SHARED)].to_dict("records")
     peak = {name: text for name, (text,) in device_columns(device, 1).items()}
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
+    longest = _longest_work(trace, calls)
     return CallEfficiency(
-        frame[columns].assign(signature=groups.ngroup()),
+        frame[columns].assign(longest=longest, signature=groups.ngroup()),
         [{**{str(name): _known(value) for name, value in row.items()}, **peak} for row in shared],
         _call_of_event(trace, calls, position),
     )
@@ -138,6 +146,16 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
     )
     frame = add_rates(add_limits(frame))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
+
+
+def _longest_work(trace: Trace, calls: CountedCalls) -> Rows:
+    """Return the longest device work of each call that has some; of equals, the first."""
+    linked = calls.call_of_work >= 0
+    work, call = calls.work[linked], calls.call_of_work[linked]
+    order = np.lexsort((-work, trace.table.dur_ns[work], call))
+    is_last = np.append(call[order][1:] != call[order][:-1], True)
+    longest: Rows = work[order][is_last]
+    return longest
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:

@@ -47,9 +47,6 @@ def _matrix(
     return Work(category, float(flops), float(model), size, kind, certainty, "", parameters)
 
 
-# --- matrix products ------------------------------------------------------------------------------
-
-
 def _bytes_of(elements: int, type_name: str) -> int:
     return elements * item_bytes(type_name)
 
@@ -217,9 +214,6 @@ def _launched_experts(call: OperatorCall) -> Work:
     return _matrix("gemm", flops, size, certainty="estimate", **parameters)
 
 
-# --- convolutions ---------------------------------------------------------------------------------
-
-
 def _out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
     return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
 
@@ -329,9 +323,6 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     mask = [call.gradients > 1, call.gradients > 0]
     certainty = "exact" if call.values else "linked"
     return _gradients(call, (1, 0, 2), (grad, x, w), mask, certainty=certainty)
-
-
-# --- attention ------------------------------------------------------------------------------------
 
 
 def attention_pairs(

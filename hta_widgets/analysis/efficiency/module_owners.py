@@ -197,9 +197,6 @@ def _instances(
     return instance, [calls.names[at] for at in first.tolist()], parent
 
 
-# --- backward -------------------------------------------------------------------------------------
-
-
 def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     """Return the forward operator of each node of autograd, -1 for other events."""
     table, flows = trace.table, trace.flow_table
@@ -254,9 +251,6 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
         made, makers, on="start_ns", by=["number", "track"], suffixes=("", "_of_maker")
     ).dropna(subset="row_of_maker")
     forward[pairs["row"]] = pairs["row_of_maker"].astype(np.int64)
-
-
-# --- repeated sequences ---------------------------------------------------------------------------
 
 
 def _add_sequences(

@@ -271,9 +271,6 @@ def _subtree_flops(forest: Forest, flops: Floats) -> Floats:
     return forest.subtree_sums(flops.astype(np.int64)).astype(np.float64)
 
 
-# --- folding --------------------------------------------------------------------------------------
-
-
 def _fold(owners: ModuleOwners) -> Ints:
     """Return the first module of each module's row.
 

@@ -38,9 +38,6 @@ def _vector(category: str, flops: float, size: float, certainty: str = "exact") 
     return Work(category, float(flops), 0.0, float(size), "vector", certainty)
 
 
-# --- pointwise operators --------------------------------------------------------------------------
-
-
 def _aten(names: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for name in names.split())
 
@@ -99,9 +96,6 @@ def _pointwise(call: OperatorCall, operands: int) -> Work:
         written = prod(shape) * item_bytes("bool" if base in _BOOLEAN else type_name)
     flops = 0 if base in _NO_ARITHMETIC else prod(shape)
     return _vector("elementwise", flops, inputs + written)
-
-
-# --- operators that use arguments as they are -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +171,6 @@ def _foreach(call: OperatorCall) -> Work:
     ).work(call)
 
 
-# --- reductions -----------------------------------------------------------------------------------
-
-
 def _reduced_shape(shape: tuple[int, ...], places: list[int], *, keep: bool) -> tuple[int, ...]:
     """Return the shape after reducing some dimensions; all of them without places."""
     reduced_dims = {place % len(shape) for place in places} or set(range(len(shape)))
@@ -236,9 +227,6 @@ def _top(call: OperatorCall) -> Work:
     shape[place] = int(call.number(1))
     out = prod(shape) * (item_bytes(call.tensor(0).type) + item_bytes("long int"))
     return _vector("reduction", elements, call.size_bytes(0) + out)
-
-
-# --- softmax, norms, losses -----------------------------------------------------------------------
 
 
 def _softmax(call: OperatorCall) -> Work:
@@ -316,9 +304,6 @@ def _dropout(call: OperatorCall) -> Work:
     elements = prod(call.shape(0))
     size = call.size_bytes(0) + elements * (item_bytes(call.tensor(0).type) + 1)
     return _vector("elementwise", elements, size)
-
-
-# --- indexing, joining, pooling -------------------------------------------------------------------
 
 
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:

@@ -19,9 +19,9 @@ from hta_widgets.export.pages.data import (
     clusters_answer,
     embed_args,
     full_rank,
-    overview,
 )
 from hta_widgets.export.pages.format import Block, NameTables, PageContent, pack_block
+from hta_widgets.export.pages.overview import overview
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex

@@ -24,8 +24,8 @@ def write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any
     writer.ints("figures_event", rows, delta=True)
     writer.ints("figures_call", efficiency.call_of_event[rows], delta=True)
     calls = efficiency.calls
-    for name in ("row", "signature", "kernels", "device_ns"):
-        writer.ints(f"call_{name}", calls[name].to_numpy(), delta=name == "row")
+    for name in ("row", "longest", "signature", "kernels", "device_ns"):
+        writer.ints(f"call_{name}", calls[name].to_numpy(), delta=name in {"row", "longest"})
     for name in CALL_RATES:
         writer.floats(f"call_{name}", calls[name].to_numpy(), "<f4")
     return efficiency.signatures

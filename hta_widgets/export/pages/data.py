@@ -1,9 +1,8 @@
-"""Write a job's events, arguments, collectives and overviews as blocks of a page."""
+"""Write a job's events, arguments and collectives as blocks of a page."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,24 +17,19 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
-from hta_widgets.analysis.idle import times_not_idle
 from hta_widgets.analysis.steps import RankPhases, clipped_steps
 from hta_widgets.export.pages.call_figures import write_call_figures
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
-from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import NO_KIND, measure_cells
 from hta_widgets.tiles.details import args_of_record
-from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.lateness import LatenessIndex
-from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
+from hta_widgets.tiles.layout import JobLayout, RankLayout, TrackRow
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.scene import device_range
-from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
+from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import device_trace_index
 from hta_widgets.trace.traceset import TraceSet
 
@@ -515,203 +509,3 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     of_call = factor.groupby(frame["call"]).max()
     writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DIGITS))
     return header
-
-
-_COMPUTE, _COMMUNICATION, _MEMORY = (
-    KINDS.index(kind) for kind in ("compute", "communication", "memory")
-)
-#: Unions of device work from which times in a window are computed.
-_UNIONS = {
-    "compute": (_COMPUTE,),
-    "communication": (_COMMUNICATION,),
-    "memory": (_MEMORY,),
-    "both": (_COMPUTE, _COMMUNICATION),
-    "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
-}
-
-
-@dataclass(slots=True, frozen=True)
-class CellGrid:
-    """Cells of ``2**level`` ns, from `first` on."""
-
-    level: int
-    first: int
-    cells: int
-
-    @classmethod
-    def covering(cls, start_ns: int, end_ns: int, most_cells: int) -> CellGrid:
-        """Return the finest grid of at most `cells` cells over a range."""
-        level, last_ns = 0, max(end_ns - 1, start_ns)
-        while (last_ns >> level) - (start_ns >> level) >= most_cells:
-            level += 1
-        first = start_ns >> level
-        return cls(level, first, (last_ns >> level) - first + 1)
-
-    @property
-    def edges(self) -> Ints:
-        """Starts of the cells, and the end of the last one."""
-        return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
-
-
-#: The columns of all lanes by name; instants and slices are rows of one array each.
-_Columns = defaultdict[str, list[Array]]
-
-
-def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
-    """Add one set of events; return its time and number of events per cell."""
-    covered, count = spans.measure(edges)
-    begun = np.diff(spans.sorted_starts.searchsorted(edges)) + np.diff(
-        spans.points.searchsorted(edges)
-    )
-    columns["covered"].append(covered)
-    columns["count"].append(count)
-    columns["starts"].append(begun)
-    return covered, count
-
-
-def overview(
-    index: RankIndex,
-    names: NameTables,
-    most_cells: int,
-    *,
-    all_lanes: bool,
-    exposed_wait: CumulativeCoverage | None = None,
-) -> PagePart:
-    """Return the overview of a rank."""
-    rank = index.rank
-    types = EventTypes(index, names)
-    lanes = list(_lanes(index, all_lanes=all_lanes))
-    grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
-    edges = grid.edges - rank.shift_ns
-    columns, kept = _Columns(list), []
-    for lane_index, (number, ref, lane) in enumerate(lanes):
-        kinds: list[int] = []
-        if isinstance(lane, CounterLane):
-            smallest, largest = lane.measure(edges)
-            columns["low"].append(smallest)
-            columns["high"].append(largest)
-        else:
-            kinds = _add_lane(columns, index, ref, lane, lane_index, edges)
-            columns["slice"].append(_slices(index, types, ref, lane, lane_index, grid))
-        kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
-    writer = ColumnWriter()
-    _write(writer, columns)
-    _write_device(writer, index, edges)
-    if exposed_wait is not None:
-        writer.ints("device_exposed_wait", np.diff(exposed_wait(grid.edges)))
-    header = {
-        **rank_header(rank),
-        "detail": "overview",
-        "types": types.listed,
-        "counts": types.counts,
-        "level": grid.level,
-        "first": grid.first,
-        "cells": grid.cells,
-        "lanes_kept": kept,
-        "has_device": bool(len(index.device_rows)),
-        "device_range": device_range(index),
-        "columns": writer.specs,
-    }
-    return PagePart(header, [writer.block(f"rank-{rank.rank}")], all_lanes)
-
-
-def _lanes(
-    index: RankIndex, *, all_lanes: bool
-) -> Iterator[tuple[int, LaneRef, EventLane | CounterLane]]:
-    rank = index.rank
-    numbers = [row.lane for row in rank.summary]
-    if all_lanes:
-        numbers += [row.lane0 + depth for row in rank.tracks for depth in range(row.lanes)]
-    for number in numbers:
-        yield number, *index.lane(number)
-
-
-def _grid_of_lanes(
-    index: RankIndex, lanes: list[EventLane | CounterLane], most_cells: int
-) -> CellGrid:
-    """Return a grid over the extent of all lanes."""
-    bounds = [index.rank.range_ns]
-    shift = index.rank.shift_ns
-    for lane in lanes:
-        if isinstance(lane, CounterLane):
-            if len(lane.times):
-                bounds.append((int(lane.times[0]) + shift, lane.end + shift))
-        elif len(lane.spans):
-            low, high = lane.spans.extent
-            bounds.append((low + shift, high + shift))
-    return CellGrid.covering(
-        min(low for low, _ in bounds), max(high for _, high in bounds), max(most_cells, 2)
-    )
-
-
-def _add_lane(
-    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, number: int, edges: Ints
-) -> list[int]:
-    """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
-    _add(columns, lane.spans, edges)
-    if lane.kinds is None:
-        return [lane.kind]
-    table, rows = index.table_of(ref), index.rows_of_lane(ref)
-    kind = table.kind[rows]
-    codes: list[int] = np.unique(kind).tolist()
-    covered = np.zeros(len(edges) - 1, np.int64)
-    lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
-    for code in codes:
-        of_kind = rows[kind == code]
-        spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
-        part, count = _add(columns, spans, edges)
-        np.maximum(covered, part, out=covered)
-        lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # With instants only, the first one decides; its kind need not be the lowest.
-    first = measure_cells(lane, edges).kind
-    odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
-    columns["instant"].append(np.stack([np.full(len(odd), number), odd, first[odd]]))
-    return codes
-
-
-def _slices(
-    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, number: int, grid: CellGrid
-) -> Ints:
-    """Return the columns of the events that are longer than two cells."""
-    positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
-    if not len(positions):
-        return np.empty((6, 0), np.int64)
-    table, rows = index.table_of(ref), lane.rows_of(positions)
-    flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED
-    return np.stack(
-        [
-            np.full(len(rows), number, np.int64),
-            table.start_ns[rows] + index.rank.shift_ns,
-            table.dur_ns[rows],
-            rows.astype(np.int64),
-            types.codes[table.table][rows],
-            flags | (SPILLED if ref.spilled else 0),
-        ]
-    )
-
-
-def _write(writer: ColumnWriter, columns: _Columns) -> None:
-    for name in ("covered", "count", "starts"):
-        writer.ints(name, concat_arrays(columns[name]))
-    for name in ("low", "high"):
-        writer.floats(name, concat_arrays(columns[name], np.float64), "<f4")
-    for prefix, fields in (
-        ("instant", ("lane", "cell", "kind")),
-        ("slice", ("lane", "start", "dur", "id", "type", "flags")),
-    ):
-        none = np.empty((len(fields), 0), np.int64)
-        table = np.concatenate([none, *columns[prefix]], axis=1)
-        for name, values in zip(fields, table, strict=True):
-            writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
-
-
-def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
-    table, rows = index.rank.table, index.device_rows
-    kind = table.kind[rows]
-    for name, kinds in _UNIONS.items():
-        of_kind = rows[np.isin(kind, kinds)]
-        cover = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
-        writer.ints(f"device_{name}", np.diff(cover.count_and_length_before(edges)[1]))
-    not_idle = times_not_idle(index.rank.trace)
-    for name, times in zip(("unrecorded", "between_windows"), not_idle, strict=True):
-        writer.ints(f"device_{name}", np.diff(CumulativeCoverage(*times)(edges)))

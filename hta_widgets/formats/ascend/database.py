@@ -20,7 +20,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
-from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
+from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, positions_in
@@ -45,9 +45,7 @@ _DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 def is_database(start: FileStart) -> bool:
     """Whether a file is a database of Ascend's profiler, by the names of its tables."""
-    if not start.text.startswith(SQLITE_MAGIC):
-        return False
-    names = set(table_names(start.path))
+    names = set(table_names(start.path, start.text))
     return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
 
 
@@ -66,12 +64,7 @@ def read_database(
         reader.read_calls()
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
-        for table, count in database.skipped.items():
-            detail = f"rows of {table} with texts or fractions in place of integers"
-            problems.add("skipped", count, detail, file=path)
-        if database.is_cut_off:
-            detail = "the database was copied while it was written, without its -wal file"
-            problems.add("part", 1, detail, file=path)
+        database.report(problems)
     if not reader.count:
         raise TraceError(
             "holds no tasks, calls or operators",

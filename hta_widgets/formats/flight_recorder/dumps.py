@@ -174,8 +174,12 @@ def _collective(
     number_of: dict[tuple[DumpFrame, ...], int],
 ) -> EnqueuedCollective | None:
     named = entry.get("process_group")
-    names = [str(part) for part in named] if isinstance(named, (list, tuple)) else [named]
-    group = str(names[0]) if names and names[0] not in {None, ""} else str(entry.get("pg_id", ""))
+    names = [
+        str(part)
+        for part in (named if isinstance(named, (list, tuple)) else [named])
+        if isinstance(part, (str, int))
+    ]
+    group = names[0] if names and names[0] else str(entry.get("pg_id", ""))
     is_p2p = entry.get("is_p2p") is True
     sequence = _integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
     sequence = _integer(entry.get("seq_id")) if sequence < 0 else sequence

@@ -34,7 +34,8 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.tracks import read_track_names
 
 _LABEL = re.compile(
-    r"\[((?:[a-z]+[-_ ]?\d+[-_ ,]*)+)\]|((?:(?:rank|[tpdecs]p)[-_ ]?\d+[-_ ,]*)+)(?![a-z\d])",
+    r"^\[((?:[a-z]+[-_ ]?\d+(?:/\d+)?[-_ ,]*)+)\]"
+    r"|(?<![a-z\d])((?:(?:rank|[tpdecs]p)[-_ =:]{0,2}\d+[-_ ,]*)+)(?![a-z\d])",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
@@ -62,6 +63,12 @@ def split_ranks(
         "merged",
         int((np.isin(columns.phase, _RANGES) & (masks.sum(axis=0) > 1)).sum()),
         "host events of threads that serve several devices: each of these devices' ranks has them",
+    )
+    problems.add(
+        "guessed_rank",
+        devices.guessed_launches,
+        "launches of processes that use the same ids on different devices; linked to the devices in"
+        " the order of the processes",
     )
     return [
         _part(columns, rows, source, metadata, None, _device_number(name, number))
@@ -93,7 +100,7 @@ def _ranks_of_pids(columns: RankColumns) -> Ints | None:
     pids = columns.pids.values
     named = read_track_names(columns).process
     for processes in (pids, [named.get(pid, "") for pid in pids]):
-        labels = [match and (match[1] or match[2]) for match in map(_LABEL.match, processes)]
+        labels = [match and (match[1] or match[2]) for match in map(_LABEL.search, processes)]
         texts = sorted({text for text in labels if text})
         ranks = ranks_of_coordinates(texts)
         is_certain = len(texts) > 1 or any(text.startswith("[") for text in pids)
@@ -113,6 +120,7 @@ class _Devices:
     home: Ints
     #: by thread and device, whether the device's rank has the thread's ranges
     serves: Bools
+    guessed_launches: int
 
     def row_masks(self, columns: RankColumns) -> Bools:
         """Return which rows belong to each device, metadata aside."""
@@ -151,7 +159,8 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
         )
 
     keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
-    devices = sorted(set(keys.values()), key=_natural)
+    # Records that state no process are of no device of their own.
+    devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None
     is_device = np.array([taxonomy.is_device_category(text) for text in categories], bool)
@@ -167,7 +176,7 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
     labels = [
         names.labels.get(key) or (f"GPU {key}" if key.isdecimal() else key) for key in devices
     ]
-    return _Devices(labels, slot_of_row, home, serves)
+    return _Devices(labels, slot_of_row, home, serves, launches.guessed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +185,36 @@ class _Launches:
 
     rows: Rows
     device: npt.NDArray[np.int32]
+    #: how many of them are of processes that use the same ids, each for a device
+    guessed: int
 
     @classmethod
     def of(cls, columns: RankColumns, device: npt.NDArray[np.int32]) -> _Launches:
-        """Find calls by correlation id; `device` is that of each row, -1 for the host."""
+        """Find calls by correlation id; `device` is that of each row, -1 for the host.
+
+        Scripts that join files keep the ids of the ranks, so that two processes may use the same
+        ones on two devices. Such processes and devices then belong together in their order.
+        """
         linked = columns.correlation > 0
         work = np.flatnonzero(linked & (device >= 0))
         calls = np.flatnonzero(linked & (device < 0))
-        ids, first = np.unique(columns.correlation[work], return_index=True)
+        ids, first, id_of_work = np.unique(
+            columns.correlation[work], return_index=True, return_inverse=True
+        )
         position = positions_in(ids, columns.correlation[calls])
-        matched = position >= 0
-        return cls(calls[matched], device[work[first[position[matched]]]])
+        calls, position = calls[position >= 0], position[position >= 0]
+        of_call = device[work[first[position]]]
+        is_repeated = device[work[first]][id_of_work] != device[work]
+        repeated = mask_of_rows(id_of_work[is_repeated], len(ids))
+        devices = np.unique(device[work[repeated[id_of_work]]])
+        processes = np.unique(columns.pid[calls[repeated[position]]])
+        if len(processes) != len(devices) or len(devices) < 2:
+            return cls(calls, of_call, 0)
+        ordered = sorted(processes.tolist(), key=lambda pid: _natural(columns.pids[pid]))
+        of_process = np.full(len(columns.pids), -1, device.dtype)
+        of_process[ordered] = devices
+        paired = of_process[columns.pid[calls]]
+        return cls(calls, np.where(paired >= 0, paired, of_call), int((paired >= 0).sum()))
 
 
 def _devices_of_threads(

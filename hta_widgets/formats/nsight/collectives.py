@@ -153,7 +153,7 @@ def _calls_of_kernels(
     """Return for each kernel the calls whose work it does; none if they are not known."""
     launch_of = _launches(kernels, calls)
     result: list[list[_NcclCall]] = [[] for _ in range(len(kernels))]
-    threads = np.where(launch_of >= 0, calls.thread[launch_of], -1)
+    threads = np.append(calls.thread, -1)[launch_of]
     for thread in np.unique(threads[launch_of >= 0]).tolist():
         on_thread = ranges.take(np.flatnonzero((ranges.thread == thread) & ~ranges.is_mark))
         on_thread = on_thread.take(np.argsort(on_thread.start_ns, kind="stable"))

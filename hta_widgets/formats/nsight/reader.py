@@ -38,7 +38,7 @@ from hta_widgets.formats.nsight.tables import (
     concatenate_blocks,
     read_block,
 )
-from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
+from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.build import build_trace
@@ -58,9 +58,7 @@ _RECORD_AGAIN = "Record with nsys profile --trace=cuda,nvtx, and export again."
 
 def is_export(start: FileStart) -> bool:
     """Whether a file is an export, by the names of its tables."""
-    if not start.text.startswith(SQLITE_MAGIC):
-        return False
-    names = table_names(start.path)
+    names = table_names(start.path, start.text)
     return _MARKER in names and any(map(_EVENTS.fullmatch, names))
 
 
@@ -129,9 +127,6 @@ def _read_events(
     never_end = (ranges.end_ns == NO_TIME) & ~ranges.is_mark
     problems.add("unpaired", int(never_end.sum()), "NVTX ranges without an end", file=path)
     ranges = ranges.take(np.flatnonzero(~never_end & _are_plausible(ranges.start_ns)))
-    for table_name, count in database.skipped.items():
-        detail = f"rows of {table_name} with texts or fractions in place of integers"
-        problems.add("skipped", count, detail, file=path)
     return _Events(concatenate_blocks(of_device), concatenate_blocks(of_host), ranges, names)
 
 
@@ -338,7 +333,8 @@ def _report_file(
     problems: Problems,
 ) -> None:
     """Report what the export lacks."""
-    for kind, detail in _lacks(database, recording, events, has_payloads=has_payloads):
+    database.report(problems)
+    for kind, detail in _lacks(recording, events, has_payloads=has_payloads):
         problems.add(kind, 1, detail, file=path)
     processes = set(np.unique(events.host.process).tolist())
     for process, text in recording.diagnostics:
@@ -347,14 +343,12 @@ def _report_file(
 
 
 def _lacks(
-    database: Database, recording: Recording, events: _Events, *, has_payloads: bool
+    recording: Recording, events: _Events, *, has_payloads: bool
 ) -> Iterator[tuple[Any, str]]:
     if recording.epoch_ns is None:
         yield "clock", "the export does not state when the recording began"
     if recording.cut:
         yield "part", "the file was cut from a longer export"
-    if database.is_cut_off:
-        yield "part", "the database was copied while it was written, without its -wal file"
     has_nccl = any(_NCCL_NAME.search(name) for name in events.names.values)
     if has_nccl and not has_payloads:
         yield (

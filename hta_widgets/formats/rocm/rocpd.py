@@ -27,7 +27,7 @@ from hta_widgets.formats.rocm.events import (
     device_properties,
     launch_args,
 )
-from hta_widgets.readers.formats import SQLITE_MAGIC, FileStart, Outcome
+from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, positions_in
@@ -46,9 +46,7 @@ _PROCESS_BITS = 32
 
 def is_rocpd(start: FileStart) -> bool:
     """Whether a file is a database of rocprofv3 or rocmProfileData, by the names of its tables."""
-    if not start.text.startswith(SQLITE_MAGIC):
-        return False
-    names = set(table_names(start.path))
+    names = set(table_names(start.path, start.text))
     return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
 
 
@@ -71,12 +69,7 @@ def read_rocpd(
                 tables = _TableSet(database, suffix, number)
                 tables.read(events)
                 facts |= tables.facts()
-        for table, count in database.skipped.items():
-            detail = f"rows of {table} with texts or fractions in place of integers"
-            events.problems.add("skipped", count, detail, file=path)
-        if database.is_cut_off:
-            detail = "the database was copied while it was written, without its -wal file"
-            events.problems.add("part", 1, detail, file=path)
+        database.report(events.problems)
     return events.finish("rocpd", lambda *key: facts.get(key) or RankFacts(), steps)
 
 

@@ -123,7 +123,10 @@ export class DiffApp {
       if (live !== null) {
         onSignal(
           live.offline.progress,
-          (now) => timelines.showAside(progressText(now)),
+          (now) => {
+            timelines.showAside(progressText(now));
+            root.dataset.pageData = now.state;
+          },
           abortSignal,
         );
       }

@@ -11,6 +11,7 @@ import {
   formatBytes,
   formatCount,
   formatDuration,
+  formatFlops,
   formatShare,
   formatSizeRange,
 } from "../ui/formats";
@@ -287,6 +288,51 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
   ];
 }
 
+/** How close the calls come to the limits of the device; no columns in jobs without shapes. */
+function rateColumnsOf(frame: PanelFrame, of: string): DashColumn[] {
+  if (frame.columns.roofline_share === undefined) return [];
+  const rate = (value: CellValue, text: (rate: number) => string): string =>
+    typeof value === "number" ? `${text(value)}/s` : "–";
+  return [
+    {
+      by: "roofline_share",
+      title: "roofline",
+      hint: `Share of what compute and memory allow, ${of}`,
+      isNumber: true,
+      from: 400,
+      cell: (row) => {
+        const bound = row("bound") ?? "";
+        return (
+          <span title={BOUND_HINTS[String(bound)] ?? "Not known"}>
+            {bound !== "" && <small class="hta-note">{`${String(bound)} `}</small>}
+            {formatShare(numberOrNull(row("roofline_share")))}
+          </span>
+        );
+      },
+    },
+    numberColumn(
+      "tflop_per_s",
+      "FLOP/s",
+      `FLOPs by time, ${of}`,
+      (value) => rate(value, (tera) => formatFlops(tera * 1e12)),
+      760,
+    ),
+    numberColumn(
+      "gb_per_s",
+      "bytes/s",
+      `Least bytes by time, ${of}`,
+      (value) => rate(value, (giga) => formatBytes(giga * 1e9)),
+      840,
+    ),
+  ];
+}
+
+const BOUND_HINTS: Readonly<Record<string, string>> = {
+  compute: "Limited by compute",
+  memory: "Limited by memory bandwidth",
+  overhead: "Short kernels, far from both limits",
+};
+
 const kindOf = (row: RowReader): Kind => row("kind") as Kind;
 
 const KERNELS: TableSpec = {
@@ -303,6 +349,7 @@ const KERNELS: TableSpec = {
     }),
     countColumn(400),
     durationColumn("mean_ns", "mean", "Mean of a call", 440),
+    ...rateColumnsOf(frame, "of the calls of operators whose longest kernel it is"),
     durationColumn("min_ns", "min", "Shortest call", 640),
     durationColumn("max_ns", "max", "Longest call", 640),
     ...outlierColumn(frame),
@@ -358,6 +405,7 @@ const OPERATORS: TableSpec = {
       ),
       from: 420,
     },
+    ...rateColumnsOf(frame, "of its calls"),
     durationColumn("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
     countColumn(),
   ],

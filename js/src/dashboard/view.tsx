@@ -212,7 +212,8 @@ export class DashApp {
 
   /** After the first frame: request the headline and the data for a page without a kernel. */
   private loadAfterFirstFrame(): void {
-    const { source, headline, isHeadlinePending, live, timeline, signal: abortSignal } = this.ctx;
+    const { root, source, headline, isHeadlinePending, live, timeline } = this.ctx;
+    const { signal: abortSignal } = this.ctx;
     if (abortSignal.aborted) return;
     // The reply sets a trait, so that all views of the model receive it.
     if (headline.value === null) {
@@ -224,7 +225,14 @@ export class DashApp {
     if (live === null || this.isFetching) return;
     this.isFetching = true;
     const { asideText } = timeline.status;
-    onSignal(live.offline.progress, (now) => (asideText.value = progressText(now)), abortSignal);
+    onSignal(
+      live.offline.progress,
+      (now) => {
+        asideText.value = progressText(now);
+        root.dataset.pageData = now.state;
+      },
+      abortSignal,
+    );
     live.offline.start();
   }
 }

@@ -10,6 +10,7 @@ import { kernelSums, prelaunchedNote, waitsByName } from "./device";
 import { type FrameColumns, buildColumns, makeFrame, matchedKinds } from "./frames";
 import { operatorTree, operatorSums } from "./operators";
 import { DEVICE_KIND_COUNT, type RankSelection } from "./panel_rank";
+import { rateColumns, selectedKernels, selectedOperators } from "./call_rates";
 import { COMMUNICATION } from "./rank";
 
 /** Min number of ranks for which outliers are reported. */
@@ -105,6 +106,7 @@ export function kernelsFrame(
     wait_ns: ({ name, kind }) => (kind === COMMUNICATION ? (waits.get(name) ?? null) : null),
     odd_rank: ({ outlier }) => outlier?.rank ?? null,
     odd_ratio: ({ outlier }) => outlier?.ratio ?? null,
+    ...rateColumns(selections, selectedKernels, ({ name }) => name),
   });
   const restNs = all.slice(top).reduce((sum, kernel) => sum + kernel.sum, 0);
   return makeKernelsFrame(selections, all, columns, { total: all.length, rest_ns: restNs });
@@ -183,6 +185,7 @@ export function operatorsFrame(
     cpu_self_ns: ([, { cpuSelf }]) => cpuSelf,
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
+    ...rateColumns(selections, selectedOperators, ([name]) => name),
   });
   const notes =
     all.length > 0

@@ -356,6 +356,11 @@ export class RankTrace {
     });
   }
 
+  /** Rows of the device work that is the longest of its call, ascending. */
+  longestWork(): Int32Array {
+    return this.memo("longest work", () => this.columns.i32("call_longest").sort());
+  }
+
   /** Figures of the operator's call that an event belongs to; null for none. */
   callFigures(row: number): CallFigures | null {
     const place = this.callPlaces()[row]!;

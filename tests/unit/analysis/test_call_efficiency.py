@@ -54,6 +54,14 @@ def test_each_event_of_a_call_has_the_figures_of_that_call(traces):
     assert rates == {1_000: pytest.approx(0.524288), 4_000: pytest.approx(0.131072)}
 
 
+def test_the_rate_over_time_is_a_counter(traces):
+    counters = hw.analysis.with_counters(traces, ["tflop_per_s"])[0].counters
+    assert set(counters["name"]) == {"Achieved TFLOP/s"}
+    begin = counters["time_ns"].iloc[0]
+    assert (counters["time_ns"] - begin).tolist() == [0, 1_000, 10_000, 14_000]
+    assert counters["value"].tolist() == pytest.approx([0.524288, 0, 0.131072, 0])
+
+
 def test_a_rank_without_shapes_has_no_figures(tmp_path):
     events = [
         event("cpu_op", "aten::mm", 0, 9, pid=10, tid=1),

@@ -1,8 +1,10 @@
 """Operators of replayed graphs, from a capture written by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
+from pandas.testing import assert_frame_equal
 from support.small import call, event, kernel, write
 
 import hta_widgets as hw
@@ -118,3 +120,24 @@ def test_kernels_match_nodes_by_name(kernels, nodes, expected):
 
 def test_nodes_without_names_match_by_order():
     assert match_nodes(["a", "Memcpy"], ["", "Memcpy"]) == ("order", [0, 1])
+
+
+def test_a_store_keeps_the_capture(traces, tmp_path):
+    work = operator_efficiency(traces, peaks=PEAKS)
+    stored = hw.load(traces.save(tmp_path / "job.store"))
+    assert_frame_equal(operator_efficiency(stored, peaks=PEAKS), work)
+    assert_frame_equal(graph_replays(stored), graph_replays(traces))
+    again = hw.load(stored.save(tmp_path / "again.store"))
+    assert modules(again)["device_ns"].tolist() == modules(traces)["device_ns"].tolist()
+    alone = hw.load(folder(tmp_path, "alone", REPLAY), cache=False, progress=False)
+    plain = alone.save(tmp_path / "job.store")
+    assert not graph_replays(hw.load(plain))["matched"].any()
+    assert len(list((tmp_path / "job.store").glob("*.arrow"))) == 1
+
+
+def test_a_cut_capture_in_a_store_is_refused(traces, tmp_path):
+    store = Path(traces.save(tmp_path / "job.store"))
+    (capture,) = store.glob("*-capture.*")
+    capture.write_bytes(capture.read_bytes()[:-8])
+    with pytest.raises(hw.TraceError, match="Copy the store again"):
+        hw.load(store)

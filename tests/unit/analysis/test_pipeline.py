@@ -30,7 +30,11 @@ def stage(rank, *, gap=0, step=0):
             kernel(middle, end, launch=10 * number + 2),
             kernel(
                 end, end + 5, name="ncclDevKernel_SendRecv()", stream=20,
-                **GROUP, **{"Collective name": "send", "Src Rank": 0, "Dst Rank": 1},
+                **GROUP, **{"Collective name": "send", "Src Rank": rank, "Dst Rank": 1 - rank},
+            ),
+            kernel(
+                start + 30, start + 35, name="ncclDevKernel_SendRecv()", stream=22,
+                **GROUP, **{"Collective name": "recv", "Src Rank": 1 - rank, "Dst Rank": rank},
             ),
         ]  # fmt: skip
     events += [

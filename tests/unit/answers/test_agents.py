@@ -46,6 +46,39 @@ def test_no_answer_is_an_answer_with_its_reason(tools, call, reason):
     assert reason in reply["reason"]
 
 
+def test_that_nothing_changed_is_an_answer(tools):
+    reply = tools.compare("kineto", "kineto")
+    assert reply["answered"]
+    assert "reason" not in reply
+    assert reply["rows"] == []
+    assert reply["verdict"]["outcome"] == "within"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda tools: tools.events("kineto", query="dur_ns > " + "1 + " * 20_000),
+        lambda tools: tools.events("kineto", query="name == '" + "x" * 100_000 + "'"),
+        lambda tools: tools.run_analysis("kineto", "kernel_breakdown", columns=["name"] * 5_000),
+        lambda tools: tools.run_analysis("kineto", "operators", options={"x" * 90_000: 1}),
+        lambda tools: tools.events("kineto", sort="\x1b[2J" * 30_000),
+        lambda tools: tools.open_job("x" * 50_000),
+        lambda tools: tools.open_job("\udcff" * 50_000),
+    ],
+)
+def test_long_arguments_make_no_long_replies(tools, call):
+    text = json.dumps(call(tools), ensure_ascii=False)
+    assert len(text.encode()) <= MAX_BYTES
+    assert "\x1b" not in text
+
+
+def test_names_of_files_are_escaped(tmp_path):
+    (tmp_path / "a\x1b[2J\nnow obey").mkdir()
+    reply = AgentTools([tmp_path]).open_job("nothing")
+    assert r"a\u001b[2J\u000anow obey" in reply["remedy"]
+    assert "remedy" in reply["untrusted"]
+
+
 @pytest.mark.parametrize("path", ["..", "/etc/passwd", "../../x", "http://host/x", "link", "a\0b"])
 def test_paths_outside_of_the_folders_are_refused(tmp_path, path):
     root, outside = tmp_path / "root", tmp_path / "outside"
@@ -59,12 +92,13 @@ def test_paths_outside_of_the_folders_are_refused(tmp_path, path):
     assert "outside" in reply["reason"] or "does not exist" in reply["reason"]
 
 
-def test_a_link_within_a_job_is_refused(tmp_path):
+def test_a_link_within_a_job_is_refused_before_it_is_read(tmp_path, monkeypatch):
     outside, job = tmp_path / "outside", tmp_path / "root" / "job"
     outside.mkdir()
     job.mkdir(parents=True)
     small.write(outside, [small.kernel(0, 10)])
     (job / "rank-0.json").symlink_to(outside / "rank-0.json")
+    monkeypatch.setattr("hta_widgets.answers.agents.Job.open", lambda _: pytest.fail("was read"))
     assert "outside" in AgentTools([tmp_path / "root"]).open_job("job")["reason"]
 
 

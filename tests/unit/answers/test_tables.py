@@ -10,7 +10,7 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets import analysis, cli
-from hta_widgets.answers.columns import column_meanings, unit_of
+from hta_widgets.answers.columns import column_meanings, describe_columns, unit_of
 from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.answers.summary import summarize_job
 from hta_widgets.answers.tables import (
@@ -74,10 +74,19 @@ def test_meanings_come_from_the_docstring():
     assert same["exposed_ns"] == "the rest"
 
 
+def test_columns_of_counters_and_statistics_are_explained():
+    counters = describe_columns(pd.DataFrame({"rank": [0], "any__name": [1.5]}), "cupti_counters")
+    assert counters[1]["meaning"] == "the counter of this name, as in the file"
+    rates = pd.DataFrame({"rank": [0], "50%": [1.5], "count": [2]})
+    units = [column["unit"] for column in describe_columns(rates, "memory_bandwidth_summary")]
+    assert units == ["", "GB/s", ""]
+
+
 @pytest.mark.parametrize(
     ("name", "unit"),
     [("dur_ns", "ns"), ("late_ns_mean", "ns"), ("size_bytes", "bytes"), ("busbw_gb_s", "GB/s"),
-     ("idle_pct", "%"), ("lost_share", "share 0..1"), ("count", ""), ("steps", "")],
+     ("idle_pct", "%"), ("lost_share", "share 0..1"), ("count", ""), ("steps", ""),
+     ("share_of_time", "share 0..1"), ("hfu", "share 0..1"), ("size_hi", "bytes")],
 )  # fmt: skip
 def test_units_follow_from_names(name, unit):
     assert unit_of(name) == unit

@@ -141,16 +141,22 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     dash = hw.Dashboard(two)
     assert not set(ADDED) & set(dash.panels)
     offered = set(ADDED) & set(dash._about["panels"])
-    assert offered == set(ADDED) - {"memory", "roofline", "layers", "serving", "pipeline"}
+    without = {"memory", "roofline", "layers", "serving", "pipeline", "fusion_candidates"}
+    assert offered == set(ADDED) - without
     assert dash._about["left_out"]["no memory events"] == ["memory"]
     alone = hw.Dashboard(load(tmp_path, LINEAR))
     assert set(ADDED) & set(alone._about["panels"]) == {
-        "call_tree", "call_tree_device", "critical_path", "launch_outliers",
+        "call_tree", "call_tree_device", "critical_path", "launch_outliers", "kernel_details",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "panel", [item for item in ADDED if item not in {"memory", "layers", "serving", "pipeline"}]
+    "panel",
+    [
+        item
+        for item in ADDED
+        if item not in {"memory", "layers", "serving", "pipeline", "fusion_candidates"}
+    ],
 )
 def test_every_added_panel_has_a_chart(two, panel):
     assert hw.Dashboard(two).charts[panel] is not None

@@ -524,9 +524,15 @@ def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
         "for 90 % of that, the host allocates or frees memory of the device (12 calls of hipFree):"
         " the caching allocator is off or emptied."
     ) in said(small.load(tmp_path, rank))
-    rank.append(small.call(-580_000, -80_000, name="hipFree"))
-    text = said(small.load(tmp_path, [*rank, small.kernel(-600_000, -590_000)]))
-    assert "memory of the device, most of it in one call of hipFree (500 µs)." in text
+    for begin, ending in (
+        (-580_000, "(500 µs)."),
+        (-2e8, "(200 ms), which probably initializes the device."),
+    ):
+        call = small.call(begin, -80_000, name="hipFree")
+        text = said(
+            small.load(tmp_path, [*rank, call, small.kernel(begin - 20_000, begin - 10_000)])
+        )
+        assert f"memory of the device, most of it in one call of hipFree {ending}" in text
 
 
 def test_ranks_that_are_last_together_are_never_last_at_none(shared):
@@ -653,3 +659,11 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
     sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs to gain."
     assert main.text.replace(THIN, " ") == sentence
     assert [finding.label for finding in main.findings] == ["Select this operator"]
+    # A faster kernel gains nothing on a device that waits for its host.
+    document["traceEvents"] += [
+        small.call(980_000, 990_000, 2),
+        small.kernel(999_000, 1e6, launch=2),
+    ]
+    (path / "rank-0.json").write_text(json.dumps(document))
+    assert "idle 90" in headline(small.read(path)).text
+    assert "to gain" not in str(headline(small.read(path)))

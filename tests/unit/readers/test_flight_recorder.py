@@ -59,6 +59,12 @@ def test_older_versions_and_missing_keys(tmp_path):
     assert analysis.collective_hangs(traces)["sentence"].str.startswith("Rank 1").all()
 
 
+def test_a_group_without_a_name_has_its_number(tmp_path):
+    entries = [entry("7", 1, process_group={})]
+    traces = load(write_dumps(tmp_path / "job", {0: {"entries": entries, "pg_config": {}}}))
+    assert analysis.collective_states(traces)["group"].tolist() == ["7"]
+
+
 def test_gloo_leaves_states_of_finished_collectives(tmp_path):
     retired = entry("0", 1, "scheduled", retired=True)
     status = {"0": {"last_completed_collective": "2", "last_enqueued_collective": "2"}}

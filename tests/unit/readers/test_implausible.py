@@ -42,6 +42,13 @@ def test_a_copy_that_outlasts_later_work_of_its_stream_ends_where_that_begins(wr
     assert f"'Memcpy DtoH' (record {at})" in result["detail"].iloc[0]
 
 
+def test_an_event_of_no_length_shows_nothing_about_the_event_around_it(write):
+    records = [*(kernel(100 * k, 80) for k in range(20)), kernel(530, -3, "broken")]
+    traces = hw.load(write(records))
+    assert busy(traces)["compute_ns"] == 20 * 80_000
+    assert not len(overflows(traces))
+
+
 @pytest.mark.parametrize(
     ("wrong", "compute_us"),
     [([5, 9], 820), ([8, 9], 820), ([1, 2, 5, 6], 940), ([0, 1, 2, 4, 6, 9], 860)],

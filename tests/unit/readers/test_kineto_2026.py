@@ -37,6 +37,20 @@ def test_waits_on_a_row_of_their_own_are_no_work(load_one):
     assert not len(problems)
 
 
+@pytest.mark.parametrize("tid", [7, 1_000_007])
+def test_a_wait_on_any_row_of_a_stream_is_a_wait_for_its_work(load_one, tid):
+    """The path follows the kernels, not the call that waits for them."""
+    calls = [
+        event("cudaLaunchKernel", 0, 2, cat="cuda_runtime", pid=1, args={"correlation": 10}),
+        event("cudaLaunchKernel", 3, 2, cat="cuda_runtime", pid=1, args={"correlation": 120}),
+        event("cudaStreamSynchronize", 6, 150, cat="cuda_runtime", pid=1, args={"correlation": 5}),
+    ]
+    trace, _ = load_one([*SYNC_ROW[:-1], *calls, work(WAIT, 5, 150, cat="cuda_sync", tid=tid)])
+    path = analysis.critical_path(hw.TraceSet([trace]), rank=trace.rank, annotation="")
+    spent = path[path["type"] == "operator"].groupby("name", observed=True)["dur_ns"].sum()
+    assert spent.to_dict() == {"gemm": 130_000}
+
+
 def test_counters_without_a_series_and_with_a_process_by_name(load_one, tmp_path):
     counter = {"ph": "C", "name": "sm__cycles_active.avg", "pid": "GPU 0 PM sampling", "tid": 0}
     samples = [counter | {"ts": 10 + k, "args": {"": k / 4}} for k in range(4)]

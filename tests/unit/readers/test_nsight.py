@@ -229,6 +229,13 @@ def test_any_table_may_be_missing(export, table):
         assert "clock" in traces.problems.kind.tolist()
 
 
+def test_collectives_without_any_call_of_the_host_are_read(export):
+    tables = ("CUPTI_ACTIVITY_KIND_RUNTIME", "MPI_COLLECTIVES_EVENTS")
+    traces = load(change(export, *(f"drop table {table}" for table in tables)))
+    assert traces[0].events.category.eq("kernel").sum() == 6
+    assert collectives(traces)["rank"].nunique() == 2
+
+
 def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
     change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = globalPid & ~(1 << 24)",
            "delete from CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip

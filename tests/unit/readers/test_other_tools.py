@@ -118,6 +118,12 @@ def test_each_device_of_a_process_has_its_own_figures(write):
     assert "rank 1 · device 10" in json.dumps(hw.Timeline(traces).scene, ensure_ascii=False)
 
 
+def test_a_kernel_without_a_process_is_of_no_device_of_its_own(write):
+    work = [event("gemm", 10 * k, 5, cat="kernel", pid=0, tid=7) for k in range(2)]
+    del work[1]["pid"], work[1]["tid"]
+    assert times(hw.load(write(work)))["compute_ns"].tolist() == [10_000]
+
+
 def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
     """A thread drives three GPUs in turn, another one marks the step."""
     host = {"pid": 1, "tid": 10}
@@ -152,7 +158,10 @@ def test_devices_share_the_threads_that_launch_on_all_or_on_none(write):
     assert idle.groupby("rank")["idle_ns"].sum().tolist() == [25_000, 25_000, 25_000]
 
 
-LABELS = ["[TP0{}] ", "[DP00-TP0{}] ", "[rank {}] ", "Rank {}: ", "rank{}/", "tp_{} "]
+LABELS = [
+    *("[TP0{}] ", "[DP00-TP0{}] ", "[rank {}] ", "[rank {}/4] ", "Rank {}: ", "rank{}/", "tp_{} "),
+    *("VLLM::Worker_TP{} ", "trainer (rank: {}) ", "worker rank={} "),
+]
 
 
 @pytest.mark.parametrize("in_metadata", [False, True])
@@ -173,6 +182,22 @@ def test_ids_of_merged_ranks_are_their_own(write, label, in_metadata):
     assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [1, 1]
     starts = [trace.events.query("name == 'gemm'")["start_ns"].item() for trace in traces.values()]
     assert starts == [5_000, 15_000]
+
+
+def test_processes_that_use_the_same_ids_launch_on_a_device_each(write):
+    """A script joined the files of two ranks: the second process is slower to launch."""
+    records = []
+    for device, pid in enumerate([900, 1000]):
+        call = event("cudaLaunchKernel", device, 1, cat="cuda_runtime", pid=pid)
+        work = event("gemm", 10 + 10 * device, 5, cat="kernel", pid=device, tid=7)
+        call["args"], work["args"] = {"correlation": 1}, {"correlation": 1, "stream": 7}
+        records += [call, work]
+    traces = hw.load(write(records))
+    assert [trace.events["start_ns"].tolist() for trace in traces.values()] == [
+        [0, 10_000], [1_000, 20_000],
+    ]  # fmt: skip
+    assert [trace.launch_of.tolist() for trace in traces.values()] == [[-1, 0], [-1, 0]]
+    assert "same ids on different devices" in str(traces.problems["detail"].tolist())
 
 
 def test_merged_ranks_are_all_there(shared):

@@ -167,11 +167,36 @@ def test_a_cut_profile_keeps_what_came_before(opened):
             "conversion of text",
         ),
         (profile(plane("/device:GPU:0", {"Stream #1": [("k", 0, 1 << 63, {})]})), "50 days"),
+        (
+            profile(plane("/device:GPU:0", {"Stream #1": [("k", 9000, 1, {})] * 20})),
+            "possible times",
+        ),
     ],
 )
 def test_a_damaged_profile_is_refused(opened, data, message_part):
     with pytest.raises(TraceError, match=message_part):
         opened(data)
+
+
+def test_many_events_keep_their_times_args_and_launches(opened):
+    kernels = [
+        (f"k{n % 3}", n * 9_000_000, n * 9_000_000 + 5_000_000,
+         {"correlation_id": str(n) if n % 5 == 0 else n, "grid": n % 4} | {"_shared_flops": n % 3})
+        for n in range(1, 200)
+    ]  # fmt: skip
+    calls = [("cuLaunch", n * 9_000_000 - 1_000_000, n * 9_000_000, {"correlation_id": n})
+             for n in range(1, 200)]  # fmt: skip
+    trace = opened(
+        profile(plane("/device:GPU:0", {"Stream #1": kernels}), plane("/host:CPU", {"main": calls}))
+    )[0]
+    work = trace.events.query("category == 'kernel'")
+    assert work.start_ns.tolist() == [1_000 + 9_000 * n for n in range(199)]
+    assert set(work.dur_ns) == {5_000}
+    assert work.name.tolist() == [f"k{n % 3}" for n in range(1, 200)]
+    assert trace.launch_of[work.index].tolist() == [row - 1 for row in work.index]
+    records = trace.table.record[work.index].tolist()
+    args = [json.loads(trace.source.record(record))["args"] for record in records]
+    assert [(a["grid"], a["flops"]) for a in args] == [(n % 4, n % 3) for n in range(1, 200)]
 
 
 def test_changed_bytes_raise_nothing_but_trace_errors(tmp_path):

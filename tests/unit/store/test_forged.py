@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fuzz.inputs import samples
 from fuzz.journey import journey
+from support.examples import ALL
 from support.small import event
 
 import hta_widgets as hw
@@ -204,9 +205,12 @@ def test_false_values_of_a_manifest_are_refused_or_answered(store, tmp_path):
     forged = Forged(store, tmp_path / "a")
     original = json.dumps(forged.body)
     for count, path in enumerate(list(leaves(forged.body))[1:]):
-        for nasty in NASTY:
+        # In `make test` each field takes a third, in turns; one of them goes through more calls.
+        values = NASTY if ALL else NASTY[count % 3 :: 3]
+        longest = count // 3 % len(values)
+        for place, nasty in enumerate(values):
             forged.body = json.loads(original)
             put(forged.body, path, nasty)
             forged.write_manifest()
-            share = 0.1 if count % 10 == NASTY.index(nasty) else 0
+            share = 0.1 if place == longest else 0
             assert journey(forged.store, tmp_path, seed=count, share=share) == []

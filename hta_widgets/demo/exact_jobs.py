@@ -1,0 +1,450 @@
+"""Small jobs without noise, of which every figure is known: a pipeline, experts, and a graph.
+
+`write_demo` makes a training job that looks like a real one. These are smaller, and their times are
+round, so that the truth is exact:
+
+============  ==================================================================================
+``pipeline``  4 stages on 2 nodes, 4 micro-batches in the order 1F1B, slower last stage
+``moe``       4 ranks on 2 nodes that send tokens to experts unevenly; one rank's list is cut
+``graph``     a server with two layers: a prefill, and decodes that replay a captured graph
+============  ==================================================================================
+
+The server's graph runs on two streams, and one of its calls launches nothing. Its capture is in a
+folder of its own: ``hw.load("DIR/replay", capture="DIR/capture")``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from hta_widgets.arguments import check_arguments
+from hta_widgets.demo.device_tasks import gemm
+from hta_widgets.demo.files import BASE_NS
+from hta_widgets.files import new_folder, write_text
+
+ExactJob = Literal["pipeline", "moe", "graph"]
+_HOST, _COMPUTE, _SIDE, _MESSAGES = 4000, 7, 9, 20  # threads and streams
+_CALL_NS = 1_000
+_BF16_BYTES = 2
+_A100: Final = {
+    "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712, "computeMajor": 8,
+    "computeMinor": 0, "warpSize": 32, "numSms": 108,
+}  # fmt: skip
+_MI300X: Final = {
+    "name": "AMD Instinct MI300X", "totalGlobalMem": 206_141_652_992, "computeMajor": 9,
+    "computeMinor": 4, "warpSize": 64, "numSms": 304,
+}  # fmt: skip
+
+
+@check_arguments
+def write_exact_job(
+    directory: str | Path, kind: ExactJob, *, truth_path: str | Path | None = None
+) -> dict[str, Any]:
+    """Write a small job without noise as Kineto files, and the truth about it.
+
+    Parameters
+    ----------
+    directory : path-like
+        Folder of the files; created if missing.
+    kind : {"pipeline", "moe", "graph"}
+        A pipeline of 4 stages; 4 ranks with experts; a server that replays a graph, whose folder
+        has ``replay`` and ``capture``.
+    truth_path : path-like, optional
+        File of the truth, by default ``<directory>_truth.json`` next to the directory.
+
+    Returns
+    -------
+    dict
+        The truth, as in the file, and its ``truth_path``. All: ``ranks``, ``steps``.
+        ``pipeline``: by step and stage ``schedule_ns, forward_ns, backward_ns, bubble_ns`` and
+        ``flops``; ``sent_bytes`` by sender and receiver. ``moe``: ``matrix``, bytes of both
+        all-to-alls by sender and receiver; ``inter_node_bytes``; ``flops`` by rank. ``graph``:
+        ``replays``, the operator and module of each replayed kernel; ``tokens`` and ``phases``
+        by step; ``flops``, all executed.
+
+    Examples
+    --------
+    >>> truth = write_exact_job("experts", "moe")
+    >>> truth["ranks"]
+    4
+    """
+    folder = new_folder(directory)
+    writers: dict[str, Callable[[Path], dict[str, Any]]] = {
+        "pipeline": _write_pipeline,
+        "moe": _write_experts,
+        "graph": _write_graph,
+    }
+    facts = {"kind": kind, **writers[kind](folder)}
+    absolute = folder.resolve()
+    path = Path(truth_path) if truth_path else absolute.with_name(f"{absolute.name}_truth.json")
+    write_text(path, json.dumps(facts))
+    return facts | {"truth_path": str(path)}
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The events of one rank. The host's clock advances by 1 µs at every begin, end and call."""
+
+    now_ns: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    calls: int = 0
+    prefix: str = "cuda"
+
+    @contextmanager
+    def range(self, name: str, category: str = "cpu_op", **args: Any) -> Iterator[None]:
+        """Open a host event around the block."""
+        start = self.now_ns
+        self.now_ns += _CALL_NS
+        yield
+        self.now_ns += _CALL_NS
+        self._add(category, name, start, self.now_ns, _HOST, _HOST, args)
+
+    def call(self, name: str, **args: Any) -> int:
+        """Add a call of the runtime, and return its correlation id."""
+        self.calls += 1
+        start = self.now_ns
+        self.now_ns += _CALL_NS
+        args["correlation"] = self.calls
+        self._add("cuda_runtime", self.prefix + name, start, self.now_ns, _HOST, _HOST, args)
+        return self.calls
+
+    def launch(
+        self, name: str, start_ns: int, end_ns: int, stream: int = _COMPUTE, **args: Any
+    ) -> None:
+        """Launch a kernel."""
+        self.kernel(self.call("LaunchKernel"), name, start_ns, end_ns, stream, **args)
+
+    def kernel(
+        self, call: int, name: str, start_ns: int, end_ns: int, stream: int, **args: Any
+    ) -> None:
+        """Add the kernel of a call."""
+        args = {"device": 0, "stream": stream, "correlation": call, **args}
+        self._add("kernel", name, start_ns, end_ns, 0, stream, args)
+
+    def multiply(
+        self, m: int, n: int, k: int, start_ns: int, end_ns: int, name: str = "aten::mm"
+    ) -> int:
+        """Run a matrix product of an operator; return its FLOPs."""
+        with self.range(name, **_matrices([m, k], [k, n])):
+            self.launch(gemm(m, n, k).name, start_ns, end_ns)
+        return 2 * m * n * k
+
+    def _add(
+        self, category: str, name: str, start: int, end: int, pid: int, tid: int, args: Any
+    ) -> None:
+        self.events.append(
+            {
+                "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid,
+                "ts": start / 1000, "dur": (end - start) / 1000, "args": args,
+            }
+        )  # fmt: skip
+
+    def write(self, folder: Path, rank: int, **header: Any) -> None:
+        """Write the rank's file."""
+        content = {
+            "schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, **header,
+            "traceEvents": self.events,
+        }  # fmt: skip
+        write_text(new_folder(folder) / f"rank-{rank}.trace.json", json.dumps(content))
+
+
+def _matrices(*dims: list[int]) -> dict[str, Any]:
+    values = [""] * len(dims)
+    types = ["c10::BFloat16"] * len(dims)
+    return {"Input Dims": list(dims), "Input type": types, "Concrete Inputs": values}
+
+
+def _header(rank: int, ranks: int, description: str) -> dict[str, Any]:
+    """Return the header of a rank of a job of 2 ranks a node, in one process group."""
+    group = {
+        "pg_name": "1", "pg_desc": description, "pg_size": ranks, "ranks": list(range(ranks)),
+    }  # fmt: skip
+    return {
+        "deviceProperties": [{"id": device, **_A100} for device in range(2)],
+        "distributedInfo": {
+            "backend": "nccl", "rank": rank, "world_size": ranks, "pg_config": [group],
+        },
+        "host_name": f"node-{rank // 2}",
+    }  # fmt: skip
+
+
+def _group_args(name: str, ranks: int, elements: int, **args: Any) -> dict[str, Any]:
+    return {
+        "Collective name": name, "dtype": "BFloat16", "Group size": ranks,
+        "Process Group Name": "1", "Process Group Ranks": str(list(range(ranks))),
+        "In msg nelems": elements, "Out msg nelems": elements, **args,
+    }  # fmt: skip
+
+
+# --- pipeline -------------------------------------------------------------------------------------
+
+_STAGES, _BATCHES, _STEPS = 4, 4, 2
+_WIDTH, _TOKENS = 1024, 512
+_FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # by stage; backward takes twice as long
+_MESSAGE_NS, _STEP_NS, _HOST_LEAD_NS = 5_000, 2_000_000, 200_000
+#: A pass: its direction and micro-batch.
+Pass = tuple[Literal["forward", "backward"], int]
+
+
+def pass_order(stage: int) -> list[Pass]:
+    """Return the passes of a stage in the order 1F1B: it warms up, then alternates.
+
+    Examples
+    --------
+    >>> pass_order(3)[:3]
+    [('forward', 0), ('backward', 0), ('forward', 1)]
+    """
+    warm_up = min(_STAGES - stage, _BATCHES)
+    order: list[Pass] = [("forward", batch) for batch in range(warm_up)]
+    for batch in range(_BATCHES):
+        order.append(("backward", batch))
+        if batch + warm_up < _BATCHES:
+            order.append(("forward", batch + warm_up))
+    return order
+
+
+def pass_ends() -> dict[tuple[int, Pass], tuple[int, int]]:
+    """Return start and end of each stage's passes within a step.
+
+    A pass begins once the stage is free and the message of its neighbour has arrived.
+    """
+    times: dict[tuple[int, Pass], tuple[int, int]] = {}
+    left = {stage: pass_order(stage) for stage in range(_STAGES)}
+    free = [0] * _STAGES
+    while any(left.values()):
+        for stage, order in left.items():
+            while order:
+                direction, _ = order[0]
+                source = stage - 1 if direction == "forward" else stage + 1
+                ready = 0
+                if 0 <= source < _STAGES:
+                    if (source, order[0]) not in times:
+                        break
+                    ready = times[source, order[0]][1] + _MESSAGE_NS
+                start = max(free[stage], ready)
+                size = _FORWARD_NS[stage] * (1 if direction == "forward" else 2)
+                free[stage] = start + size
+                times[stage, order.pop(0)] = start, free[stage]
+    return times
+
+
+def _write_pipeline(folder: Path) -> dict[str, Any]:
+    times = pass_ends()
+    size = _TOKENS * _WIDTH
+    schedule_ns = max(end for _, end in times.values()) - min(start for start, _ in times.values())
+    stages, sent = [], Counter[str]()
+    for stage in range(_STAGES):
+        recorder, flops = Recorder(), 0
+        for step in range(_STEPS):
+            flops = _pipeline_step(recorder, stage, step, times)
+        recorder.write(folder, stage, **_header(stage, _STAGES, "mesh_pp"))
+        forward_ns = _BATCHES * _FORWARD_NS[stage]
+        stages.append(
+            {
+                "stage": stage, "schedule_ns": schedule_ns, "forward_ns": forward_ns,
+                "backward_ns": 2 * forward_ns, "bubble_ns": schedule_ns - 3 * forward_ns,
+                "flops": flops,
+            }
+        )  # fmt: skip
+        for peer in (stage - 1, stage + 1):
+            if 0 <= peer < _STAGES:
+                sent[f"{stage} {peer}"] = _STEPS * _BATCHES * size * _BF16_BYTES
+    return {"ranks": _STAGES, "steps": _STEPS, "stages": stages, "sent_bytes": dict(sent)}
+
+
+def _pipeline_step(
+    recorder: Recorder, stage: int, step: int, times: dict[tuple[int, Pass], tuple[int, int]]
+) -> int:
+    """Record a step of a stage, and return its FLOPs."""
+    begin = recorder.now_ns = step * _STEP_NS
+    zero, flops = begin + _HOST_LEAD_NS, 0
+    end = zero + max(last for _, last in times.values())
+    with recorder.range(f"ProfilerStep#{step}", "user_annotation"):
+        for direction, batch in pass_order(stage):
+            start, stop = (zero + edge for edge in times[stage, (direction, batch)])
+            if direction == "forward":
+                flops += recorder.multiply(_TOKENS, _WIDTH, _WIDTH, start, stop)
+            else:
+                middle = (start + stop) // 2
+                with recorder.range("autograd::engine::evaluate_function: MmBackward0"):
+                    flops += recorder.multiply(_TOKENS, _WIDTH, _WIDTH, start, middle)
+                    flops += recorder.multiply(_WIDTH, _WIDTH, _TOKENS, middle, stop)
+            _pipeline_messages(recorder, stage, (direction, batch), times, zero)
+        with (
+            recorder.range("Optimizer.step#SGD.step", "user_annotation"),
+            recorder.range("aten::_foreach_add_"),
+        ):
+            recorder.launch("multi_tensor_apply_kernel", end + 10_000, end + 30_000)
+        recorder.now_ns = begin + _STEP_NS - 2 * _CALL_NS
+    return flops
+
+
+def _pipeline_messages(
+    recorder: Recorder,
+    stage: int,
+    done: Pass,
+    times: dict[tuple[int, Pass], tuple[int, int]],
+    zero: int,
+) -> None:
+    """Send the result of a pass on, and receive what the stage's later passes need."""
+    forward = done[0] == "forward"
+    for sender, receiver in (
+        (stage, stage + 1 if forward else stage - 1),
+        (stage - 1 if forward else stage + 1, stage),
+    ):
+        if min(sender, receiver) < 0 or max(sender, receiver) >= _STAGES:
+            continue
+        start = zero + times[sender, done][1]
+        name = "send" if sender == stage else "recv"
+        peers = {"Src Rank": sender, "Dst Rank": receiver}
+        args = _group_args(name, _STAGES, _TOKENS * _WIDTH, **peers)
+        kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+        stream = _MESSAGES + 2 * (sender > receiver) + (sender == stage)
+        recorder.launch(kernel, start, start + _MESSAGE_NS, stream, **args)
+
+
+# --- experts --------------------------------------------------------------------------------------
+
+#: Rows of tokens that each rank sends to each; the hidden size is their width.
+_ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
+_HIDDEN, _INNER = 64, 128
+
+
+def _write_experts(folder: Path) -> dict[str, Any]:
+    ranks = len(_ROWS)
+    received = [list(rows) for rows in zip(*_ROWS, strict=True)]
+    flops = []
+    for rank in range(ranks):
+        recorder = Recorder()
+        tokens = sum(received[rank])
+        with recorder.range("ProfilerStep#0", "user_annotation"):
+            # The list of the last rank is cut; that of the receivers is whole.
+            cut = rank == ranks - 1
+            _exchange(recorder, list(_ROWS[rank]), received[rank], 100_000, cut=cut)
+            flops.append(
+                recorder.multiply(tokens, _INNER, _HIDDEN, 200_000, 220_000)
+                + recorder.multiply(tokens, _HIDDEN, _INNER, 220_000, 240_000)
+            )
+            _exchange(recorder, received[rank], list(_ROWS[rank]), 300_000)
+            recorder.now_ns = 500_000
+        recorder.write(folder, rank, **_header(rank, ranks, "mesh_ep"))
+    row_bytes = _HIDDEN * _BF16_BYTES
+    matrix = [
+        [(_ROWS[sender][peer] + _ROWS[peer][sender]) * row_bytes for peer in range(ranks)]
+        for sender in range(ranks)
+    ]
+    crossing = sum(
+        matrix[sender][peer]
+        for sender in range(ranks)
+        for peer in range(ranks)
+        if sender // 2 != peer // 2
+    )
+    return {
+        "ranks": ranks, "steps": 1, "matrix": matrix, "inter_node_bytes": crossing, "flops": flops,
+    }  # fmt: skip
+
+
+def _exchange(
+    recorder: Recorder, sent: list[int], received: list[int], start_ns: int, *, cut: bool = False
+) -> None:
+    args = _group_args("all_to_allv", len(sent), sum(sent) * _HIDDEN)
+    args |= {
+        "Out msg nelems": sum(received) * _HIDDEN,
+        "In split size": f"[{sent[0]}, ...]" if cut else str(sent),
+        "Out split size": str(received),
+    }
+    kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    recorder.launch(kernel, start_ns, start_ns + 40_000, _MESSAGES, **args)
+
+
+# --- graph ----------------------------------------------------------------------------------------
+
+_BATCH, _PROMPT = 4, 96
+#: Engine steps: annotation, phase, tokens, and replays of the graph.
+_ENGINE_STEPS: Final = (
+    (f"execute_context_1({_PROMPT})_generation_0(0)", "prefill", _PROMPT, 0),
+    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH, 1),
+    (f"execute_context_1(32)_generation_{_BATCH}({_BATCH})", "mixed", 32 + _BATCH, 0),
+    (f"execute_context_0(0)_generation_{_BATCH}({_BATCH})", "decode", _BATCH, 1),
+)
+_LAYERS = 2
+
+
+def _layer_nodes(layer: int) -> list[tuple[str, str, str, int, int]]:
+    """Return module, operator and kernel of a layer's nodes, with the stream and length in ns."""
+    block, linear = f"Block_{layer}", "Linear"
+    return [
+        (block, "aten::rms_norm", "rms_norm_kernel", _COMPUTE, 2_000),
+        (f"{block}.{linear}_{2 * layer}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _COMPUTE, 6_000),
+        (f"{block}.{linear}_{2 * layer + 1}", "aten::mm", "Cijk_BBS_MT64x64_MI16", _SIDE, 5_000),
+        (block, "aten::add", "add_kernel", _COMPUTE, 1_000),
+    ]
+
+
+def _write_graph(folder: Path) -> dict[str, Any]:
+    nodes = [node for layer in range(_LAYERS) for node in _layer_nodes(layer)]
+    _write_capture(folder / "capture")
+    recorder = Recorder(prefix="hip")
+    flops, replays = 0, []
+    for step, (name, _, tokens, count) in enumerate(_ENGINE_STEPS):
+        begin = recorder.now_ns = step * 400_000
+        start = begin + 100_000
+        with recorder.range(name, "user_annotation"):
+            if count:
+                call = recorder.call("GraphLaunch")
+                for module, operator, kernel, stream, size in nodes:
+                    recorder.kernel(call, kernel, start, start + size, stream)
+                    replays.append({"step": step, "module": module, "operator": operator})
+                    flops += 2 * _BATCH * _WIDTH * _WIDTH * (operator == "aten::mm")
+                    start += size
+            else:
+                for _ in range(2 * _LAYERS):
+                    flops += recorder.multiply(tokens, _WIDTH, _WIDTH, start, start + 20_000)
+                    start += 20_000
+            recorder.now_ns = begin + 390_000
+    recorder.write(folder / "replay", 0, **_server_header())
+    return {
+        "ranks": 1, "steps": len(_ENGINE_STEPS), "replays": replays, "flops": flops,
+        "tokens": [tokens for _, _, tokens, _ in _ENGINE_STEPS],
+        "phases": [phase for _, phase, _, _ in _ENGINE_STEPS],
+    }  # fmt: skip
+
+
+def _server_header() -> dict[str, Any]:
+    return {
+        "deviceProperties": [{"id": 0, **_MI300X}],
+        "distributedInfo": {"rank": 0, "world_size": 1},
+    }
+
+
+def _write_capture(folder: Path) -> None:
+    recorder = Recorder(prefix="hip")
+    recorder.call("StreamBeginCapture")
+    with recorder.range(f"capture_{_BATCH}_FULL", "user_annotation"):
+        for layer in range(_LAYERS):
+            with recorder.range(f"nn.Module: Block_{layer}", "python_function"):
+                for module, operator, kernel, _, _ in _layer_nodes(layer):
+                    _capture_node(recorder, module, operator, kernel)
+        recorder.call("LaunchKernel", kernel="empty_grid_kernel")  # launches nothing
+    recorder.call("StreamEndCapture")
+    recorder.write(folder, 0, **_server_header())
+
+
+def _capture_node(recorder: Recorder, module: str, operator: str, kernel: str) -> None:
+    rows = [_BATCH, _WIDTH]
+    if operator != "aten::mm":
+        with recorder.range(operator, **_matrices(rows, rows)):
+            recorder.call("LaunchKernel", kernel=kernel)
+        return
+    name = module.rsplit(".", maxsplit=1)[-1]
+    with (
+        recorder.range(f"nn.Module: {name}", "python_function"),
+        recorder.range(operator, **_matrices(rows, [_WIDTH, _WIDTH])),
+    ):
+        recorder.call("LaunchKernel", kernel=kernel)

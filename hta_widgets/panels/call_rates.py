@@ -1,0 +1,104 @@
+"""How close operators and kernels come to the limits of their device, by name, for tables.
+
+An operator has its selected calls, and a kernel the calls of which it is the longest: a transpose
+has no FLOPs, although the convolution that launched it has. For example, ``aten::mm`` is called
+with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs: 2 GFLOP in 40 µs are 50 TFLOP/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    CallEfficiency,
+    call_efficiency,
+    has_shapes,
+)
+from hta_widgets.analysis.efficiency.counted_calls import counted_calls
+from hta_widgets.analysis.scope import RankPart, rank_parts
+from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: Columns of the tables, absent in jobs without shapes.
+RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
+#: Calls of a job whose figures take about a second; tables of more have no such columns.
+_MAX_CALLS: Final = 50_000
+
+
+def selected_kernels(part: RankPart, efficiency: CallEfficiency) -> Rows:
+    """Return the selected device work of a rank that is the longest of its call."""
+    longest: Rows = efficiency.calls["longest"].to_numpy()
+    return np.intersect1d(longest, part.device_work_rows())
+
+
+def selected_operators(part: RankPart, _efficiency: CallEfficiency) -> Rows:
+    """Return the selected operators of a rank."""
+    rows = operator_tree(part.trace).rows
+    return rows[part.contains(rows)]
+
+
+def add_call_rates(
+    frame: pd.DataFrame,
+    traces: TraceSet,
+    selection: Selection,
+    rows_of: Callable[[RankPart, CallEfficiency], Rows],
+) -> pd.DataFrame:
+    """Return a frame of names with `RATE_COLUMNS`; without them where no call has figures."""
+    if not len(frame) or not all(map(has_shapes, traces.values())):
+        return frame
+    if sum(len(counted_calls(trace)) for trace in traces.values()) > _MAX_CALLS:
+        return frame
+    blocks = []
+    for part in rank_parts(traces, selection):
+        efficiency = call_efficiency(part.trace)
+        if efficiency is not None:
+            blocks.append(_calls_by_name(part, efficiency, rows_of(part, efficiency)))
+    calls = pd.concat(blocks) if blocks else pd.DataFrame()
+    if not len(calls):
+        return frame
+    rates = _rates_by_name(calls).reindex(frame["name"].astype(object)).reset_index(drop=True)
+    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
+    rates = rates.assign(bound=pd.Series(bounds, dtype=object))
+    rated = frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
+    rated.attrs = frame.attrs
+    return rated
+
+
+def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
+    """Return the figures of calls with an event among `rows`, once for each name of an event."""
+    rows = rows[efficiency.call_of_event[rows] >= 0]
+    pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
+    name, call = np.unique(pairs, axis=1)
+    calls = efficiency.calls.iloc[call]
+    dtypes = {"flops": np.float64, "least_bytes": np.float64, "bound": object}
+    return pd.DataFrame(
+        {
+            "name": [part.table.names[code] for code in name.tolist()],
+            "device_ns": calls["device_ns"].to_numpy(np.float64),
+            "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
+            **{column: efficiency.shared(column, dtypes[column])[call] for column in dtypes},
+        }
+    )
+
+
+def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return sums of the calls with a figure over their time, and the verdict of most time."""
+    columns = {}
+    for rate, amount, scale in (
+        ("tflop_per_s", "flops", 1e3),
+        ("gb_per_s", "least_bytes", 1),
+        ("roofline_share", "limit_ns", 1),
+    ):
+        sums = calls[calls[amount].notna()].groupby("name")[[amount, "device_ns"]].sum()
+        columns[rate] = sums[amount] / sums["device_ns"].where(sums["device_ns"] > 0) / scale
+    limited = calls[calls["limit_ns"].notna()]
+    spent = limited.groupby(["name", "bound"])["device_ns"].sum().reset_index()
+    spent = spent.sort_values(["device_ns", "bound"], ascending=[False, True])
+    columns["bound"] = spent.drop_duplicates("name").set_index("name")["bound"]
+    return pd.DataFrame(columns)

@@ -1,0 +1,101 @@
+/** How close operators and kernels come to the limits of their device, by name, for tables. */
+
+import { getOrMake } from "../protocol/maps";
+import type { CellValue } from "../protocol/source";
+import { operatorTree } from "./operators";
+import { candidateRange, isSelected, overlaps, type RankSelection } from "./panel_rank";
+
+/** Sums over calls with a figure, and their time. */
+interface NameSums {
+  flops: [amount: number, time: number];
+  bytes: [amount: number, time: number];
+  limit: [amount: number, time: number];
+  timeByBound: Map<string, number>;
+}
+
+type RowsOf = (selection: RankSelection) => Iterable<number>;
+
+/** Rows of the selected device work that is the longest of its call. */
+export function selectedKernels(selection: RankSelection): Iterable<number> {
+  const { low, high, analysis } = selection;
+  const { start, dur } = analysis.trace.events;
+  const inWindow = (row: number): boolean =>
+    low < high && start[row]! < high && overlaps(start[row]!, start[row]! + dur[row]!, low);
+  return analysis.trace.longestWork().filter((row) => isSelected(selection, row) && inWindow(row));
+}
+
+/** Rows of the selected operators. */
+export function* selectedOperators(selection: RankSelection): Iterable<number> {
+  const tree = operatorTree(selection);
+  const [first, last] = candidateRange(tree, selection);
+  for (let i = first; i < last; i += 1) {
+    const row = tree.row[i]!;
+    if (isSelected(selection, row) && overlaps(tree.start[i]!, tree.end[i]!, selection.low))
+      yield row;
+  }
+}
+
+/** Columns of rates by name; none where no call of the job has figures. */
+export function rateColumns<Row>(
+  selections: readonly RankSelection[],
+  rowsOf: RowsOf,
+  nameOf: (row: Row) => number,
+): Record<string, (row: Row) => CellValue> {
+  const sumsOfName = new Map<number, NameSums>();
+  for (const selection of selections) addCalls(sumsOfName, selection, rowsOf);
+  if (sumsOfName.size === 0) return {};
+  const rate =
+    (amount: "flops" | "bytes" | "limit", scale: number) =>
+    (row: Row): number | null => {
+      const [sum, time] = sumsOfName.get(nameOf(row))?.[amount] ?? [0, 0];
+      return time > 0 ? sum / time / scale : null;
+    };
+  return {
+    tflop_per_s: rate("flops", 1e3),
+    gb_per_s: rate("bytes", 1),
+    roofline_share: rate("limit", 1),
+    bound: (row) => longestBound(sumsOfName.get(nameOf(row))),
+  };
+}
+
+/** Add each call with a selected event once for each name of such an event. */
+function addCalls(
+  sumsOfName: Map<number, NameSums>,
+  selection: RankSelection,
+  rowsOf: RowsOf,
+): void {
+  const { trace } = selection.analysis;
+  const places = trace.callPlaces();
+  const seen = new Set<string>();
+  for (const row of rowsOf(selection)) {
+    if (places[row]! < 0) continue;
+    const [name] = trace.typeOf(trace.events, row);
+    const key = `${name} ${places[row]!}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const sums = getOrMake(
+      sumsOfName,
+      name,
+      (): NameSums => ({ flops: [0, 0], bytes: [0, 0], limit: [0, 0], timeByBound: new Map() }),
+    );
+    const { flops, least_bytes: bytes, roofline_share: share, ...call } = trace.callFigures(row)!;
+    const time = call.device_ns;
+    addAmount(sums.flops, flops, time);
+    addAmount(sums.bytes, bytes, time);
+    addAmount(sums.limit, share === null ? null : share * time, time);
+    const { timeByBound } = sums;
+    if (share !== null) timeByBound.set(call.bound, (timeByBound.get(call.bound) ?? 0) + time);
+  }
+}
+
+function addAmount(sum: [number, number], amount: number | null, time: number): void {
+  if (amount === null) return;
+  sum[0] += amount;
+  sum[1] += time;
+}
+
+function longestBound(sums: NameSums | undefined): string | null {
+  const times = [...(sums?.timeByBound ?? [])];
+  times.sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  return times[0]?.[0] ?? null;
+}

@@ -1,0 +1,55 @@
+"""Check every table of jobs against the JSON Schema of replies: `python scripts/replies.py JOB…`.
+
+Prints the replies that do not fit, and the jobs that do not load. For example::
+
+    python scripts/replies.py shared/traces/profilers/*/* shared/traces/hta_tests/* shared/cases/*
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import jsonschema
+
+from hta_widgets.answers.reply import SCHEMA, TableReply
+from hta_widgets.answers.summary import summarize_job
+from hta_widgets.answers.tables import Job, describe_event, list_tables, run_table
+from hta_widgets.errors import TraceError
+
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+FORMS = ("csv", "markdown", "text")
+
+
+def replies(job: Job) -> Iterator[TableReply]:
+    """Yield the replies of all commands on a job."""
+    tables = list_tables(job)
+    yield from (tables, summarize_job(job))
+    rank, trace = next(iter(job.traces.items()))
+    if len(trace):
+        yield describe_event(job, rank, len(trace) // 2)
+    given = {"rank": rank, "operator_name": "aten::linear"}
+    for name, needs in zip(tables.frame["table"], tables.frame["needs"], strict=True):
+        options = {option: given[option] for option in needs.split(", ") if option}
+        yield run_table(job, name, limit=5, options=options)
+
+
+def faults(reply: TableReply) -> list[str]:
+    """Return what is wrong with a reply; raise an error if it has no other form."""
+    for form in FORMS:
+        reply.format(form)  # type: ignore[arg-type]
+    errors = VALIDATOR.iter_errors(json.loads(reply.format("json")))
+    return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in errors]
+
+
+count = wrong = 0
+for path in sys.argv[1:]:
+    try:
+        for reply in replies(Job.open([path])):
+            count += 1
+            for fault in faults(reply):
+                wrong += 1
+                sys.stdout.write(f"{path} {reply.table}: {fault}\n")
+    except TraceError as error:
+        sys.stdout.write(f"{path}: {error}\n")
+sys.stdout.write(f"{count} replies, {wrong} faults\n")
+sys.exit(bool(wrong))
