@@ -133,7 +133,8 @@ release: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/, checked and tr
 	@$(BIN)/python -m build --outdir dist .
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
-	@scripts/try_packages.sh dist
+	@scripts/try_packages.sh dist/*
+	@scripts/try_packages.sh --lowest dist/*.whl
 
 vsix: $(PYTHON_READY) $(NODE_READY) ## VS Code's extension in dist/
 	@node js/vscode/build.mjs

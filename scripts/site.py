@@ -26,9 +26,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
+from hta_widgets.cli import parser
+from hta_widgets.demo.training_step import KINDS
+
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO / "scripts"))
+sys.path.insert(0, str(REPO / "tests"))
 from run_notebook import run  # noqa: E402 - of this folder
+from support.nsight_export import write_export  # noqa: E402 - of the tests
 
 NOTEBOOKS = (
     *("quickstart", "dashboard", "many_ranks", "diff", "analyses", "efficiency"),
@@ -43,14 +48,28 @@ _MOVED = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
 _NOTEBOOK_LINK = re.compile(r"\]\(\.\./notebooks/(\w+)\.ipynb\)")
 _CHECKOUT_LINK = re.compile(r"\[([^]]+)\]\(\.\./[^)]+\)")
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SAVED_PAGE = re.compile(r"(?:save_html\(|to_html\(\w.*?, )\"([\w-]+\.html)\"")
+_SAVED_PAGE = re.compile(r"\"([\w-]+\.html)\"")
+#: A section of the gallery for a kind of demo job.
+_KIND = """### {title}
+
+```sh
+hta-widgets demo {name} --kind {kind}{options}
+```
+
+```python
+hw.Dashboard(hw.load({files})).save_html("{name}.html")
+```
+"""
+#: Arguments of `hw.load` for kinds whose folder holds more than a job.
+_FILES = {"graph": '"graph/replay", capture="graph/capture"'}
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
     work = Path(tempfile.mkdtemp(prefix="site-"))
-    for path in write_gallery(work / "gallery", (REPO / "docs/gallery.md").read_text("utf-8")):
+    gallery = with_kinds((REPO / "docs/gallery.md").read_text("utf-8"))
+    for path in write_gallery(work / "gallery", gallery):
         files.append(File.generated(config, f"gallery/{path.name}", abs_src_path=str(path)))
     for name in NOTEBOOKS:
         for uri, content in tutorial(name, work).items():
@@ -67,12 +86,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Show saved pages in frames, and point links to where the site has their targets."""
     if page.file.src_uri == "gallery.md":
-        markdown = _BLOCK.sub(with_frames, markdown)
+        markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
     markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     for old, new in _MOVED.items():
         markdown = markdown.replace(f"]({old})", f"]({new})")
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
     return _CHECKOUT_LINK.sub(r"\1", markdown)
+
+
+def with_kinds(text: str) -> str:
+    """Return the gallery's text with a section for each kind of job that the command writes."""
+    commands = next(action for action in parser()._actions if action.dest == "command")  # noqa: SLF001
+    options = commands.choices["demo"]._actions  # noqa: SLF001
+    kinds = next(action.choices for action in options if action.dest == "kind")
+    sections = [
+        _KIND.format(
+            title=kind.replace("_", " ").capitalize(),
+            name=(name := kind.replace("_", "-")),
+            kind=kind,
+            options=" --ranks 4 --steps 3 --healthy" if kind in KINDS else "",
+            files=_FILES.get(kind, f'"{name}"'),
+        )
+        for kind in kinds
+        if kind != "training"
+    ]
+    return text.replace("<!-- kinds -->", "\n".join(sections))
 
 
 def with_frames(match: re.Match[str]) -> str:
@@ -93,6 +131,7 @@ def write_gallery(folder: Path, text: str) -> list[Path]:
     folder.mkdir(parents=True)
     before = Path.cwd()
     names: dict[str, Any] = {}
+    write_export(folder / "nsight.sqlite", ranks=2, steps=5, late_ns=2_000_000)
     os.chdir(folder)
     try:
         for language, code in _BLOCK.findall(text):

@@ -1,20 +1,30 @@
 #!/bin/bash
-# Install the wheel and the sdist of a folder in fresh environments, and do README's first minute.
-#   try_packages.sh dist
+# Install each package with all extras in a fresh environment, and do README's first minute.
+#   try_packages.sh [--lowest] dist/*     --lowest: with the oldest versions that pyproject.toml allows
 set -eu -o pipefail
-folder=$(realpath "$1")
-python=$("$(dirname "$0")/system.sh" python)
+repo=$(realpath "$(dirname "$0")/..")
+python=$("$repo/scripts/system.sh" python)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+touch "$work/constraints.txt"
+note=""
+if [ "$1" = --lowest ]; then
+  shift
+  note=" with the lowest versions"
+  "$repo/.venv/bin/uv" pip compile -q --resolution lowest-direct --all-extras --no-header \
+    --python "$python" "$repo/pyproject.toml" -o "$work/constraints.txt"
+fi
 
-for package in "$folder"/*.whl "$folder"/*.tar.gz; do
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-  echo "trying $(basename "$package") …"
-  "$python" -m venv "$work/env"
-  "$work/env/bin/pip" install -q "$package"
-  cd "$work"
+for package in "$@"; do
+  package=$(realpath "$package")
+  echo "trying $(basename "$package")$note …"
+  rm -rf "$work/try"
+  mkdir "$work/try"
+  "$python" -m venv "$work/try/env"
+  "$work/try/env/bin/pip" install -q -c "$work/constraints.txt" "${package}[all]"
+  cd "$work/try"
   env/bin/hta-widgets demo demo-job --ranks 2 --steps 2
   env/bin/hta-widgets summary demo-job
-  env/bin/hta-widgets report demo-job -o report.html
+  env/bin/hta-widgets report demo-job -o report.html --xlsx report.xlsx
   test "$(wc -c <report.html)" -gt 500000 # the page has the front end inside
-  cd / && rm -rf "$work"
 done

@@ -419,10 +419,14 @@ def _add_demo(commands: Any) -> None:
     command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
     command.add_argument(
         "--kind",
-        choices=("training", "pipeline", "moe", "graph"),
+        choices=(
+            *("training", "data_loading", "launch_bound", "memory_bound"),
+            *("pipeline", "moe", "graph"),
+        ),
         default="training",
-        help="pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
-        "stages; 4 ranks with experts; a server that replays a graph, with its capture. No other "
+        help="training, data_loading, launch_bound, memory_bound: what takes the time of a step. "
+        "pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
+        "stages; 4 ranks with experts; a server that replays a graph, with its capture; no other "
         "option holds (%(default)s)",
     )
     command.add_argument(

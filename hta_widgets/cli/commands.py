@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary
 from hta_widgets.answers.tables import Job, load_events
 from hta_widgets.cli import print_page, say
 from hta_widgets.demo.byteps import write_byteps_job
-from hta_widgets.demo.exact_jobs import write_exact_job
+from hta_widgets.demo.exact_jobs import ExactJob, write_exact_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.errors import TraceError
@@ -98,7 +98,7 @@ def demo(options: argparse.Namespace) -> None:
         raise TraceError(
             f"a job of the format {options.format} has no --changes", remedy="Leave --format away."
         )
-    if options.kind != "training":
+    if options.kind in get_args(ExactJob):
         if options.format != "kineto":
             raise TraceError(
                 f"there is no {options.kind} job of the format {options.format}",
@@ -134,6 +134,7 @@ def demo(options: argparse.Namespace) -> None:
         truth = write_demo(
             options.directory,
             ranks=options.ranks,
+            kind=options.kind,
             straggler=slow,
             factor=options.factor,
             missing=options.missing,

@@ -17,7 +17,14 @@ from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import JobPlan, StepTemplate, step_template
 from hta_widgets.demo.program import Program
-from hta_widgets.demo.training_step import TRUTH, ChangeName, Model, training_step
+from hta_widgets.demo.training_step import (
+    KINDS,
+    TRUTH,
+    ChangeName,
+    JobKind,
+    Model,
+    training_step,
+)
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_atomically, write_text
 from hta_widgets.trace.arrays import Floats, Ints
@@ -38,6 +45,7 @@ def write_demo(
     ranks: Size = 8,
     steps: Size = 5,
     seed: Count = 0,
+    kind: JobKind = "training",
     straggler: int | None = 5,
     factor: float = 1.25,
     skew_us: float = 200.0,
@@ -67,6 +75,9 @@ def write_demo(
         Size of the job.
     seed : int
         Seed of all noise.
+    kind : {"training", "data_loading", "launch_bound", "memory_bound"}
+        What takes the time of a step: the products of a transformer, or the loader, the launches
+        of a small model's kernels, or the memory that a wide batch of a narrow model moves.
     straggler : int or None, default 5
         The slow rank; the last rank if there are fewer, no rank if None.
     factor : float, default 1.25
@@ -139,7 +150,15 @@ def write_demo(
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
     files = {rank: f"rank-{rank}.trace.{format}" for rank in plan.written}
-    model = _model(plan, events_per_step, injected, modules=modules, checkpoint=checkpoint)
+    model = Model(
+        ranks=len(plan.groups["world"][0].ranks),
+        tensor_ranks=len(plan.groups["tensor"][0].ranks) if "tensor" in plan.groups else 1,
+        modules=modules,
+        checkpoint=checkpoint,
+        **KINDS[kind],
+    )
+    layers = model.layers if events_per_step is None else _layers_for(events_per_step, model)
+    model = replace(model, layers=layers, changes=injected)
     program, nodes = training_step(model)
     template = step_template(program, nodes)
     truth = Truth(plan, program)
@@ -147,6 +166,7 @@ def write_demo(
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     facts = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    facts["kind"] = kind
     facts["step_flops"] = model.step_flops()
     facts["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
     absolute = folder.resolve()
@@ -155,29 +175,13 @@ def write_demo(
     return facts | {"truth_path": str(path)}
 
 
-def _model(
-    plan: JobPlan,
-    events_per_step: int | None,
-    changes: frozenset[ChangeName],
-    *,
-    modules: bool,
-    checkpoint: bool,
-) -> Model:
-    groups = {kind: len(groups[0].ranks) for kind, groups in plan.groups.items()}
-    model = Model(
-        ranks=groups["world"],
-        tensor_ranks=groups.get("tensor", 1),
-        modules=modules,
-        checkpoint=checkpoint,
-    )
-    if events_per_step is None:
-        return replace(model, changes=changes)
+def _layers_for(events_per_step: int, model: Model) -> int:
     two_layers, three_layers = (
         len(step_template(*training_step(replace(model, layers=layers))).records)
         for layers in (2, 3)
     )
     layers = 2 + round((events_per_step - two_layers) / (three_layers - two_layers))
-    return replace(model, layers=max(1, layers), changes=changes)
+    return max(1, layers)
 
 
 def _write(

@@ -57,6 +57,14 @@ TRUTH: dict[ChangeName, dict[str, Any]] = {
 }
 #: Names of all changes.
 CHANGES = tuple(TRUTH)
+JobKind = Literal["training", "data_loading", "launch_bound", "memory_bound"]
+#: What the model of each kind of job has otherwise than the usual one.
+KINDS: dict[JobKind, dict[str, int]] = {
+    "training": {},
+    "data_loading": {"loading_ns": 60_000_000},
+    "launch_bound": {"width": 256, "heads": 4, "tokens": 128, "words": 2_000},
+    "memory_bound": {"width": 128, "heads": 2, "batch": 1024, "tokens": 128, "words": 1_000},
+}
 _ADD = "at::native::CUDAFunctor_add<c10::BFloat16>"
 _GELU = (
     "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}"
@@ -89,6 +97,7 @@ class Model:
     batch: int = 1
     tokens: int = 2048  # per sequence
     words: int = 32_000
+    loading_ns: int = 900_000  # until the loader has a batch
     ranks: int = 8  # in the group that reduces gradients
     tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
     modules: bool = False  # whether files have the calls of modules
@@ -464,7 +473,7 @@ def training_step(model: Model) -> tuple[Program, int]:
 
 def _load_batch(program: Program, model: Model) -> None:
     with program.annotation(_LOADER):
-        program.spend(900_000, noisy=True)
+        program.spend(model.loading_ns, noisy=True)
     size_bytes = model.rows * 8
     tokens = [model.batch, model.tokens]
     shape = _inputs(tokens, "False", "", a0="long int")

@@ -19,17 +19,25 @@ from hta_widgets.panels.headline import headline, text_of
 PAGES = [
     "README.md",
     "docs/analyses.md",
+    "docs/analyses-formats.md",
+    "docs/analyses-host.md",
+    "docs/analyses-idle.md",
+    "docs/analyses-ranks.md",
     "docs/answers.md",
     "docs/architecture.md",
     "docs/byteps.md",
+    "docs/clocks.md",
     "docs/cluster.md",
     "docs/concepts.md",
     "docs/dashboard.md",
     "docs/diff.md",
+    "docs/diff-changes.md",
+    "docs/diff-page.md",
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
     "docs/mpi.md",
     "docs/store.md",
+    "docs/thousand-ranks.md",
 ]
 
 #: As PyTorch writes memory: time, action, (size,) and category; two allocations and a release.
@@ -134,7 +142,7 @@ def test_pages_name_the_pictures_that_are_there(repo):
 
 
 def test_every_analysis_has_its_words(repo):
-    text = (repo / "docs/analyses.md").read_text("utf-8")
+    text = "".join(page.read_text("utf-8") for page in (repo / "docs").glob("analyses*.md"))
     assert [name for name in analysis.__all__ if name not in text] == []
 
 

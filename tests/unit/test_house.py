@@ -85,12 +85,26 @@ def test_readme_is_short_and_names_both_commands():
     assert len(text.splitlines()) <= 120
 
 
-def test_the_readme_links_to_what_exists():
-    text = (REPO / "README.md").read_text("utf-8")
-    targets = [part.split(")")[0] for part in text.split("](")[1:]]
-    local = [target.split("#")[0] for target in targets if "://" not in target]
-    assert local
-    assert [target for target in local if target and not (REPO / target).exists()] == []
+def test_links_of_pages_lead_to_files_and_headings():
+    pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").glob("*.md")]
+    broken, number = [], 0
+    for page in pages:
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = target.partition("#")
+            if "://" in path or path.startswith("gallery/"):  # made by `make docs`
+                continue
+            number += 1
+            file = page.parent / path if path else page
+            if not file.exists() or (anchor and anchor not in anchors_of(file)):
+                broken.append(f"{page.name}: {target}")
+    assert number > 150
+    assert broken == []
+
+
+def anchors_of(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") for text in headings}
 
 
 @pytest.mark.parametrize("name", ["architecture.md", "changing.md", "formats.md"])

@@ -15,6 +15,7 @@ from hta_widgets.analysis import step_efficiency
 from hta_widgets.demo import job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
+from hta_widgets.panels.headline import headline
 
 RANKS, STEPS = 4, 2
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -332,3 +333,17 @@ def test_the_flops_of_a_step_follow_from_the_shapes(demo):
         assert set(steps[name]) == {flops}
     assert (steps["known_share"] > 0.95).all()
     assert steps["mfu"].between(0.1, 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        ("data_loading", "the host loads data"),
+        ("launch_bound", "the host is inside operators and has not launched the next work"),
+        ("memory_bound", "of what memory allows"),
+    ],
+)
+def test_the_headline_finds_what_takes_the_time_of_a_kind_of_job(tmp_path, kind, finding):
+    write_demo(tmp_path / "job", ranks=1, steps=2, kind=kind, straggler=None)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert finding in str(headline(traces))
