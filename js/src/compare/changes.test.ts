@@ -144,7 +144,8 @@ describe("the list of changes", () => {
       before_count: [4, 2, 0],
       after_count: [4, 1, 1],
       before_names: ["", "gemm a; gemm b; gemm c", ""],
-      after_names: ["", "fused", ""],
+      after_names: ["", "void at::fused<4>(float)", ""],
+      after_short: ["", "fused", ""],
       p_value: [0.00000001, null, null],
     },
     { tested: 12 },
@@ -163,6 +164,7 @@ describe("the list of changes", () => {
     expect(rows.map((row) => row.dataset.name)).toEqual(changes.columns.name);
     expect(rows[0]!.textContent).toContain("slower");
     expect(rows[1]!.textContent).toContain("gemm a, gemm b and 1 more → fused");
+    expect(rows[1]!.querySelector("small")!.title).toContain("→ void at::fused<4>(float)");
     expect(rows[2]!.textContent).toContain("new 1");
     expect(panel(null).querySelector("b.aten")).toBeNull();
     rows[1]!.click();

@@ -120,7 +120,6 @@ export function DiffToolbar(props: DiffToolbarProps) {
 }
 
 function Cautions({ texts }: { texts: readonly string[] }) {
-  const more = texts.length > 1 ? ` and ${plural(texts.length - 1, "more caution")}` : "";
   return (
     <OpenerButton
       name="Limits of the comparison"
@@ -134,8 +133,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
         </ul>
       )}
     >
-      <span class="hta-diff-caution-long">{`⚠ ${texts[0]!}${more}`}</span>
-      <span class="hta-diff-caution-short">{`⚠ ${plural(texts.length, "caution")}`}</span>
+      {`⚠ ${plural(texts.length, "caution")}`}
     </OpenerButton>
   );
 }
