@@ -294,7 +294,7 @@ export function ColourLegend({
             <span class="hta-note">
               {counts === null
                 ? matchingNote
-                : "short events: by a change from a tenth of their time on"}
+                : "short events are coloured from a change of 10 % on"}
             </span>
             {counts === null && retry !== null && <Button text="Try again" press={retry} />}
           </>
