@@ -120,9 +120,10 @@ export function DiffToolbar(props: DiffToolbarProps) {
 }
 
 function Cautions({ texts }: { texts: readonly string[] }) {
+  const label = `⚠ ${plural(texts.length, "caution")}`;
   return (
     <OpenerButton
-      name="Limits of the comparison"
+      name={`${label}: limits of the comparison`}
       title={texts.join("\n")}
       class="hta-badge hta-warn hta-problem-badge"
       content={() => (
@@ -133,7 +134,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
         </ul>
       )}
     >
-      {`⚠ ${plural(texts.length, "caution")}`}
+      {label}
     </OpenerButton>
   );
 }
