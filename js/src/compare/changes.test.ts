@@ -177,6 +177,13 @@ describe("the list of changes", () => {
     expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.020", "one step"]);
     expect([chance("added", null), chance("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
+    const variants = {
+      before_names: "f<4>",
+      after_names: "f<8>",
+      before_short: "f",
+      after_short: "f",
+    };
+    expect(replacedText(variants, "short")).toBe("other variants of f");
   });
 
   test("an operator is gone only if no call is left", () => {

@@ -245,7 +245,8 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
     const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
     return names.slice(0, 2).join(", ") + more;
   });
-  return before === "" && after === "" ? "" : `${before} → ${after}`;
+  if (before === after) return before && `other variants of ${before}`;
+  return `${before} → ${after}`;
 }
 
 /** Calls of a change; of all calls of the name if some of them were added or removed. */

@@ -123,6 +123,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
   const label = `⚠ ${plural(texts.length, "caution")}`;
   return (
     <OpenerButton
+      text={label}
       name={`${label}: limits of the comparison`}
       title={texts.join("\n")}
       class="hta-badge hta-warn hta-problem-badge"
@@ -133,9 +134,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
           ))}
         </ul>
       )}
-    >
-      {label}
-    </OpenerButton>
+    />
   );
 }
 
