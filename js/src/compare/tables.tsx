@@ -245,7 +245,7 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
     const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
     return names.slice(0, 2).join(", ") + more;
   });
-  if (before === after) return before && `other variants of ${before}`;
+  if (before === after) return before === "" ? "" : `other variants of ${before}`;
   return `${before} → ${after}`;
 }
 
