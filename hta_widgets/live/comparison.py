@@ -343,9 +343,15 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
-    if "name" not in frame:
-        return frame
-    return frame.assign(short=[short_name(name) for name in frame["name"].tolist()])
+    """Add the columns `short` and, of replaced work, `before_short` and `after_short`."""
+    short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
+    return frame.assign(
+        **{
+            short: ["; ".join(map(short_name, text.split("; "))) for text in frame[column]]
+            for column, short in short_columns.items()
+            if column in frame
+        }
+    )
 
 
 def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:

@@ -578,7 +578,7 @@ def _add_truncated_lengths(
         detail = problem.detail
         number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if number:
-            detail += f"; {number:,} events before that were read"
+            detail += f"; {number:,} events before its end were read"
             if lengths and (middle := median(lengths)) > 0:
                 detail += f", {share(number / middle)} of the median of whole files"
         result.merge([replace(problem, detail=detail)])

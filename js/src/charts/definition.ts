@@ -24,7 +24,7 @@ export interface TooltipTemplate {
   lines: readonly (TooltipLineTemplate | (Conditional & { of: TooltipLineTemplate }))[];
 }
 
-export interface StackPart {
+interface StackPart {
   name: string;
   ns: string;
   /** Name of a bar style. */
@@ -64,7 +64,7 @@ interface MarkInteraction {
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
-export interface BarMark extends MarkInteraction {
+interface BarMark extends MarkInteraction {
   shape: "bar";
   left: Code;
   right: Code;
@@ -76,14 +76,14 @@ export interface BarMark extends MarkInteraction {
   bar_text?: string;
 }
 
-export interface LineMark {
+interface LineMark {
   shape: "line";
   left: Code;
   right: Code;
   color: string | ItemColor;
 }
 
-export interface DotMark extends MarkInteraction {
+interface DotMark extends MarkInteraction {
   shape: "dot";
   at: string;
   /** Name of a color, or a color for each item. */
@@ -113,7 +113,7 @@ export interface PlacedTicks extends Conditional {
   where: string;
 }
 
-export interface TextColumn extends Conditional {
+interface TextColumn extends Conditional {
   head?: string;
   text: string;
   min_width?: number;
@@ -163,7 +163,7 @@ export interface Definition {
   tooltip: TooltipTemplate;
 }
 
-export interface BarStyleDefinition {
+interface BarStyleDefinition {
   fill: string;
   line?: string;
   hatch?: string;

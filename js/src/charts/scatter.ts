@@ -30,7 +30,7 @@ interface Scale {
   length: number;
 }
 
-const at = (scale: Scale, value: number): number =>
+const pixelOf = (scale: Scale, value: number): number =>
   scale.start + ((Math.log10(value) - scale.first) / (scale.last - scale.first)) * scale.length;
 
 function scaleOf(values: readonly number[], start: number, length: number): Scale {
@@ -113,13 +113,13 @@ export class RooflineDrawing implements Drawing {
     const stepOf = (scale: Scale, pitch: number): number =>
       Math.max(1, Math.ceil(((scale.last - scale.first) * pitch) / Math.abs(scale.length)));
     for (let power = x.first; power <= x.last; power += stepOf(x, 60)) {
-      const px = Math.round(at(x, 10 ** power));
+      const px = Math.round(pixelOf(x, 10 ** power));
       textLayer.line(px, top, px, bottom, theme.rule);
       const align = power === x.last ? "right" : "center";
       textLayer.text(px, bottom + 10, formatValue(10 ** power), theme.ink3, { align });
     }
     for (let power = y.first; power <= y.last; power += stepOf(y, 24)) {
-      const px = Math.round(at(y, 10 ** power));
+      const px = Math.round(pixelOf(y, 10 ** power));
       textLayer.line(GUTTER_PX, px, this.width - 8, px, theme.rule);
       textLayer.text(GUTTER_PX - 6, px, formatValue(10 ** power), theme.ink3, { align: "right" });
     }
@@ -130,7 +130,7 @@ export class RooflineDrawing implements Drawing {
   private addRoofLabels(top: number): void {
     let free = top + 4;
     for (const [precision, peak] of [...this.roofs].sort((a, b) => b[1] - a[1])) {
-      const px = Math.max(at(this.y, peak) - 7, free);
+      const px = Math.max(pixelOf(this.y, peak) - 7, free);
       const text = `${precision} ${formatValue(peak)} TFLOP/s`;
       this.textLayer.text(this.width - 10, px, text, this.theme.ink2, { align: "right" });
       free = px + LABEL_PITCH_PX;
@@ -158,9 +158,9 @@ export class RooflineDrawing implements Drawing {
       const [start, end] = [10 ** x.first, 10 ** x.last];
       pen.beginPath();
       const from = Math.max(start, (10 ** y.first * 1e3) / memory);
-      pen.moveTo(at(x, from), at(y, (from * memory) / 1e3));
-      pen.lineTo(at(x, (peak * 1e3) / memory), at(y, peak));
-      pen.lineTo(at(x, end), at(y, peak));
+      pen.moveTo(pixelOf(x, from), pixelOf(y, (from * memory) / 1e3));
+      pen.lineTo(pixelOf(x, (peak * 1e3) / memory), pixelOf(y, peak));
+      pen.lineTo(pixelOf(x, end), pixelOf(y, peak));
       pen.stroke();
     }
     const chosen = selection.names === null ? null : new Set<string | number>(selection.names);
@@ -179,8 +179,8 @@ export class RooflineDrawing implements Drawing {
   targetOf(row: number): HoverTarget | null {
     if (!this.rows.includes(row)) return null;
     const size = this.diameterOf(row);
-    const left = at(this.x, this.intensities[row]!) - size / 2;
-    const top = at(this.y, this.rates[row]!) - size / 2;
+    const left = pixelOf(this.x, this.intensities[row]!) - size / 2;
+    const top = pixelOf(this.y, this.rates[row]!) - size / 2;
     const box = { left, top, width: size, height: size };
     return { index: row, box, tooltip: this.content.tooltip(row) };
   }

@@ -31,7 +31,7 @@ export function causeLabel(name: string): string {
 }
 
 /** What a stack draws: its marks, texts in bars, legend, and lines of tooltips. */
-export interface StackContent {
+interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];
   legend: [style: MarkStyle, text: string][];

@@ -144,7 +144,8 @@ describe("the list of changes", () => {
       before_count: [4, 2, 0],
       after_count: [4, 1, 1],
       before_names: ["", "gemm a; gemm b; gemm c", ""],
-      after_names: ["", "fused", ""],
+      after_names: ["", "void at::fused<4>(float)", ""],
+      after_short: ["", "fused", ""],
       p_value: [0.00000001, null, null],
     },
     { tested: 12 },
@@ -163,6 +164,7 @@ describe("the list of changes", () => {
     expect(rows.map((row) => row.dataset.name)).toEqual(changes.columns.name);
     expect(rows[0]!.textContent).toContain("slower");
     expect(rows[1]!.textContent).toContain("gemm a, gemm b and 1 more → fused");
+    expect(rows[1]!.querySelector("small")!.title).toContain("→ void at::fused<4>(float)");
     expect(rows[2]!.textContent).toContain("new 1");
     expect(panel(null).querySelector("b.aten")).toBeNull();
     rows[1]!.click();
@@ -175,6 +177,13 @@ describe("the list of changes", () => {
     expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.020", "one step"]);
     expect([chance("added", null), chance("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
+    const variants = {
+      before_names: "f<4>",
+      after_names: "f<8>",
+      before_short: "f",
+      after_short: "f",
+    };
+    expect(replacedText(variants, "short")).toBe("other variants of f");
   });
 
   test("an operator is gone only if no call is left", () => {

@@ -155,11 +155,11 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
   const start = commonPart(first, second).search(/[^-_/. ]*$/);
   const tails = labels.map((label) => label.slice(start));
   const [head, tail] = hasText(tails) ? tails : labels;
-  const reversed = (text: string): string => Array.from(text).reverse().join("");
-  const end = commonPart(reversed(head!), reversed(tail!)).search(/[^-_/. ]*$/);
-  const heads = [head!, tail!].map((name) => name.slice(0, name.length - end));
+  const reverse = (text: string): string => Array.from(text).reverse().join("");
+  const end = commonPart(reverse(head), reverse(tail)).search(/[^-_/. ]*$/);
+  const heads = [head, tail].map((name) => name.slice(0, name.length - end));
   const isLong = end >= MIN_CUT_END && hasText(heads);
-  return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head!, tail!];
+  return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head, tail];
 }
 
 /** Shorter common ends of names stay, in characters. */

@@ -239,13 +239,14 @@ export function chanceText(
 }
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
-export function replacedText(row: FrameRow): string {
-  const [before, after] = ["before_names", "after_names"].map((column) => {
-    const names = textAt(row, column).split("; ");
+export function replacedText(row: FrameRow, form: "names" | "short" = "names"): string {
+  const [before, after] = ["before", "after"].map((side) => {
+    const names = (textAt(row, `${side}_${form}`) || textAt(row, `${side}_names`)).split("; ");
     const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
     return names.slice(0, 2).join(", ") + more;
   });
-  return before === "" && after === "" ? "" : `${before} → ${after}`;
+  if (before === after) return before === "" ? "" : `other variants of ${before}`;
+  return `${before} → ${after}`;
 }
 
 /** Calls of a change; of all calls of the name if some of them were added or removed. */
@@ -313,7 +314,9 @@ export function ChangesTable({
               title={lines.filter((line) => line !== "").join("\n")}
               on={on}
             />
-            <small>{replacedText(row) || textAt(row, "measure")}</small>
+            <small title={replacedText(row)}>
+              {replacedText(row, "short") || textAt(row, "measure")}
+            </small>
           </>
         );
       },

@@ -11,7 +11,7 @@ import { TimelineApp } from "../timeline/view";
 import { h, renderInto } from "../ui/dom";
 import { onSignal } from "../ui/react";
 import type { DiffContext } from "./context";
-import { type BySide, otherSide, type Side, SIDES } from "./frames";
+import { type BySide, otherSide, shortLabels, type Side, SIDES } from "./frames";
 import { TimelineLink } from "./link";
 import { PairLine } from "./partner";
 import { ColourLegend } from "./toolbar";
@@ -82,7 +82,7 @@ export class TimelinePair {
         ctx.saveTrait("height", total);
       },
       linkedPanel: {
-        title: ctx.about.labels[side],
+        title: shortLabels(ctx.about.labels)[side],
         status,
         theme: ctx.theme.value,
         help: DIFF_HELP,

@@ -120,10 +120,11 @@ export function DiffToolbar(props: DiffToolbarProps) {
 }
 
 function Cautions({ texts }: { texts: readonly string[] }) {
-  const more = texts.length > 1 ? ` and ${plural(texts.length - 1, "more caution")}` : "";
+  const label = `⚠ ${plural(texts.length, "caution")}`;
   return (
     <OpenerButton
-      name="Limits of the comparison"
+      text={label}
+      name={`${label}: limits of the comparison`}
       title={texts.join("\n")}
       class="hta-badge hta-warn hta-problem-badge"
       content={() => (
@@ -133,10 +134,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
           ))}
         </ul>
       )}
-    >
-      <span class="hta-diff-caution-long">{`⚠ ${texts[0]!}${more}`}</span>
-      <span class="hta-diff-caution-short">{`⚠ ${plural(texts.length, "caution")}`}</span>
-    </OpenerButton>
+    />
   );
 }
 
@@ -296,7 +294,7 @@ export function ColourLegend({
             <span class="hta-note">
               {counts === null
                 ? matchingNote
-                : "short events: by a change from a tenth of their time on"}
+                : "short events are coloured from a change of 10 % on"}
             </span>
             {counts === null && retry !== null && <Button text="Try again" press={retry} />}
           </>

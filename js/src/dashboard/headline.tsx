@@ -9,7 +9,7 @@ import type { DashContext } from "./context";
 const MAX_FINDINGS = 4;
 
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
-export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
+type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
 /** Text and selection of a finding. */
 export interface Finding {

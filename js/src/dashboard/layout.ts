@@ -22,7 +22,7 @@ export interface PanelLayout {
 /** Below this width, panels are in one column. px. */
 const PAIRS_FROM = 900;
 /** From this width on, a view that fills its window has columns that scroll separately. px. */
-export const COLUMNS_FROM = 1100;
+const COLUMNS_FROM = 1100;
 /** From this width on, there are columns on both sides of the timeline. px. */
 const THREE_FROM = 1640;
 const LEFT_PX = 396;

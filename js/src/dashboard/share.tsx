@@ -94,7 +94,7 @@ function shareItems(ctx: DashContext, sheets: Record<"page" | "table", Popover>)
     },
     hasTimeline && {
       text: "Picture",
-      note: "the timeline as SVG; charts have theirs under …",
+      note: "the timeline as SVG; for a chart, its own menu",
       press: () => saveFile(ctx, "timeline.svg", drawTimeline()),
     },
     {

@@ -579,7 +579,7 @@ const MESSAGES: TableSpec = {
 const HOSTS: TableSpec = {
   title: "Hosts",
   selectsRanks: true,
-  about: () => "a host all of whose ranks wait least is slow as a whole",
+  about: () => "a slow host: each of its ranks waits less than the ranks of other hosts",
   columns: (frame) => [
     nameColumn({
       title: "host",
@@ -588,8 +588,8 @@ const HOSTS: TableSpec = {
     }),
     numberColumn("ranks", "ranks", "How many ranks run there", countText),
     barColumn("comm_mean_s", "in MPI", "Mean of its ranks", secondsText),
-    numberColumn("comm_min_s", "least", "Of any of its ranks", secondsText, 420),
-    numberColumn("comm_max_s", "most", "Of any of its ranks", secondsText, 420),
+    numberColumn("comm_min_s", "min", "Minimum of its ranks", secondsText, 420),
+    numberColumn("comm_max_s", "max", "Maximum of its ranks", secondsText, 420),
     numberColumn("noncomm_mean_s", "outside", "Mean time outside of MPI", secondsText, 520),
     numberColumn(
       "rss_sum_mib",

@@ -175,7 +175,7 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
 }
 
 /** Device time in chosen events; compute hides communication even if it is not chosen. */
-export interface SelectedTimes {
+interface SelectedTimes {
   compute: number;
   communication: number;
   wait: number;

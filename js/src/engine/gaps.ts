@@ -21,28 +21,13 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     .filter((spentOnCause) => spentOnCause.time > 0)
     .sort((a, b) => b.time - a.time);
   const times = hostSelfTimes(analysis, start, end, call);
-  const byName = new Map<
-    number,
-    { longest: number; maxTime: number; count: number; time: number }
-  >();
+  const byName = new TimeSums<number>();
   let total = 0;
   for (const [row, selfTime] of times) {
     total += selfTime;
-    const [name] = trace.typeOf(trace.events, row);
-    const nameTime = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
-    if (selfTime > nameTime.maxTime) [nameTime.longest, nameTime.maxTime] = [row, selfTime];
-    nameTime.count += 1;
-    nameTime.time += selfTime;
-    byName.set(name, nameTime);
+    byName.add(trace.typeOf(trace.events, row)[0], row, selfTime);
   }
-  const host = [...byName.values()]
-    .sort((a, b) => b.time - a.time || a.longest - b.longest)
-    .slice(0, LIMITS.gap_names)
-    .map(({ longest, count, time: selfTime }): HostTime => ({
-      longest: trace.brief(trace.events, longest),
-      count,
-      time: selfTime,
-    }));
+  const host = byName.largest(trace);
   return {
     rank: trace.number,
     start,
@@ -77,33 +62,14 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
     else high = Math.min(high, start[row]!);
   }
   if (low > time || low === -Infinity || high === Infinity) return null;
-  const groups = new Map<
-    string,
-    { longest: number; maxTime: number; count: number; time: number }
-  >();
+  const sums = new TimeSums<string>();
   for (const row of others) {
     const inside = Math.min(start[row]! + dur[row]!, high) - Math.max(start[row]!, low);
     if (inside <= 0) continue;
     const [name] = trace.typeOf(trace.events, row);
-    const group = getOrMake(groups, `${trace.trackAt(lanes[row]!)?.lane0} ${name}`, () => ({
-      longest: row,
-      maxTime: 0,
-      count: 0,
-      time: 0,
-    }));
-    if (inside > group.maxTime) [group.longest, group.maxTime] = [row, inside];
-    group.count += 1;
-    group.time += inside;
+    sums.add(`${trace.trackAt(lanes[row]!)?.lane0} ${name}`, row, inside);
   }
-  const running = [...groups.values()]
-    .sort((a, b) => b.time - a.time || a.longest - b.longest)
-    .slice(0, LIMITS.gap_names)
-    .map(({ longest, count, time: sum }): HostTime => ({
-      longest: trace.brief(trace.events, longest),
-      count,
-      time: sum,
-    }));
-  return { start: low, end: high, running };
+  return { start: low, end: high, running: sums.largest(trace) };
 }
 
 /**
@@ -141,4 +107,32 @@ function hostSelfTimes(
     selectedTrack = tracksByTime[0]?.[0] ?? -1;
   }
   return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === selectedTrack));
+}
+
+/** Number and time of events by a key, and the longest event of each. */
+class TimeSums<Key> {
+  private readonly byKey = new Map<
+    Key,
+    { longest: number; maxTime: number; count: number; time: number }
+  >();
+
+  add(key: Key, row: number, time: number): void {
+    const empty = { longest: row, maxTime: 0, count: 0, time: 0 };
+    const entry = getOrMake(this.byKey, key, () => empty);
+    if (time > entry.maxTime) [entry.longest, entry.maxTime] = [row, time];
+    entry.count += 1;
+    entry.time += time;
+  }
+
+  /** The entries with the most time. */
+  largest(trace: RankTrace): HostTime[] {
+    return [...this.byKey.values()]
+      .sort((a, b) => b.time - a.time || a.longest - b.longest)
+      .slice(0, LIMITS.gap_names)
+      .map(({ longest, count, time }) => ({
+        longest: trace.brief(trace.events, longest),
+        count,
+        time,
+      }));
+  }
 }

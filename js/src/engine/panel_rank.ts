@@ -82,7 +82,7 @@ export function latestEnds(end: Float64Array): Float64Array {
 }
 
 /** Name and kind of device work. */
-export interface KernelType {
+interface KernelType {
   name: number;
   kind: number;
 }

@@ -51,13 +51,13 @@ type LaneContent =
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };
 
 export const COMMUNICATION = kindCode("communication");
-export const ANNOTATION = kindCode("annotation");
+const ANNOTATION = kindCode("annotation");
 /** Kinds up to this one are work of the device. */
 const MEMORY = kindCode("memory");
 const OPEN_BLOCK = 4096;
 
 /** Operators of the host, by row; places are positions among them, -1 for none. */
-export interface OperatorRows {
+interface OperatorRows {
   row: Int32Array;
   /** Place of the operator that encloses each one. */
   parent: Int32Array;

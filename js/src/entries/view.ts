@@ -257,11 +257,11 @@ const ALL_HASH = "#/";
 
 const VIEWS: readonly string[] = ["dashboard", "timeline", "diff"];
 
-export function toHash({ view, paths }: OpenViewRequest): string {
+function toHash({ view, paths }: OpenViewRequest): string {
   return ["#", view, ...paths.map(encodeURIComponent)].join("/");
 }
 
-export function fromHash(hash: string): OpenViewRequest | null {
+function fromHash(hash: string): OpenViewRequest | null {
   const [, view = "", ...paths] = splitFragment(hash)[0].split("/");
   if (!VIEWS.includes(view) || paths.length === 0) return null;
   try {

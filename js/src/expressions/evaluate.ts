@@ -210,7 +210,7 @@ function compilePlainCall(
 const REGEX_SEARCH = /^\/(.*)\/(i?)$/s;
 
 /** Matching names, and the error in the search text, if any. */
-export interface NameMatches {
+interface NameMatches {
   matching: Uint8Array;
   error: string | null;
 }

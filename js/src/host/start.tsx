@@ -47,7 +47,7 @@ const HEADS = ["Compare", "Name", "Work", "Ranks", "Step", "Contents", "Size", "
 const NUMBERS = new Set(["Ranks", "Step", "Size"]);
 
 /** The entries that a text matches, sorted by a column. */
-export function arrangeEntries(
+function arrangeEntries(
   entries: readonly FolderEntry[],
   text: string,
   column: string,

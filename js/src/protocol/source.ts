@@ -455,7 +455,7 @@ export interface ClassStyle {
 }
 
 /** Entry of a legend, and its appearance. */
-export interface ClassLegendEntry {
+interface ClassLegendEntry {
   name: string;
   styles: readonly ClassStyle[];
 }

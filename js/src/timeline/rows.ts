@@ -356,7 +356,7 @@ export class FoldingController {
 }
 
 /** The set with a member more, or without it. */
-export function toggleMember<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
+function toggleMember<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
   const next = new Set(set);
   if (!next.delete(member)) next.add(member);
   return next;

@@ -34,7 +34,7 @@ import { LatestRequest } from "./context";
 import { lastRankOf, nameFilter } from "./text";
 import type { TimelineApp } from "./view";
 
-export interface SelectedEvent {
+interface SelectedEvent {
   key: EventKey | null;
   brief: Brief | null;
   detail: EventDetail | null;

@@ -1,11 +1,14 @@
 /**
- * The user's own line of code behind an event: the innermost Python frame outside of torch and of
- * installed packages.
+ * The user's own line of code behind an event: the innermost Python frame outside of torch, of
+ * other packages and of Python itself. If all frames are in packages, the innermost one outside of
+ * torch and of Python.
  *
  * A kernel that `softmax` launched has the frames `torch/nn/functional.py(2103): softmax`,
- * `contextlib.py(79): inner`, `train.py(82): step`; its source line is `train.py:82`.
+ * `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`; its source line is
+ * `train.py:82`. Without the last one it is `vllm/worker.py:9`.
  */
 
+import LIBRARIES from "../../../hta_widgets/facts/library_paths.json";
 import type { EventDetail } from "../protocol/source";
 
 export interface SourceLine {
@@ -17,23 +20,28 @@ export interface SourceLine {
 /** `train.py(82): step`; names of built-in functions have no file. */
 const FRAME = /^(.+\.pyx?)\((\d+)\): (.+)$/s;
 /**
- * Files of torch, of installed packages and of Python itself. Profiles shorten paths to those below
- * an entry of `sys.path`, so that `torch` and `contextlib.py` are at the start.
+ * Files of Python and torch, and of other packages. Profiles shorten paths to those below an entry
+ * of `sys.path`, so that the name of a package or module is at the start.
  */
-const NOT_OWN = new RegExp(
-  "(^|[\\\\/])(site-packages|dist-packages|lib[\\\\/]python3[^\\\\/]*)[\\\\/]|(^|[\\\\/])torch[\\\\/]" +
-    "|^(triton|asyncio|collections|concurrent|importlib|logging|multiprocessing|unittest)[\\\\/]" +
-    "|^(abc|codecs|contextlib|copy|enum|functools|inspect|queue|runpy|selectors|threading|typing|weakref)\\.py$|^<",
+const IN_PYTHON_OR_TORCH = new RegExp(
+  `^(${[...LIBRARIES.python, "torch"].join("|")})(\\.pyx?$|[\\\\/])|^<` +
+    "|(^|[\\\\/])(torch|lib[\\\\/]python3[^\\\\/]*(?![\\\\/].*-packages)|torchinductor_[^\\\\/]*)[\\\\/]",
+);
+const IN_PACKAGE = new RegExp(
+  `^(${LIBRARIES.packages.join("|")})[\\\\/]|(^|[\\\\/])(site|dist)-packages[\\\\/]`,
 );
 
 /** The line of an event, or of the nearest frame around it or its launch; null if unknown. */
 export function findSourceLine({ event, launched_by, parents }: EventDetail): SourceLine | null {
+  let packageLine: SourceLine | null = null;
   for (const { name } of [event, ...(launched_by?.frames ?? []), ...parents]) {
     const [, path = "", line, function_ = ""] = FRAME.exec(name) ?? [];
-    if (path !== "" && !NOT_OWN.test(path))
-      return { path, line: Number(line), function: function_ };
+    if (path === "" || IN_PYTHON_OR_TORCH.test(path)) continue;
+    const sourceLine = { path, line: Number(line), function: function_ };
+    if (!IN_PACKAGE.test(path)) return sourceLine;
+    packageLine ??= sourceLine;
   }
-  return null;
+  return packageLine;
 }
 
 /** Ask the host to open a file; false if it cannot. */

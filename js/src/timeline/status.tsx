@@ -53,7 +53,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
 };
 
 /** Text on the clock of the drawn times. */
-export function clockTexts(
+function clockTexts(
   { is_fitted, apart_ns, residual_ns }: ClockFacts,
   canSwitch: boolean,
 ): { badge: string; title: string } {

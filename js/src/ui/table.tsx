@@ -23,7 +23,7 @@ export interface TableColumn<Row> {
   cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
-export interface SortOrder {
+interface SortOrder {
   by: string;
   descending: boolean;
 }

@@ -16,7 +16,7 @@ import { capitalizeSentence } from "../../ui/text";
 import type { PanelControl } from "./panels";
 
 /** `the host loads data, 72 % of it`. */
-export function causeText({ causes, start, end }: Gap): string {
+function causeText({ causes, start, end }: Gap): string {
   const [first] = causes;
   if (first === undefined) return "";
   return `${CAUSE_FACTS[first.cause]?.meaning ?? first.cause}, ${formatShare(first.time / (end - start))} of it`;
