@@ -62,7 +62,8 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
         from openpyxl import Workbook  # noqa: PLC0415 - an extra
     except ImportError:
         raise TraceError(
-            "writing a workbook needs openpyxl", remedy='Install it: pip install "hta_widgets[xlsx]".'
+            "writing a workbook needs openpyxl",
+            remedy='Install it: pip install "hta_widgets[xlsx]".',
         ) from None
     frames = {name: _table(traces, name) for name in TABLES}
     book = Workbook(write_only=True)
