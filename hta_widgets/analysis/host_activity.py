@@ -124,8 +124,10 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     table = trace.table
     threads = distinct_codes(table.track[launch_calls(trace)])[0]
     launching = np.isin(table.track, threads)
-    times = [_thread_times(trace, mask & launching) for mask in host_activities(trace)]
-    times.append(_unrecorded_waits(trace, times[0]))
+    times = [
+        _thread_times(trace, np.flatnonzero(mask & launching)) for mask in host_activities(trace)
+    ]
+    times.append(_unrecorded_waits(trace))
     on_all_threads = [times_of_activity.union() for times_of_activity in times]
     levels_by_thread = {}
     for thread in threads.tolist():
@@ -142,21 +144,26 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     return levels_by_thread
 
 
-def _thread_times(trace: Trace, mask: Bools) -> _ThreadTimes:
+def _thread_times(trace: Trace, rows: Rows) -> _ThreadTimes:
     table = trace.table
-    return _ThreadTimes(
-        table.track[mask], table.start_ns[mask], table.start_ns[mask] + table.dur_ns[mask]
-    )
+    start = table.start_ns[rows]
+    return _ThreadTimes(table.track[rows], start, start + table.dur_ns[rows])
 
 
-def _unrecorded_waits(trace: Trace, waits: _ThreadTimes) -> _ThreadTimes:
+@memoize
+def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     """Return the parts of waits, longer than 1 ms, in which the device runs no recorded work."""
     gap_start, gap_end = rank_part(trace, Selection()).device_gaps()
+    is_long = gap_end - gap_start > LONG_WAIT_NS
+    # Ranks of several devices share the threads of their host, which wait for any of these.
+    if trace.local_rank >= 0 or not is_long.any():
+        return _thread_times(trace, np.zeros(0, dtype=np.intp))
+    gap_start, gap_end = gap_start[is_long], gap_end[is_long]
+    rows = np.flatnonzero(waiting_calls(trace) & (trace.table.dur_ns > LONG_WAIT_NS))
+    is_launching = np.isin(trace.table.track[rows], trace.table.track[launch_calls(trace)])
+    waits = _thread_times(trace, rows[is_launching])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
-    # Ranks of several devices share the threads of their host, which wait for any of these.
-    if trace.local_rank >= 0:
-        count[:] = 0
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
@@ -166,7 +173,9 @@ def _unrecorded_waits(trace: Trace, waits: _ThreadTimes) -> _ThreadTimes:
 
 def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
     """Return the times of `UNRECORDED_WAIT` by track of each thread that launches work."""
-    waits = {}
+    waits: dict[int, Intervals] = {}
+    if not len(_unrecorded_waits(trace).start):
+        return waits
     for thread, levels in _levels_by_thread(trace).items():
         pieces, earlier = Intervals.empty(), Intervals.empty()
         for activity, covered in levels:
