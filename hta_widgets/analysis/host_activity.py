@@ -4,6 +4,12 @@ A device idles because of what the host does before it launches the next work. O
 launch work are analysed. At each instant one activity of a thread counts, the first of `_LEVELS`:
 ``cudaFree`` within an operator within a Python function is a memory call.
 
+A thread that waits for more than 1 ms while its device runs no recorded work waits for work that is
+not in the file: a synchronization returns within microseconds after the last work ends, and a copy
+from pageable memory starts within 0.3 ms. This part of a call is the activity `UNRECORDED_WAIT`,
+only the rest is a wait for the device. If work ends at 1 ms and ``cudaStreamSynchronize`` lasts
+from 0 to 6 ms, 5 ms are such a part.
+
 Level k covers the time of the activities 0 to k, so each level contains the one before, and the
 time of activity k is that of level k less that of level k - 1. With levels from 0 to 10 ns (memory
 calls) and from 0 to 25 ns (operators), operators count for 15 ns.
@@ -17,28 +23,35 @@ from typing import NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
-from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, concatenate_ranges, distinct_codes
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union, unite
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union, unite
 from hta_widgets.trace.memo import memoize
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
+#: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
+UNRECORDED_WAIT = len(ACTIVITIES)
 #: The order in which activities count: first of the thread itself (False), then of all
 #: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
 #: Python.
 _LEVELS: tuple[tuple[int, bool], ...] = (
+    (UNRECORDED_WAIT, False),
     *((activity, False) for activity in range(_PYTHON)),
     (_ALLOCATION, True),
     (_PYTHON, False),
+    (UNRECORDED_WAIT, True),
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
+#: A wait that is longer while the device runs nothing is one for work that is not in the file.
+LONG_WAIT_NS = 1_000_000
 #: Calls in which a host thread waits for its device.
 _WAITING_CALLS = re.compile(
     r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)|^ur(QueueFinish|EventWait)", re.IGNORECASE
@@ -62,6 +75,21 @@ _ALLOCATOR_CALLS = re.compile(
 _MANY_FREES = 10
 
 
+class _ThreadTimes(NamedTuple):
+    """Times of an activity, with the track of the thread of each."""
+
+    track: Array
+    start: Ints
+    end: Ints
+
+    def union(self, thread: int | None = None) -> Intervals:
+        """Return the times of a thread, or of all threads."""
+        if thread is None:
+            return union(self.start, self.end)
+        is_of_thread = self.track == thread
+        return union(self.start[is_of_thread], self.end[is_of_thread])
+
+
 class _Level(NamedTuple):
     """The time of an activity of a thread and of all activities that count before it."""
 
@@ -70,12 +98,12 @@ class _Level(NamedTuple):
 
 
 def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each of `ACTIVITIES` in intervals, on the thread of each one's call.
+    """Return the time of each activity in intervals, on the thread of each one's call.
 
-    Interval k is from ``start[k]`` to ``end[k]`` and belongs to ``call[k]``; without a call, -1,
-    all its times are 0.
+    Activities are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k is from ``start[k]`` to
+    ``end[k]`` and belongs to ``call[k]``; without a call, -1, all its times are 0.
     """
-    activity_ns = [np.zeros(len(start), dtype=np.int64) for _ in ACTIVITIES]
+    activity_ns = [np.zeros(len(start), dtype=np.int64) for _ in range(UNRECORDED_WAIT + 1)]
     threads = trace.table.track[call]
     for thread, levels in _levels_by_thread(trace).items():
         positions = np.flatnonzero((threads == thread) & (call >= 0))
@@ -96,15 +124,14 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     table = trace.table
     threads = distinct_codes(table.track[launch_calls(trace)])[0]
     launching = np.isin(table.track, threads)
-    rows = [np.flatnonzero(mask & launching) for mask in host_activities(trace)]
-    end = table.start_ns + table.dur_ns
-    on_all_threads = [union(table.start_ns[event_rows], end[event_rows]) for event_rows in rows]
+    times = [
+        _thread_times(trace, np.flatnonzero(mask & launching)) for mask in host_activities(trace)
+    ]
+    times.append(_unrecorded_waits(trace))
+    on_all_threads = [times_of_activity.union() for times_of_activity in times]
     levels_by_thread = {}
     for thread in threads.tolist():
-        rows_of_thread = [event_rows[table.track[event_rows] == thread] for event_rows in rows]
-        on_thread = [
-            union(table.start_ns[event_rows], end[event_rows]) for event_rows in rows_of_thread
-        ]
+        on_thread = [times_of_activity.union(thread) for times_of_activity in times]
         covered = Intervals.empty()
         levels: list[_Level] = []
         for activity, is_shared in _LEVELS:
@@ -117,10 +144,52 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     return levels_by_thread
 
 
+def _thread_times(trace: Trace, rows: Rows) -> _ThreadTimes:
+    table = trace.table
+    start = table.start_ns[rows]
+    return _ThreadTimes(table.track[rows], start, start + table.dur_ns[rows])
+
+
+@memoize
+def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
+    """Return the parts of waits, longer than 1 ms, in which the device runs no recorded work."""
+    gap_start, gap_end = rank_part(trace, Selection()).device_gaps()
+    is_long = gap_end - gap_start > LONG_WAIT_NS
+    # Ranks of several devices share the threads of their host, which wait for any of these.
+    if trace.local_rank >= 0 or not is_long.any():
+        return _thread_times(trace, np.zeros(0, dtype=np.intp))
+    gap_start, gap_end = gap_start[is_long], gap_end[is_long]
+    rows = np.flatnonzero(waiting_calls(trace) & (trace.table.dur_ns > LONG_WAIT_NS))
+    is_launching = np.isin(trace.table.track[rows], trace.table.track[launch_calls(trace)])
+    waits = _thread_times(trace, rows[is_launching])
+    first = np.searchsorted(gap_end, waits.start, "right")
+    count = np.searchsorted(gap_start, waits.end, "left") - first
+    wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
+    start = np.maximum(waits.start[wait], gap_start[gap])
+    end = np.minimum(waits.end[wait], gap_end[gap])
+    is_long = end - start > LONG_WAIT_NS
+    return _ThreadTimes(waits.track[wait[is_long]], start[is_long], end[is_long])
+
+
+def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
+    """Return the times of `UNRECORDED_WAIT` by track of each thread that launches work."""
+    waits: dict[int, Intervals] = {}
+    if not len(_unrecorded_waits(trace).start):
+        return waits
+    for thread, levels in _levels_by_thread(trace).items():
+        pieces, earlier = Intervals.empty(), Intervals.empty()
+        for activity, covered in levels:
+            if activity == UNRECORDED_WAIT:
+                pieces = unite(pieces, subtract(covered, earlier))
+            earlier = covered
+        waits[thread] = pieces
+    return waits
+
+
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """Return, by track of each thread that launches work, starts of activities and their codes.
 
-    Codes count from 1 in the order of `ACTIVITIES`; 0 stands for none.
+    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 stands for none.
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():

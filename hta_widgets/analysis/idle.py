@@ -20,8 +20,11 @@ from hta_widgets.analysis.frames import (
 )
 from hta_widgets.analysis.host_activity import (
     ACTIVITIES,
+    LONG_WAIT_NS,
+    UNRECORDED_WAIT,
     activity_times,
     follows_stream_wait,
+    unrecorded_waits_by_thread,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
@@ -48,7 +51,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import Intervals, union
+from hta_widgets.trace.intervals import Intervals, intersect, union, unite
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -69,8 +72,6 @@ _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
 #: Shorter waits of launched work are the device's own time between two kernels.
 _SHORT_NS = 30_000
-#: A wait that is longer while the host is blocked is one for work that is not in the file.
-_LONG_NS = 1_000_000
 
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
@@ -100,6 +101,11 @@ def device_idle_breakdown(
       ``cudaFree``, loaded data, was inside an operator or another call, inside Python functions
       only, or inside no recorded event. In all five, the host had not launched the next work yet.
     - ``launch_call``: inside the launch call.
+    - ``unrecorded``: while no work of any stream ran, a call that waits for the device, which may
+      be the launch call itself, lasted for more than 1 ms. Such a call returns within microseconds
+      after the device has finished, so the device was probably busy with work that is not in the
+      file. This does not apply if the file has several devices (``local_rank`` of
+      `TraceSet.summary`): the host may wait for another one.
 
     The time from the end of the launch call, or from the start of the gap if that is later, to the
     start of the kernel has one category:
@@ -111,9 +117,8 @@ def device_idle_breakdown(
       thread launched after a call such as ``cudaStreamWaitEvent``: it waited for another stream
       or device.
     - ``unrecorded``: the time is not shorter than that, and work of the same launch, a CUDA graph,
-      had started before the gap; or it is longer than 1 ms, and a thread that launches work was
-      inside a call that waits for the device. The device was probably busy with work that is not
-      in the file.
+      had started before the gap; or it is longer than 1 ms, and for most of it a thread that
+      launches work was inside a call that waits for the device.
     - ``blocked``: none of these; the reason for the wait is unknown.
     - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
       first and after the last work in the file.
@@ -343,15 +348,8 @@ def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
     """Return the start and end of each gap in a rank's work, and the event that ends it."""
     rows = part.device_work_rows()
-    start, end = part.clip_rows(rows)
-    if not len(rows):
-        return start, end, rows
-    busy = part.union_of_kinds(*DEVICE_WORK_KINDS)
-    # Events of 0 ns count for the edges of the span, although they cover nothing of it.
-    gap_start = np.concatenate(([start.min()], busy.end))
-    gap_end = np.concatenate((busy.start, [end.max()]))
-    lasting = (gap_end > gap_start) & ~np.isin(gap_start, part.unrecorded.start)
-    gap_start, gap_end = gap_start[lasting], gap_end[lasting]
+    gap_start, gap_end = part.device_gaps()
+    start, _ = part.clip_rows(rows)
     return gap_start, gap_end, rows[first_launched(part.trace, rows, start, gap_end)]
 
 
@@ -382,9 +380,14 @@ def gap_pieces(
     began = np.where(has_call, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
     left = np.where(has_call, np.clip(returned, began, end), start)
-    pieces[:, : len(ACTIVITIES)] = np.stack(activity_times(trace, start, began, call), axis=1)
+    *spent, pieces[:, _UNRECORDED] = activity_times(trace, start, began, call)
+    pieces[:, : len(ACTIVITIES)] = np.stack(spent, axis=1)
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
     pieces[:, _LAUNCH_CALL] = left - began
+    long = np.flatnonzero(has_call & (table.dur_ns[call] > LONG_WAIT_NS))
+    in_call = activity_times(trace, began[long], left[long], call[long])[UNRECORDED_WAIT]
+    pieces[long, _LAUNCH_CALL] -= in_call
+    pieces[long, _UNRECORDED] += in_call
     wait = _wait_category(trace, gap, call, short_ns)
     pieces[np.arange(len(start)), wait] += end - left
     return pieces
@@ -418,26 +421,31 @@ def unrecorded_work(trace: Trace) -> Intervals:
     part = rank_part(trace, Selection())
     start, end, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
     call = trace.launch_of[ends_gap]
+    start, end, call = (column[call >= 0] for column in (start, end, call))
     begin = np.maximum(start, trace.table.start_ns[call] + trace.table.dur_ns[call])
-    is_long = (call >= 0) & (end - begin >= _SHORT_NS)
-    if not is_long.any():
-        return Intervals.empty()
+    unrecorded = Intervals.empty()
+    for thread, waits in unrecorded_waits_by_thread(trace).items():
+        is_launched = trace.table.track[call] == thread
+        until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
+        unrecorded = unite(unrecorded, intersect(waits, until_launched))
+    is_long = end - begin >= _SHORT_NS
     start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
     category = _wait_category(trace, (start, end), call, _SHORT_NS)
     blocked = (category == _STREAM_WAIT) & _is_host_blocked(trace, (start, end), call)
     is_unrecorded = (category == _UNRECORDED) | blocked
-    return union(begin[is_unrecorded], end[is_unrecorded])
+    return unite(unrecorded, union(begin[is_unrecorded], end[is_unrecorded]))
 
 
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     """Return whether the host waited for the device from the launch to the end of a long gap."""
     blocked = np.zeros(len(call), dtype=bool)
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
-    long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
+    long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
     if not len(long):
         return blocked
     begin, end = begin[long], gap[1][long]
-    waited = activity_times(trace, begin, end, call[long])[0]
+    times = activity_times(trace, begin, end, call[long])
+    waited = times[IDLE_CATEGORIES.index("sync_wait")] + times[UNRECORDED_WAIT]
     blocked[long] = 2 * waited > end - begin
     return blocked
 
@@ -470,7 +478,7 @@ def wait_for_first_work_ns(trace: Trace) -> int:
         return 0
     table = trace.table
     wait_ns = int(table.start_ns[rows[0]] - table.end_ns[trace.launch_of[rows[0]]])
-    return wait_ns if wait_ns > _LONG_NS else 0
+    return wait_ns if wait_ns > LONG_WAIT_NS else 0
 
 
 @check_arguments

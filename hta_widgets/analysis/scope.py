@@ -133,6 +133,21 @@ class RankPart:
         """Return the selected device work, ascending: computing, communicating and copying."""
         return self.rows_of_kinds(*DEVICE_WORK_KINDS)
 
+    def device_gaps(self) -> tuple[Ints, Ints]:
+        """Return starts and ends of the times between selected device work, in time order.
+
+        The times between windows of a recording are no gaps.
+        """
+        start, end = self.clip_rows(self.device_work_rows())
+        if not len(start):
+            return start, end
+        busy = self.union_of_kinds(*DEVICE_WORK_KINDS)
+        # Events of 0 ns count for the edges of the span, although they cover nothing of it.
+        gap_start = np.concatenate(([start.min()], busy.end))
+        gap_end = np.concatenate((busy.start, [end.max()]))
+        is_gap = (gap_end > gap_start) & ~np.isin(gap_start, self.unrecorded.start)
+        return gap_start[is_gap], gap_end[is_gap]
+
     @property
     def without_window(self) -> RankPart:
         """The same selection without its window."""

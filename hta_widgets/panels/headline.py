@@ -33,9 +33,9 @@ from hta_widgets.panels.run_times import (
     MIN_SHARE,
     LateRanks,
     RunTimes,
+    host_bound_rate,
     host_time_by_name,
     late_ranks,
-    launch_bound_rate,
     range_around,
     run_times,
 )
@@ -371,7 +371,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause": cause,
             "cause_ns": cause_ns,
             "within": within,
-            "launches": launch_bound_rate(traces, times),
+            "launches": host_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
         },
     )

@@ -211,7 +211,8 @@ def _idle_text(
     total = "that"
     if launches:
         on_each = " a rank" if len(times.ranks) > 1 else ""
-        text += f", launch-bound: {count(launches.launches)} launches{on_each} of"
+        bound = "launch-bound" if launches.is_launch_bound else "host-bound"
+        text += f", {bound}: {count(launches.launches)} launches{on_each} of"
         text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
         total = "the idle time"
     return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]

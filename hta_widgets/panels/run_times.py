@@ -40,7 +40,10 @@ _MIN_HEALTHY_BUSY = 0.95  # of the spans; devices of a healthy job are busy for 
 _MAX_HEALTHY_LOSS = 0.05  # of each rank's span, idle or in exposed communication
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 _MIN_EXCESS = 0.02  # over the median rank, for a slow phase
-_MIN_LAUNCHES = 20  # of a rank, for a launch-bound job
+_MIN_LAUNCHES = 20  # of a rank, for a host-bound job
+#: Mean work of a launch in a launch-bound job. PyTorch launches more in less time when it runs
+#: eagerly, so a device with longer work waits only for a host that is slower than usual.
+_MAX_LAUNCH_WORK_NS = 20_000
 _MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps have another cause than the rate of launches
 #: Causes of idleness with which a host that launches keeps its device waiting.
 _LAUNCHING = ("host_operator", "host_python", "launch_call")
@@ -160,9 +163,14 @@ class LaunchRate:
     work_ns: float
     interval_ns: float
 
+    @property
+    def is_launch_bound(self) -> bool:
+        """Whether launches have so little work that no host would keep the device busy."""
+        return self.work_ns <= _MAX_LAUNCH_WORK_NS
 
-def launch_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
-    """Return the rate of launches of a launch-bound job, else None.
+
+def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
+    """Return the rate of launches of a host-bound job, else None.
 
     Its host launches more slowly than its device works: in short gaps the device waits for the
     launches for at least half of its idle time, and for longer than it is busy.

@@ -132,6 +132,23 @@ def test_device_time_without_an_operator(tmp_path, paired):
     compared(pair, "outside", 6)
 
 
+def test_a_host_that_waits_for_work_outside_of_the_files(tmp_path, paired):
+    events = [small.call(0, 100, 1), small.kernel(500, 1_000, launch=1)]
+    for k, name in enumerate(("cudaStreamSynchronize", "cudaMemcpy", "cudaMemcpyAsync"), start=1):
+        low, high = 10_000_000 * k, 10_000_000 * (k + 1)
+        is_copy = k > 1  # launches the work itself; the other thread does nothing meanwhile
+        events += [
+            small.call(low, high - 900, 2 * k if is_copy else None, name=name),
+            small.kernel(high - 1_000, high, launch=2 * k),
+            *([] if is_copy else [small.call(high - 1_200, high - 1_100, 2 * k, tid=2)]),
+            small.call(high - 600, high - 500, 2 * k + 1), small.kernel(high, high + 900_000),
+        ]  # fmt: skip
+    pair = paired(small.load(tmp_path, events))
+    columns = pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]
+    assert columns["unrecorded_ns"][0] > 25_000_000
+    compared(pair, "unrecorded", 8)
+
+
 def test_operators_with_their_launches(tmp_path, paired):
     write_demo(tmp_path / "job", ranks=2, steps=2)
     traces = load(tmp_path / "job")

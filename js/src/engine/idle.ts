@@ -23,10 +23,12 @@ const UNRECORDED = CAUSES.indexOf("unrecorded");
 const UNKNOWN = CAUSES.indexOf("unknown");
 /** The code of a thread's activity while it waits for the device. */
 const WAITS = CAUSES.indexOf("sync_wait") + 1;
+/** The code of a thread's activity while it waits for work that is not in the file. */
+const UNRECORDED_WAIT = HOST_NOTHING + 1;
 
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
-/** A wait that is longer while the host is blocked is one for work that is not in the file. */
+/** A wait that is longer while the device runs nothing is one for work that is not in the file. */
 const LONG_NS = 1_000_000;
 
 /** Gaps from one stored sum to the next. */
@@ -141,17 +143,21 @@ class GapIndex {
     const { call, callEnd } = this.analysis.work;
     const starts: number[] = [];
     const ends: number[] = [];
+    const addPiece = (start: number, end: number): void => {
+      starts.push(start);
+      ends.push(end);
+    };
     this.next.forEach((next, gap) => {
       if (call[next]! < 0) return;
       const [returned, end] = [callEnd[next]!, this.end[gap]!];
       const begin = Math.max(returned, this.start[gap]!);
+      const activity = this.threadActivity(call[next]!);
+      activity.forEachPiece(UNRECORDED_WAIT, this.start[gap]!, Math.min(begin, end), addPiece);
       const cause = end - begin < SHORT_NS ? BLOCKED : this.waitCause(gap, call[next]!, returned);
       const isUnrecorded =
         cause === UNRECORDED ||
         (cause === STREAM_WAIT && this.isHostBlocked(call[next]!, begin, end));
-      if (!isUnrecorded) return;
-      starts.push(begin);
-      ends.push(end);
+      if (isUnrecorded) addPiece(begin, end);
     });
     return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
   }
@@ -184,14 +190,23 @@ class GapIndex {
     const began = clamp(callStart[next]!, start, end);
     const returned = callEnd[next]!;
     const left = clamp(returned, began, end);
+    let unrecorded = 0;
     if (began > start) {
       // The first causes are the activities of a thread before it launches.
       const spent = this.threadActivity(call[next]!).timesWithin(start, began);
-      spent.subarray(1).forEach((time, activity) => addTime(sums, activity, time));
+      spent.subarray(1, UNRECORDED_WAIT).forEach((time, cause) => addTime(sums, cause, time));
       addTime(sums, HOST_NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
+      unrecorded = spent[UNRECORDED_WAIT] ?? 0;
     }
-    addTime(sums, LAUNCH_CALL, left - began);
-    addTime(sums, this.waitCause(gap, call[next]!, returned), end - left);
+    let inCall = 0;
+    if (left > began && returned - callStart[next]! > LONG_NS) {
+      const spent = this.threadActivity(call[next]!).timesWithin(began, left);
+      inCall = spent[UNRECORDED_WAIT] ?? 0;
+    }
+    addTime(sums, LAUNCH_CALL, left - began - inCall);
+    const cause = this.waitCause(gap, call[next]!, returned);
+    if (cause !== UNRECORDED) addTime(sums, cause, end - left);
+    addTime(sums, UNRECORDED, unrecorded + inCall + (cause === UNRECORDED ? end - left : 0));
   }
 
   /** The cause of the time from the end of the launch call to the end of a whole gap. */
@@ -209,8 +224,8 @@ class GapIndex {
   /** Whether the host waited for the device for most of a long wait. */
   private isHostBlocked(call: number, begin: number, end: number): boolean {
     if (end - begin <= LONG_NS) return false;
-    const waited = this.threadActivity(call).timesWithin(begin, end)[WAITS] ?? 0;
-    return 2 * waited > end - begin;
+    const spent = this.threadActivity(call).timesWithin(begin, end);
+    return 2 * ((spent[WAITS] ?? 0) + (spent[UNRECORDED_WAIT] ?? 0)) > end - begin;
   }
 }
 

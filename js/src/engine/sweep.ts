@@ -67,6 +67,20 @@ export class Sweep {
     return until;
   }
 
+  /** Call `visit` with each part of a window that has a code, in order. */
+  forEachPiece(
+    code: number,
+    low: number,
+    high: number,
+    visit: (start: number, end: number) => void,
+  ): void {
+    for (let at = Math.max(countUpTo(this.starts, low) - 1, 0); at < this.starts.length; at += 1) {
+      const [start, end] = [this.starts[at]!, this.starts[at + 1] ?? Infinity];
+      if (start >= high) return;
+      if (this.codes[at] === code) visit(Math.max(start, low), Math.min(end, high));
+    }
+  }
+
   /** Time in each code before an instant. */
   timesBefore(time: number): Float64Array {
     const { starts, codes, size } = this;

@@ -281,6 +281,59 @@ def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file
     assert frame.loc["stream_wait", ["idle_ns", "unrecorded_ns"]].tolist() == [8_998_850] * 2
 
 
+@pytest.mark.parametrize(
+    "name", ["cudaStreamSynchronize", "hipDeviceSynchronize", "hipMemcpyWithStream", "cudaMemcpy"]
+)
+def test_a_wait_before_the_next_launch_is_for_work_outside_of_the_file(tmp_path, name):
+    def rank(end, *more):
+        return [
+            kernel(0, 1000, launch=1), call(-200, -190, 1), *more, call(500, end, name=name),
+            call(end + 50, end + 60, 2), kernel(end + 100, end + 200, launch=2),
+        ]  # fmt: skip
+
+    # 500 ms, of which the device works for 0.5 us.
+    blocked = load(tmp_path, rank(500_000_000))
+    after = {"host_nothing": 50, "launch_call": 10, "launch_latency": 40}
+    assert causes(blocked) == {"unrecorded": 499_999_000, **after}
+    assert temporal_breakdown(blocked)["unrecorded_ns"].tolist() == [499_999_000]
+    cut = temporal_breakdown(blocked, window=(100_000_000, 101_000_000))
+    assert cut["unrecorded_ns"].tolist() == [1_000_000]
+    # A host that is woken late, and calls that each return at once, wait for recorded work.
+    assert causes(load(tmp_path, rank(1_001_000))) == {"sync_wait": 1_000_000, **after}
+    many = [call(k, k + 900_000, name=name) for k in range(2_000_000, 9_000_000, 1_000_000)]
+    assert causes(load(tmp_path, rank(10_000_000)[:2] + many + rank(10_000_000)[3:])) == {
+        "sync_wait": 7 * 900_000, "host_nothing": 9_999_050 - 7 * 900_000,
+        "launch_call": 10, "launch_latency": 40,
+    }  # fmt: skip
+
+
+def test_a_copy_that_blocks_before_it_starts_waits_for_work_outside_of_the_file(tmp_path):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        call(1500, 90_001_500, 2, name="cudaMemcpy"), copy(90_001_000, 90_001_400, launch=2),
+    ]  # fmt: skip
+    traces = load(tmp_path, rank)
+    assert causes(traces) == {"host_nothing": 500, "unrecorded": 89_999_500}
+    assert temporal_breakdown(traces)["unrecorded_ns"].tolist() == [89_999_500]
+    rank[2:] = [
+        call(1500, 90_001_500, 2, name="cudaMemcpy"), copy(900_000, 90_001_400, launch=2),
+    ]  # fmt: skip
+    assert causes(load(tmp_path, rank)) == {"host_nothing": 500, "launch_call": 898_500}
+
+
+def test_a_host_of_several_devices_may_wait_for_another_one(tmp_path):
+    second = {"device": 1, "correlation": 3, "stream": 9}
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1), call(-180, -170, 3),
+        event("kernel", "gemm", 0, 9_000_000, pid=1, tid=9, **second),
+        call(500, 9_000_000, name="cudaDeviceSynchronize"),
+        call(9_000_050, 9_000_060, 2), kernel(9_000_100, 9_000_200, launch=2),
+    ]  # fmt: skip
+    traces = load(tmp_path, rank)
+    assert len(traces) == 2
+    assert causes(traces, ranks=[0])["sync_wait"] == 8_999_000
+
+
 def test_a_gap_within_a_graph_is_not_in_the_file(tmp_path):
     rank = [
         call(-200, -100, 1, name="cudaGraphLaunch"), kernel(0, 1000, launch=1),

@@ -439,17 +439,17 @@ def test_bus_bandwidth_where_communication_leads(tmp_path):
     assert "GB/s" not in said(small.load(tmp_path, all_reduces(elements=0)))
 
 
-def launches(gap_ns, *, stall_ns=0):
+def launches(gap_ns, *, stall_ns=0, work_ns=1_000):
     """30 kernels of 1 µs, each launched by an operator that keeps the device waiting."""
-    events, at = [small.call(-100, 0, 100), small.kernel(0, 1_000, launch=100)], 1_000
+    events, at = [small.call(-100, 0, 100), small.kernel(0, work_ns, launch=100)], work_ns
     for k in range(29):
         start, at = at, at + gap_ns + stall_ns * (k == 7)
         events += [
             small.event("cpu_op", f"aten::op_{k}", start, at, pid=10),
             small.call(at - 500, at - 100, k + 1),
-            small.kernel(at, at + 1_000, launch=k + 1, name=f"kernel_{k}"),
+            small.kernel(at, at + work_ns, launch=k + 1, name=f"kernel_{k}"),
         ]
-        at += 1_000
+        at += work_ns
     return events
 
 
@@ -461,6 +461,13 @@ def test_a_launch_bound_job(tmp_path):
     assert text.replace("launches of", "launches a rank of") in both
     for others in (launches(800), launches(9_000, stall_ns=2_000_000), launches(9_000)[:30]):
         assert "launch-bound" not in said(small.load(tmp_path, others))
+
+
+@pytest.mark.parametrize(("work_ns", "bound"), [(20_000, "launch-bound"), (20_001, "host-bound")])
+def test_a_host_that_is_slow_is_not_called_launch_bound(tmp_path, work_ns, bound):
+    """29 gaps of 180 µs between 30 kernels."""
+    text = said(small.load(tmp_path, launches(180_000, work_ns=work_ns)))
+    assert f"span, {bound}: 30 launches of 20.0 µs, one every 194 µs; for >99 % of the" in text
 
 
 def test_a_kernel_in_hardly_any_work_is_no_finding(tmp_path):

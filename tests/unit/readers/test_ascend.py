@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from support.ascend_database import EPOCH_NS, SECRET, write_ascend_database
+from support.outputs import unpacked_outputs
 
 import hta_widgets as hw
 from hta_widgets import TraceError
@@ -126,13 +127,23 @@ def test_steps_of_a_database_without_ranges(tmp_path):
 
 
 def test_secrets_reach_no_output(database, tmp_path):
-    traces = load(database)
-    traces.save(tmp_path / "store")
-    hw.export_trace(traces, tmp_path / "out.json")
-    hw.Dashboard(traces).save_html(tmp_path / "page.html")
-    for path in tmp_path.rglob("*"):
-        if path.is_file() and path.suffix != ".db":
-            assert SECRET.encode() not in path.read_bytes(), path
+    for name, text in unpacked_outputs(load(database), tmp_path).items():
+        assert SECRET.encode() not in text, name
+
+
+def test_call_stacks_reach_outputs_and_the_environment_does_not(tmp_path):
+    output = write_trace_view(tmp_path, rank=0)
+    environment = {"ENV_VARIABLES": {"TOKEN": SECRET}}
+    (output.parent / "profiler_metadata.json").write_text(json.dumps(environment))
+    (output / "operator_memory.csv").write_text(f"Name,Size\n{SECRET},1\n")
+    path = output / "trace_view.json"
+    stack = {"Call stack": "train.py(31): step;\r\nloop.py(3): run"}
+    events = [event | {"args": event.get("args", stack)} for event in json.loads(path.read_text())]
+    path.write_text(json.dumps(events))
+    outputs = unpacked_outputs(load(tmp_path), tmp_path)
+    assert [name for name, text in outputs.items() if SECRET.encode() in text] == []
+    with_stack = {name for name, text in outputs.items() if b"train.py(31)" in text}
+    assert with_stack == {"store", "export", "page"}
 
 
 def test_a_database_without_events_is_refused(tmp_path, database):
