@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ from hta_widgets.trace.columns import StringPool
 #: Bits of the number of a thread, and of a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
-#: Stream of copies of managed memory that the driver makes; they have a track of their own.
-UNIFIED_MEMORY = "unified memory"
+#: Thread of copies of managed memory that the driver makes; they have a track of their own.
+UNIFIED_MEMORY, UNIFIED_THREAD = "unified memory", -2
+#: Kinds of events and records that are no rows of `EVENT_TABLES`.
+RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
 
 _COPY_KINDS = (
     "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
@@ -53,23 +55,28 @@ def id_in_system(process: int) -> int:
     return process & ID_MASK
 
 
+def thread_id(thread: int) -> int | str:
+    """Return the id of a thread or stream in records."""
+    return UNIFIED_MEMORY if thread == UNIFIED_THREAD else thread
+
+
 @dataclass(slots=True)
 class EventBlock:
     """Events of one or several tables."""
 
-    table: Ints  # position in `EVENT_TABLES`
+    kind: Ints  # position in `EVENT_TABLES`, or `RANGE`, `MARK` and so on
     rowid: Ints
     start_ns: Ints  # since the start of the session
-    end_ns: Ints
+    end_ns: Ints  # `NO_TIME` for marks and for ranges that never end
     name: Ints  # codes into a pool
     category: Ints  # codes into `CATEGORIES`
     process: Ints  # -1 for none
-    thread: Ints  # -1 for events of a device
+    thread: Ints  # of events of a device, the stream or `UNIFIED_THREAD`
     device: Ints  # -1 for events of the host
     stream: Ints  # -1 for events of the host
     correlation: Ints  # unique within a process
     size_bytes: Ints  # of copies and fills, else -1
-    is_unified: Bools  # whether it is a copy of managed memory by the driver
+    domain: Ints  # codes of NVTX domains; -1 for other events
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -78,9 +85,19 @@ class EventBlock:
         """Return the events of a mask."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def take(self, rows: Rows) -> EventBlock:
+    def take(self, rows: Rows | slice) -> EventBlock:
         """Return some of the events."""
         return EventBlock(*(getattr(self, name)[rows] for name in self.__slots__))
+
+    def columns(self) -> dict[str, Ints]:
+        """Return the columns by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def event_block(start_ns: Ints, **columns: Ints | int) -> EventBlock:
+    """Return events; a number stands for a column that has it everywhere, -1 by default."""
+    values = {**dict.fromkeys(EventBlock.__slots__, -1), **columns, "start_ns": start_ns}
+    return EventBlock(**{k: np.broadcast_to(v, len(start_ns)) for k, v in values.items()})
 
 
 def concatenate_blocks(blocks: Iterable[EventBlock]) -> EventBlock:
@@ -285,36 +302,27 @@ def read_block(
     names = dict.fromkeys(("start", "end", *place, *table.columns))
     columns = database.integers(table.stored_name(database), tuple(names), rowids=rowids)
     name, category = table.name_rows(columns, texts)
-    count = len(name)
-    nothing = np.full(count, -1, np.int64)
-    block = EventBlock(
-        table=np.full(count, number, np.int64),
-        rowid=columns["rowid"],
-        start_ns=columns["start"],
-        end_ns=columns["end"],
-        name=name,
-        category=category,
-        process=nothing,
-        thread=nothing,
-        device=nothing,
-        stream=nothing,
-        correlation=columns["correlationId"],
-        size_bytes=columns.get("bytes", nothing),
-        is_unified=np.zeros(count, bool),
-    )
+    common: dict[str, Ints] = {
+        "rowid": columns["rowid"],
+        "start_ns": columns["start"],
+        "end_ns": columns["end"],
+        "name": name,
+        "category": category,
+        "correlation": columns["correlationId"],
+    }
     if not table.of_device:
-        return replace(
-            block,
-            process=process_of(columns["globalTid"]),
-            thread=columns["globalTid"] & ID_MASK,
-        )
-    kinds = columns.get("copyKind", nothing)
-    return replace(
-        block,
+        ids = columns["globalTid"]
+        return event_block(kind=number, process=process_of(ids), thread=ids & ID_MASK, **common)
+    kinds = columns.get("copyKind", np.array(-1))
+    is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
+    return event_block(
+        kind=number,
         process=process_of(columns["globalPid"]),
+        thread=np.where(is_unified, UNIFIED_THREAD, columns["streamId"]),
         device=np.maximum(columns["deviceId"], 0),
         stream=columns["streamId"],
-        is_unified=(kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY),
+        size_bytes=columns.get("bytes", -1),
+        **common,
     )
 
 
