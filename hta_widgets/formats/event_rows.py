@@ -42,6 +42,7 @@ from hta_widgets.trace.columns import (
     CounterTable,
     NumberedRecords,
     RankColumns,
+    RecordSource,
     StringPool,
 )
 from hta_widgets.trace.problems import Problems
@@ -327,7 +328,7 @@ def _build(
 
 def trace_of_rank(
     columns: RankColumns,
-    source: NumberedRecords,
+    source: RecordSource,
     path: str,
     format_name: str,
     problems: Problems,

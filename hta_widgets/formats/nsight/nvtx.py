@@ -107,7 +107,9 @@ def read_ranges(
         rowid=columns["rowid"],
         end_ns=columns["end"],
         name=code,
-        category=np.where(is_call, category_code("cpu_op"), category_code("user_annotation")),
+        category=np.where(
+            is_call, category_code("cpu_op"), category_code("user_annotation")
+        ).astype(np.int32),
         process=process,
         thread=columns["globalTid"] & ID_MASK,
         domain=domain,
@@ -162,7 +164,7 @@ def _domain_codes(
         names.get((of_process, of_number), f"domain {of_number}" if of_number else "")
         for of_process, of_number in pairs.T.tolist()
     ]
-    return places.reshape(-1).astype(np.int64), domains
+    return places.reshape(-1).astype(np.int32), domains
 
 
 # --- args and payloads ----------------------------------------------------------------------------

@@ -81,8 +81,8 @@ def build_columns(
     ends = rank.ranges.select(rank.ranges.kind == ASYNC_BEGIN)
     ends = replace(ends, kind=np.full(len(ends), ASYNC_END), start_ns=ends.end_ns)
     events = concatenate_blocks([*parts, rank.ranges, ends])
-    threads, place = distinct_rows(events.device < 0, events.thread)
-    places = [_place(rank.process, on_host, thread, gpu, recording) for on_host, thread in threads]
+    threads, place = distinct_rows(np.minimum(events.device, 0), events.thread)
+    places = [_place(rank.process, of, thread, gpu, recording) for of, thread in threads]
     naming = list(naming_records(places, events.device, place))
     naming += _unified_sorting(places, gpu)
     pool, lookup = compact_texts(events.name, names)
@@ -117,10 +117,10 @@ def _step_events(
     )
 
 
-def _place(process: int, on_host: int, thread: int, gpu: str, recording: Recording) -> RowPlace:
+def _place(process: int, device: int, thread: int, gpu: str, recording: Recording) -> RowPlace:
     process_name = recording.processes.get(process, "")
     text = str(thread_id(thread))
-    if not on_host:
+    if device >= 0:
         thread_name = text if thread == UNIFIED_THREAD else ""
         return RowPlace(gpu, text, process_name or gpu, thread_name)
     name = recording.threads.get((process, thread))

@@ -103,7 +103,8 @@ def read_export(
         export = _Export(
             path, database, state, recording, events, names, domains, payloads, steps
         )  # fmt: skip
-        columns = {**events.columns(), "place": events.thread, "target": events.domain * 0 - 1}
+        no_target = np.broadcast_to(np.int64(-1), len(events))
+        columns = {**events.columns(), "place": events.thread, "target": no_target}
         ranks = list(rows_of_ranks(columns, path, problems))
         if not ranks:
             raise TraceError(

@@ -97,7 +97,10 @@ class EventBlock:
 def event_block(start_ns: Ints, **columns: Ints | int) -> EventBlock:
     """Return events; a number stands for a column that has it everywhere, -1 by default."""
     values = {**dict.fromkeys(EventBlock.__slots__, -1), **columns, "start_ns": start_ns}
-    return EventBlock(**{k: np.broadcast_to(v, len(start_ns)) for k, v in values.items()})
+    narrow: dict[str, Any] = {
+        k: np.int32(v) if isinstance(v, int) else v for k, v in values.items()
+    }
+    return EventBlock(**{k: np.broadcast_to(v, len(start_ns)) for k, v in narrow.items()})
 
 
 def concatenate_blocks(blocks: Iterable[EventBlock]) -> EventBlock:
@@ -137,8 +140,8 @@ class Texts:
 
 #: A table's columns of integers by name.
 Columns = dict[str, Ints]
-#: Returns the codes of names, and of categories, of a table's rows.
-NameRows = Callable[[Columns, Texts], tuple[Ints, Ints]]
+#: Returns the codes of names of a table's rows, and of their categories or category.
+NameRows = Callable[[Columns, Texts], tuple[Ints, Ints | int]]
 
 CATEGORIES = (
     "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", MPI_CATEGORY,
@@ -183,16 +186,12 @@ class ExportTable:
         return next((name for name in database.tables if pattern.fullmatch(name)), self.name)
 
 
-def _constant(category: str, count: int) -> Ints:
-    return np.full(count, category_code(category), np.int64)
-
-
-def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     codes = texts.codes(columns["demangledName"], unknown="kernel {}")
-    return codes, _constant("kernel", len(codes))
+    return codes, category_code("kernel")
 
 
-def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     kinds = np.stack([columns[name] for name in ("copyKind", "srcKind", "dstKind")])
     distinct, places = np.unique(kinds, axis=1, return_inverse=True)
     names = [
@@ -201,36 +200,36 @@ def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
         for kind, source, target in distinct.T.tolist()
     ]
     codes = np.array([texts.pool.add(name) for name in names], np.int64)[places.reshape(-1)]
-    return codes, _constant("gpu_memcpy", len(codes))
+    return codes, category_code("gpu_memcpy")
 
 
 def _word(words: tuple[str, ...], code: int) -> str:
     return words[code] if 0 <= code < len(words) else "Unknown"
 
 
-def _name_fills(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_fills(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     count = len(columns["start"])
-    return np.full(count, texts.pool.add("Memset (Device)")), _constant("gpu_memset", count)
+    return np.full(count, texts.pool.add("Memset (Device)")), category_code("gpu_memset")
 
 
-def _name_graphs(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_graphs(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     distinct, places = np.unique(columns["graphId"], return_inverse=True)
     codes = [texts.pool.add(f"CUDA graph {number}") for number in distinct.tolist()]
-    return np.array(codes, np.int64)[places], _constant("kernel", len(places))
+    return np.array(codes, np.int64)[places], category_code("kernel")
 
 
-def _name_calls(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_calls(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     codes = texts.codes(columns["nameId"], lambda text: _VERSION.sub("", text), "CUDA call {}")
-    driver, runtime = category_code("cuda_driver"), category_code("cuda_runtime")
-    return codes, np.where(columns["eventClass"] == 1, driver, runtime)
+    codes_of = np.array([category_code(name) for name in ("cuda_runtime", "cuda_driver")], np.int32)
+    return codes, codes_of[(columns["eventClass"] == 1).astype(np.int8)]
 
 
 def _names_in(column: str, category: str) -> NameRows:
     """Return a function that takes names from the texts that a column refers to."""
 
-    def name_rows(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    def name_rows(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
         codes = texts.codes(columns[column])
-        return codes, _constant(category, len(codes))
+        return codes, category_code(category)
 
     return name_rows
 
@@ -302,7 +301,7 @@ def read_block(
     names = dict.fromkeys(("start", "end", *place, *table.columns))
     columns = database.integers(table.stored_name(database), tuple(names), rowids=rowids)
     name, category = table.name_rows(columns, texts)
-    common: dict[str, Ints] = {
+    common: dict[str, Any] = {
         "rowid": columns["rowid"],
         "start_ns": columns["start"],
         "end_ns": columns["end"],
