@@ -35,7 +35,7 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, positions_in
+from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, first_positions
 from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
@@ -120,6 +120,15 @@ class EventRows:
             self.places.append(RowPlace(pid, tid, process, thread))
         return code
 
+    def place_codes(self, place_of: Callable[..., RowPlace], *columns: Ints) -> Ints:
+        """Return the code of `place_of` of each row of some columns."""
+        distinct, code = distinct_rows(*columns)
+        return np.array([self.place(*place_of(*row)) for row in distinct], np.int64)[code]
+
+    def category_codes(self, categories: Iterable[str]) -> Ints:
+        """Return the codes of categories."""
+        return np.array([self.category.add(category) for category in categories], np.int64)
+
     def name_codes(self, names: Iterable[str]) -> Ints:
         """Return the codes of names."""
         return np.array([self.name.add(name) for name in names], np.int64)
@@ -141,7 +150,7 @@ class EventRows:
         start_ns: Any,
         end_ns: Any,
         name: Any,
-        category: str,
+        category: str | Ints,
         place: Any,
         process: Any = 0,
         device: Any = -1,
@@ -152,8 +161,9 @@ class EventRows:
         args: Any = 0,
     ) -> None:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call."""
+        code = self.category.add(category) if isinstance(category, str) else category
         values = (
-            start_ns, end_ns, name, self.category.add(category), place, process, device, target,
+            start_ns, end_ns, name, code, place, process, device, target,
             stream, correlation, size_bytes, args,
         )  # fmt: skip
         count = len(start_ns)
@@ -291,10 +301,8 @@ def _devices_of_calls(
     target: Ints,
 ) -> Ints:
     """Return the device of each call of a process with several `devices`, ascending."""
-    ids, first = np.unique(work_correlation, return_index=True)
-    position = positions_in(ids, correlation)
-    launches = (position >= 0) & (correlation > 0)
-    of_call = np.where(launches, np.append(work_device[first], -1)[position], -1)
+    position = first_positions(work_correlation, correlation)
+    of_call = np.where(correlation > 0, np.append(work_device, -1)[position], -1)
     of_call = np.where(np.isin(target, devices), target, of_call)
     threads, number = np.unique(thread, return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    RowPlace,
+    build_traces,
+    distinct_rows,
+)
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
@@ -72,23 +78,18 @@ class RocmEvents:
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
-        pairs, code = distinct_rows(work.device, stream)
-        places = [
-            self.rows.place(f"GPU {device}", str(number), f"GPU {device}", f"stream {number}")
-            for device, number in pairs
-        ]
         self.count += len(work.name)
         self.rows.add(
             start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
             category="gpu_memcpy" if is_copy else "kernel",
-            place=np.array(places, np.int64)[code], process=work.process,
+            place=self.rows.place_codes(_stream_place, work.device, stream), process=work.process,
             device=work.device, stream=stream, correlation=_link_ids(work.correlation),
             size_bytes=work.size_bytes, args=work.args,
         )  # fmt: skip
 
     def add_calls(
         self,
-        category: str,
+        category: str | Ints,
         name: Ints,
         times: tuple[Ints, Ints],
         process: Ints,
@@ -96,15 +97,11 @@ class RocmEvents:
         correlation: Ints,
     ) -> None:
         """Add calls of the host; `threads` are the numbers of process and thread in the system."""
-        pairs, code = distinct_rows(*threads)
-        places = [
-            self.rows.place(str(pid), str(tid), "process", f"thread {tid}") for pid, tid in pairs
-        ]
         self.count += len(name)
         self.rows.add(
             start_ns=times[0], end_ns=times[1], name=name,
-            category=category, place=np.array(places, np.int64)[code], process=process,
-            correlation=_link_ids(correlation),
+            category=category, place=self.rows.place_codes(_thread_place, *threads),
+            process=process, correlation=_link_ids(correlation),
         )  # fmt: skip
 
     def finish(
@@ -122,6 +119,14 @@ class RocmEvents:
         self.problems.add("repaired", named, detail, file=self.path)
         traces = build_traces(self.rows, self.path, format_name, self.problems, facts)
         return Outcome(traces, self.problems)
+
+
+def _stream_place(device: int, stream: int) -> RowPlace:
+    return RowPlace(f"GPU {device}", str(stream), f"GPU {device}", f"stream {stream}")
+
+
+def _thread_place(pid: int, tid: int) -> RowPlace:
+    return RowPlace(str(pid), str(tid), "process", f"thread {tid}")
 
 
 def copy_name(text: str) -> str:

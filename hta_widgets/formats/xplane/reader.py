@@ -263,15 +263,13 @@ class _ProfileEvents:
         if self._steps is None:
             self._add_host_steps(events, place)
         self._add_operations(events, place)
-        categories = np.array(list(map(_host_category, events.names, events.stats)), str)
+        categories = self.rows.category_codes(map(_host_category, events.names, events.stats))
         args = self.rows.args_codes(map(_args_of_stats, events.stats))
         target = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
-        for category in np.unique(categories).tolist():
-            part = events.take(np.flatnonzero((categories == category)[events.kind]))
-            self._append(
-                part, category, place, correlation=part.correlation, target=target[part.kind],
-                args=args[part.kind],
-            )  # fmt: skip
+        self._append(
+            events, categories[events.kind], place, correlation=events.correlation,
+            target=target[events.kind], args=args[events.kind],
+        )  # fmt: skip
 
     def _note_memory(self, events: LineEvents) -> None:
         sizes = _numbers(events.stats, "bytes_allocated")
@@ -308,7 +306,7 @@ class _ProfileEvents:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _append(self, events: LineEvents, category: str, place: int, **columns: Any) -> None:
+    def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
         used, kind = np.unique(events.kind, return_inverse=True)
         names = self.rows.name_codes([events.names[of] for of in used.tolist()])
         self.count += len(kind)
