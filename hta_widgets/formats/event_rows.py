@@ -87,9 +87,11 @@ class RankFacts:
     """A rank's identity in a file; times of events count from `epoch_ns`."""
 
     epoch_ns: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     host: str | None = None
     rank: int | None = None
+    #: properties of the device under the keys that PyTorch writes
+    device_properties: Mapping[str, Any] = field(default_factory=dict)
+    further_metadata: Mapping[str, Any] = field(default_factory=dict)
     series: Sequence[Series] = ()
     #: whether device work belongs to the step during which it starts, as it has no launches
     has_steps_of_device: bool = False
@@ -98,10 +100,14 @@ class RankFacts:
 
     def trace_metadata(self) -> dict[str, Any]:
         """Return the top-level keys of a file of the rank."""
-        metadata = {BASE_KEY: self.epoch_ns, **self.metadata}
-        return (
-            metadata if self.rank is None else metadata | {"distributedInfo": {"rank": self.rank}}
-        )
+        metadata: dict[str, Any] = {BASE_KEY: self.epoch_ns}
+        if self.device_properties:
+            metadata["deviceProperties"] = [self.device_properties]
+        if self.host:
+            metadata["host_name"] = self.host
+        if self.rank is not None:
+            metadata["distributedInfo"] = {"rank": self.rank}
+        return metadata | dict(self.further_metadata)
 
 
 class EventRows:
@@ -112,6 +118,9 @@ class EventRows:
         self.places: list[RowPlace] = []
         self._code_of_place: dict[tuple[str, str], int] = {}
         self._blocks: list[dict[str, Ints]] = []
+
+    def __len__(self) -> int:
+        return sum(len(block["start_ns"]) for block in self._blocks)
 
     def place(self, pid: str, tid: str, process: str = "", thread: str = "") -> int:
         """Return the code of a thread or stream."""

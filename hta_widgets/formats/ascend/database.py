@@ -65,7 +65,7 @@ def read_database(
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
         database.report(problems)
-    if not reader.count:
+    if not len(reader.rows):
         raise TraceError(
             "holds no tasks, calls or operators",
             path=path,
@@ -80,7 +80,6 @@ class _AscendTables:
 
     def __init__(self, database: Database) -> None:
         self.rows = EventRows()
-        self.count = 0
         self._database = database
         self._devices: list[int] = []
         self._task_ids = np.empty(0, np.int64)
@@ -97,11 +96,8 @@ class _AscendTables:
         host = hosts[0] if len(hosts) == 1 and isinstance(hosts[0], str) else None
 
         def of_rank(_process: int, device: int) -> RankFacts:
-            metadata: dict[str, Any] = {} if host is None else {"host_name": host}
-            if device >= 0:
-                model = models.get(device, "")
-                metadata["deviceProperties"] = [{"id": device, "name": str(model)}]
-            return RankFacts(0, metadata, host, ranks.get(device, folder_rank))
+            properties = {"id": device, "name": str(models.get(device, ""))} if device >= 0 else {}
+            return RankFacts(0, host, ranks.get(device, folder_rank), properties)
 
         return of_rank
 
@@ -120,8 +116,7 @@ class _AscendTables:
                 "streamId",
             ),
         )
-        count = len(columns["rowid"])
-        if not count:
+        if not len(columns["rowid"]):
             return
         infos = database.integers(
             "COMPUTE_TASK_INFO", ("globalTaskId", "name", "taskType", "opType", "blockDim")
@@ -146,7 +141,6 @@ class _AscendTables:
         names = self.rows.name_codes(text.get(code, "task") for code in codes.tolist())
         self._devices = np.unique(columns["deviceId"]).tolist()
         self._task_ids = np.unique(columns["connectionId"])
-        self.count += count
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], name=names,
             category=self.rows.category_codes(categories.tolist()), place=place,
@@ -169,8 +163,7 @@ class _AscendTables:
                 "deviceId",
             ),
         )
-        count = len(columns["rowid"])
-        if not count:
+        if not len(columns["rowid"]):
             return
         text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
@@ -183,7 +176,6 @@ class _AscendTables:
                             f"Group {text.get(int(groups[at]), at)} communication")
             for number, at in zip(device.tolist(), group.tolist(), strict=True)
         ]  # fmt: skip
-        self.count += count
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], name=self.rows.name_codes(names),
             category="kernel", place=place, device=device, stream=stream,
@@ -242,7 +234,6 @@ class _AscendTables:
         self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
     ) -> None:
         text = self._texts(columns["name"].tolist())
-        self.count += len(columns["rowid"])
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"],
             name=self.rows.name_codes(text.get(code, "call") for code in columns["name"].tolist()),

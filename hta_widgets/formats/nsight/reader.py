@@ -195,17 +195,15 @@ def _read_rank(
     gpu = recording.gpu(rank.process, max(rank.device, 0))
     steps = _find_steps(export, rank, problems)
     records = build_columns(rank, steps, export.names, gpu.label, recording)
-    metadata: dict[str, Any] = {}
-    if rank.device >= 0:
-        metadata["deviceProperties"] = [gpu.properties()]
-    if recording.host:
-        metadata["host_name"] = recording.host
-    if recording.version:
-        metadata["Nsight Systems"] = recording.version
     facts = RankFacts(
-        recording.epoch_ns or 0, metadata, recording.host, _stated_rank(export, rank, sole=sole),
-        counters_of_rank(export.database, rank, gpu, with_network=is_first), label=gpu.label,
-    )  # fmt: skip
+        epoch_ns=recording.epoch_ns or 0,
+        host=recording.host,
+        rank=_stated_rank(export, rank, sole=sole),
+        device_properties=gpu.properties() if rank.device >= 0 else {},
+        further_metadata={"Nsight Systems": recording.version} if recording.version else {},
+        series=counters_of_rank(export.database, rank, gpu, with_network=is_first),
+        label=gpu.label,
+    )
     domains = {
         f"{process}:{number}": name
         for (process, number), name in recording.domains.items()

@@ -64,7 +64,6 @@ class RocmEvents:
     path: str
     rows: EventRows
     problems: Problems
-    count: int = 0
 
     @classmethod
     def of(cls, path: str) -> RocmEvents:
@@ -78,7 +77,6 @@ class RocmEvents:
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
-        self.count += len(work.name)
         self.rows.add(
             start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
             category="gpu_memcpy" if is_copy else "kernel",
@@ -97,7 +95,6 @@ class RocmEvents:
         correlation: Ints,
     ) -> None:
         """Add calls of the host; `threads` are the numbers of process and thread in the system."""
-        self.count += len(name)
         self.rows.add(
             start_ns=times[0], end_ns=times[1], name=name,
             category=category, place=self.rows.place_codes(_thread_place, *threads),
@@ -108,7 +105,7 @@ class RocmEvents:
         self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        if not self.count:
+        if not len(self.rows):
             raise TraceError(
                 "holds no kernels, copies or calls",
                 path=self.path,

@@ -118,11 +118,8 @@ class _TableSet:
         for key, environment in self._rows("info_process", "id", "environment"):
             rank = _rank_of(environment) if len(self._gpus) == 1 else None
             for gpu in self._gpus.values():
-                metadata: dict[str, Any] = {"deviceProperties": [gpu]}
-                if host:
-                    metadata["host_name"] = host
                 place = self._first_process + int(key), gpu["id"]
-                facts[place] = RankFacts(0, metadata, host, rank)
+                facts[place] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self, events: RocmEvents) -> None:

@@ -164,10 +164,7 @@ def _read_process(
     for agent in gpus.values():
         device = agent.logical_node_type_id
         model = device_properties(device, agent.product_name or agent.name, agent.cu_count)
-        metadata: dict[str, Any] = {"deviceProperties": [model]}
-        if host:
-            metadata["host_name"] = host
-        facts[number, device] = RankFacts(0, metadata, host)
+        facts[number, device] = RankFacts(0, host, device_properties=model)
     names = {s.kernel_id: s.formatted_kernel_name or s.kernel_name for s in process.kernel_symbols}
     texts = {text.key: text.value for text in process.strings.marker_api}
     for group, raws in process.buffer_records.items():
