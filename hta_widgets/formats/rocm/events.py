@@ -42,21 +42,6 @@ def category_of_calls(kind: str) -> str:
     return next((name for words, name in _CATEGORIES if words.search(kind)), "cuda_runtime")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeviceWork:
-    """Kernels or copies of processes; `name` is a code."""
-
-    start_ns: Ints
-    end_ns: Ints
-    name: Ints
-    process: Ints
-    device: Ints
-    stream: Ints
-    correlation: Ints
-    size_bytes: Any = -1
-    args: Any = 0
-
-
 @dataclass(slots=True)
 class RocmEvents:
     """Collects the events of a file, and builds its ranks."""
@@ -70,19 +55,21 @@ class RocmEvents:
         """Return a collector without events."""
         return cls(path, EventRows(), Problems())
 
-    def add_work(self, work: DeviceWork, *, is_copy: bool = False) -> None:
-        """Add work of devices."""
-        stream = np.maximum(np.asarray(work.stream, np.int64), 0)
-        ranks, rank = distinct_rows(work.process, work.device)
+    def add_work(
+        self, *, process: Ints, device: Ints, stream: Ints, correlation: Ints,
+        is_copy: bool = False, **columns: Any,
+    ) -> None:  # fmt: skip
+        """Add kernels or copies; further columns are those of `EventRows.add`."""
+        start_ns, end_ns = columns["start_ns"], columns["end_ns"]
+        stream = np.maximum(np.asarray(stream, np.int64), 0)
+        ranks, rank = distinct_rows(process, device)
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
-            stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
+            stream[rows] = _share_rows(start_ns[rows], end_ns[rows], stream[rows])
         self.rows.add(
-            start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
-            category="gpu_memcpy" if is_copy else "kernel",
-            place=self.rows.place_codes(_stream_place, work.device, stream), process=work.process,
-            device=work.device, stream=stream, correlation=_link_ids(work.correlation),
-            size_bytes=work.size_bytes, args=work.args,
+            category="gpu_memcpy" if is_copy else "kernel", process=process, device=device,
+            place=self.rows.place_codes(_stream_place, device, stream), stream=stream,
+            correlation=_link_ids(correlation), **columns,
         )  # fmt: skip
 
     def add_calls(

@@ -20,7 +20,6 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows, map_distinct
 from hta_widgets.formats.rocm.events import (
-    DeviceWork,
     RocmEvents,
     category_of_calls,
     copy_name,
@@ -149,20 +148,17 @@ class _TableSet:
         columns: dict[str, Ints],
         agent: Ints,
         name: Ints,
-        *,
-        is_copy: bool = False,
         **further: Any,
     ) -> None:
         if len(name):
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
             device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
-            work = DeviceWork(
+            events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,
                 stream=columns["stream_id"], correlation=self._of_event(columns, "stack_id"),
                 **further,
             )  # fmt: skip
-            events.add_work(work, is_copy=is_copy)
 
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
@@ -254,16 +250,10 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
     if len(name):
         events.add_work(
-            DeviceWork(
-                start_ns=columns["start"],
-                end_ns=columns["end"],
-                name=name,
-                process=np.zeros(len(name), np.int64),
-                device=np.maximum(columns["gpuId"], 0),
-                stream=columns["queueId"],
-                correlation=call_of,
-            )
-        )
+            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
+            stream=columns["queueId"], correlation=call_of,
+        )  # fmt: skip
     is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
     categories = events.rows.category_codes(("cuda_runtime", "user_annotation"))
     events.add_calls(
