@@ -55,22 +55,18 @@ class RocmEvents:
         """Return a collector without events."""
         return cls(path, EventRows(), Problems())
 
-    def add_work(
-        self, *, process: Ints, device: Ints, stream: Ints, correlation: Ints,
-        is_copy: bool = False, **columns: Any,
-    ) -> None:  # fmt: skip
-        """Add kernels or copies; further columns are those of `EventRows.add`."""
+    def add_work(self, *, is_copy: bool = False, **columns: Any) -> None:
+        """Add kernels or copies; the columns are those of `EventRows.add`."""
+        process, device = columns["process"], columns["device"]
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
-        stream = np.maximum(np.asarray(stream, np.int64), 0)
+        stream = np.maximum(columns["stream"], 0)
         ranks, rank = distinct_rows(process, device)
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
             stream[rows] = _share_rows(start_ns[rows], end_ns[rows], stream[rows])
-        self.rows.add(
-            category="gpu_memcpy" if is_copy else "kernel", process=process, device=device,
-            place=self.rows.place_codes(_stream_place, device, stream), stream=stream,
-            correlation=_link_ids(correlation), **columns,
-        )  # fmt: skip
+        columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
+        place = self.rows.place_codes(_stream_place, device, stream)
+        self.rows.add(category="gpu_memcpy" if is_copy else "kernel", place=place, **columns)
 
     def add_calls(
         self,

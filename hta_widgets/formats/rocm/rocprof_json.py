@@ -179,7 +179,7 @@ def _read_process(
             _add_calls(records, process, texts, number, events)
 
 
-def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Ints]:
+def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Any]:
     def column(values: list[int]) -> Ints:
         return np.array(values, np.int64)
 
