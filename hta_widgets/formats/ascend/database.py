@@ -106,16 +106,9 @@ class _AscendTables:
         database = self._database
         columns = database.integers(
             "TASK",
-            (
-                "startNs",
-                "endNs",
-                "deviceId",
-                "connectionId",
-                "globalTaskId",
-                "taskType",
-                "streamId",
-            ),
-        )
+            ("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "taskType",
+             "streamId"),
+        )  # fmt: skip
         if not len(columns["rowid"]):
             return
         infos = database.integers(
@@ -152,17 +145,9 @@ class _AscendTables:
         """Read the collectives: one event of its group for each."""
         columns = self._database.integers(
             "COMMUNICATION_OP",
-            (
-                "opName",
-                "startNs",
-                "endNs",
-                "connectionId",
-                "groupName",
-                "dataType",
-                "count",
-                "deviceId",
-            ),
-        )
+            ("opName", "startNs", "endNs", "connectionId", "groupName", "dataType", "count",
+             "deviceId"),
+        )  # fmt: skip
         if not len(columns["rowid"]):
             return
         text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
@@ -243,6 +228,8 @@ class _AscendTables:
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
         text = self._texts([*columns["inputShapes"].tolist(), *columns["inputDtypes"].tolist()])
+        keys = ("sequenceNumber", "inputShapes", "inputDtypes")
+        rows = zip(*(columns[key].tolist() for key in keys), strict=True)
         return self.rows.args_codes(
             {
                 key: value
@@ -253,13 +240,7 @@ class _AscendTables:
                 )
                 if value is not None
             }
-            for sequence, shapes, dtypes in zip(
-                *(
-                    columns[key].tolist()
-                    for key in ("sequenceNumber", "inputShapes", "inputDtypes")
-                ),
-                strict=True,
-            )
+            for sequence, shapes, dtypes in rows
         )
 
     def _connections(self) -> dict[str, Ints]:
