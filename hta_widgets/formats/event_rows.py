@@ -35,13 +35,14 @@ import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.store.rank_file import StoredSource
-from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, positions_in
+from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, first_positions
 from hta_widgets.trace.build import build_trace, step_numbers
 from hta_widgets.trace.columns import (
     CopyTable,
     CounterTable,
     NumberedRecords,
     RankColumns,
+    RecordSource,
     StringPool,
 )
 from hta_widgets.trace.problems import Problems
@@ -86,12 +87,27 @@ class RankFacts:
     """A rank's identity in a file; times of events count from `epoch_ns`."""
 
     epoch_ns: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     host: str | None = None
     rank: int | None = None
+    #: properties of the device under the keys that PyTorch writes
+    device_properties: Mapping[str, Any] = field(default_factory=dict)
+    further_metadata: Mapping[str, Any] = field(default_factory=dict)
     series: Sequence[Series] = ()
     #: whether device work belongs to the step during which it starts, as it has no launches
     has_steps_of_device: bool = False
+    #: name of the device on tracks, by default from its number
+    label: str = ""
+
+    def trace_metadata(self) -> dict[str, Any]:
+        """Return the top-level keys of a file of the rank."""
+        metadata: dict[str, Any] = {BASE_KEY: self.epoch_ns}
+        if self.device_properties:
+            metadata["deviceProperties"] = [self.device_properties]
+        if self.host:
+            metadata["host_name"] = self.host
+        if self.rank is not None:
+            metadata["distributedInfo"] = {"rank": self.rank}
+        return metadata | dict(self.further_metadata)
 
 
 class EventRows:
@@ -103,12 +119,24 @@ class EventRows:
         self._code_of_place: dict[tuple[str, str], int] = {}
         self._blocks: list[dict[str, Ints]] = []
 
+    def __len__(self) -> int:
+        return sum(len(block["start_ns"]) for block in self._blocks)
+
     def place(self, pid: str, tid: str, process: str = "", thread: str = "") -> int:
         """Return the code of a thread or stream."""
         code = self._code_of_place.setdefault((pid, tid), len(self.places))
         if code == len(self.places):
             self.places.append(RowPlace(pid, tid, process, thread))
         return code
+
+    def place_codes(self, place_of: Callable[..., RowPlace], *columns: Ints) -> Ints:
+        """Return the code of `place_of` of each row of some columns."""
+        distinct, code = distinct_rows(*columns)
+        return np.array([self.place(*place_of(*row)) for row in distinct], np.int64)[code]
+
+    def category_codes(self, categories: Iterable[str]) -> Ints:
+        """Return the codes of categories."""
+        return np.array([self.category.add(category) for category in categories], np.int64)
 
     def name_codes(self, names: Iterable[str]) -> Ints:
         """Return the codes of names."""
@@ -131,7 +159,7 @@ class EventRows:
         start_ns: Any,
         end_ns: Any,
         name: Any,
-        category: str,
+        category: str | Ints,
         place: Any,
         process: Any = 0,
         device: Any = -1,
@@ -142,8 +170,9 @@ class EventRows:
         args: Any = 0,
     ) -> None:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call."""
+        code = self.category.add(category) if isinstance(category, str) else category
         values = (
-            start_ns, end_ns, name, self.category.add(category), place, process, device, target,
+            start_ns, end_ns, name, code, place, process, device, target,
             stream, correlation, size_bytes, args,
         )  # fmt: skip
         count = len(start_ns)
@@ -229,25 +258,33 @@ def build_traces(
     return tuple(
         _build(rows, {name: values[at] for name, values in events.items()}, path, format_name,
                problems, facts_of(process, device), device)
-        for process, device, at in _ranks_of(events, path, problems)
+        for process, device, at in rows_of_ranks(events, path, problems)
     )  # fmt: skip
 
 
-def _ranks_of(
-    events: dict[str, Ints], path: str, problems: Problems
+def rows_of_ranks(
+    events: Mapping[str, Ints], path: str, problems: Problems
 ) -> Iterator[tuple[int, int, Rows]]:
+    """Yield each process with a device, and the positions of its events.
+
+    Calls on the host belong to the device that they launch on or have as ``target``, else to the
+    one that their thread launches on most. Device -1 is of the processes of a file without devices.
+    """
     process, device = events["process"], events["device"]
     on_device = device >= 0
     pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
     if not pairs:
-        for number in np.unique(process).tolist():
+        for number in np.unique(process[process >= 0]).tolist():
             yield number, -1, np.flatnonzero(process == number)
         return
     left_out = ~np.isin(process, process[on_device])
     problems.add(
-        "part", int(left_out.sum()), "events of processes without device work are left out",
+        "part",
+        int(left_out.sum()),
+        "processes without device work do not become ranks; the events of"
+        f" {len(np.unique(process[left_out])):,} of them are left out",
         file=path,
-    )  # fmt: skip
+    )
     rank_device = device.copy()
     for number in {number for number, _ in pairs}:
         devices = [device for of, device in pairs if of == number]
@@ -256,40 +293,32 @@ def _ranks_of(
             np.flatnonzero(of_process & on_device),
             np.flatnonzero(of_process & ~on_device),
         )
-        rank_device[calls] = devices_of_calls(
+        rank_device[calls] = devices[0] if len(devices) == 1 else _devices_of_calls(
             events["correlation"][work], device[work], events["correlation"][calls],
             events["place"][calls], devices, events["target"][calls],
-        )[0]  # fmt: skip
+        )  # fmt: skip
     for number, of in pairs:
         yield number, of, np.flatnonzero((process == number) & (rank_device == of))
 
 
-def devices_of_calls(
+def _devices_of_calls(
     work_correlation: Ints,
     work_device: Ints,
     correlation: Ints,
     thread: Ints,
     devices: Sequence[int],
-    target: Ints | None = None,
-) -> tuple[Ints, dict[int, int]]:
-    """Return the device of each call of a process, and the device of each launching thread.
-
-    `devices` are ascending. `target` is the device that a call states, -1 for none.
-    """
-    ids, first = np.unique(work_correlation, return_index=True)
-    position = positions_in(ids, correlation)
-    launches = (position >= 0) & (correlation > 0)
-    of_call = np.where(launches, np.append(work_device[first], -1)[position], -1)
-    if target is not None:
-        of_call = np.where(np.isin(target, devices), target, of_call)
+    target: Ints,
+) -> Ints:
+    """Return the device of each call of a process with several `devices`, ascending."""
+    position = first_positions(work_correlation, correlation)
+    of_call = np.where(correlation > 0, np.append(work_device, -1)[position], -1)
+    of_call = np.where(np.isin(target, devices), target, of_call)
     threads, number = np.unique(thread, return_inverse=True)
     votes = np.zeros((len(threads), len(devices)), np.int64)
     votes_of = of_call >= 0
     np.add.at(votes, (number[votes_of], np.searchsorted(devices, of_call[votes_of])), 1)
-    home = np.array(devices)[votes.argmax(axis=1)] if len(threads) else np.empty(0, np.int64)
-    return np.where(votes_of, of_call, home[number]), dict(
-        zip(threads.tolist(), home.tolist(), strict=True)
-    )
+    home = np.array(devices)[votes.argmax(axis=1)]
+    return np.where(votes_of, of_call, home[number])
 
 
 def _build(
@@ -308,18 +337,29 @@ def _build(
         events[name] = lookup[events[name]]
     used, events["place"] = np.unique(events["place"], return_inverse=True)
     places = [rows.places[code] for code in used.tolist()]
-    naming = list(_naming_records(places, events["device"], events["place"]))
-    metadata = {BASE_KEY: facts.epoch_ns, **facts.metadata}
-    if facts.rank is not None:
-        metadata["distributedInfo"] = {"rank": facts.rank}
-    records = ColumnRecords(path, events, texts, places, naming, metadata)
+    naming = list(naming_records(places, events["device"], events["place"]))
+    records = ColumnRecords(path, events, texts, places, naming, facts.trace_metadata())
+    columns = rank_columns(events, texts, places, naming, facts.epoch_ns)
+    return trace_of_rank(columns, records, path, format_name, problems, facts, device)
+
+
+def trace_of_rank(
+    columns: RankColumns,
+    source: RecordSource,
+    path: str,
+    format_name: str,
+    problems: Problems,
+    facts: RankFacts,
+    device: int,
+) -> Trace:
+    """Return the trace of a rank's columns, with its counters."""
     notes = Problems()
     trace = build_trace(
-        _rank_columns(events, texts, places, naming, facts.epoch_ns),
+        columns,
         rank=0 if facts.rank is None else facts.rank,
         path=path,
-        metadata=metadata,
-        source=records,
+        metadata=facts.trace_metadata(),
+        source=source,
         problems=notes,
         consume=True,
         format=format_name,
@@ -331,8 +371,8 @@ def _build(
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     if facts.has_steps_of_device:
         _assign_steps_of_device(trace)
-    label = f"GPU {max(device, 0)}"
-    counters = counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
+    label = facts.label or f"GPU {max(device, 0)}"
+    counters = _counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
     return trace if counters is None else trace.replace(counter_table=counters)
 
 
@@ -358,14 +398,14 @@ def compact_texts(codes: Ints, pool: StringPool) -> tuple[StringPool, Ints]:
     return StringPool(pool[code] for code in used.tolist()), lookup
 
 
-def copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
+def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
     """Return sizes and rates of copies and fills."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(dur_ns > 0, size_bytes / dur_ns, np.nan)
     return CopyTable(record=records.astype(np.int64), gb_per_s=rate, size_bytes=size_bytes)
 
 
-def counter_table(
+def _counter_table(
     series: Sequence[Series],
     label: str,
     epoch_ns: int,
@@ -396,13 +436,14 @@ def counter_table(
     )
 
 
-def _rank_columns(
-    events: dict[str, Ints],
+def rank_columns(
+    events: Mapping[str, Ints],
     texts: Mapping[str, StringPool],
     places: Sequence[RowPlace],
     naming: Sequence[dict[str, Any]],
     epoch_ns: int,
 ) -> RankColumns:
+    """Return the columns of events, followed by those of the records that name their tracks."""
     count, further = len(events["start_ns"]), len(naming)
     pids, tids = StringPool(), StringPool()
     pid_of, tid_of = (
@@ -436,11 +477,11 @@ def _rank_columns(
         flow_ids=StringPool(),
         small_args={count + number: record["args"] for number, record in enumerate(naming)},
         record=np.arange(count + further, dtype=np.int64),
-        copies=copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
+        copies=_copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
     )
 
 
-def _naming_records(
+def naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
     """Yield the records that name processes, threads and streams."""

@@ -148,6 +148,12 @@ def positions_in(keys: Array, values: Array) -> Ints:
     return np.where(is_key, positions, -1)
 
 
+def first_positions(keys: Array, values: Array) -> Ints:
+    """Return the first position of each value in keys of any order, -1 for absent values."""
+    order = np.argsort(keys, kind="stable")
+    return np.append(order, -1)[positions_in(keys[order], values)]
+
+
 def sorted_unique(values: Ints) -> Ints:
     """Return the distinct values, ascending, by sorting, which is faster here than hashing."""
     ordered = np.sort(values)

@@ -18,12 +18,12 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_traces
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
-from hta_widgets.trace.arrays import Ints, positions_in
+from hta_widgets.trace.arrays import Ints, first_positions
 from hta_widgets.trace.problems import Problems
 
 _TEXTS = "STRING_IDS"
@@ -65,7 +65,7 @@ def read_database(
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
         database.report(problems)
-    if not reader.count:
+    if not len(reader.rows):
         raise TraceError(
             "holds no tasks, calls or operators",
             path=path,
@@ -80,7 +80,6 @@ class _AscendTables:
 
     def __init__(self, database: Database) -> None:
         self.rows = EventRows()
-        self.count = 0
         self._database = database
         self._devices: list[int] = []
         self._task_ids = np.empty(0, np.int64)
@@ -97,11 +96,8 @@ class _AscendTables:
         host = hosts[0] if len(hosts) == 1 and isinstance(hosts[0], str) else None
 
         def of_rank(_process: int, device: int) -> RankFacts:
-            metadata: dict[str, Any] = {} if host is None else {"host_name": host}
-            if device >= 0:
-                model = models.get(device, "")
-                metadata["deviceProperties"] = [{"id": device, "name": str(model)}]
-            return RankFacts(0, metadata, host, ranks.get(device, folder_rank))
+            properties = {"id": device, "name": str(models.get(device, ""))} if device >= 0 else {}
+            return RankFacts(0, host, ranks.get(device, folder_rank), properties)
 
         return of_rank
 
@@ -110,27 +106,18 @@ class _AscendTables:
         database = self._database
         columns = database.integers(
             "TASK",
-            (
-                "startNs",
-                "endNs",
-                "deviceId",
-                "connectionId",
-                "globalTaskId",
-                "taskType",
-                "streamId",
-            ),
-        )
-        count = len(columns["rowid"])
-        if not count:
+            ("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "taskType",
+             "streamId"),
+        )  # fmt: skip
+        if not len(columns["rowid"]):
             return
         infos = database.integers(
             "COMPUTE_TASK_INFO", ("globalTaskId", "name", "taskType", "opType", "blockDim")
         )
         of_collectives = database.integers("COMMUNICATION_TASK_INFO", ("globalTaskId",))
-        order = np.argsort(infos["globalTaskId"], kind="stable")
-        position = positions_in(infos["globalTaskId"][order], columns["globalTaskId"])
+        position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
         computes = position >= 0
-        info = {key: np.append(values[order], -1)[position] for key, values in infos.items()}
+        info = {key: np.append(values, -1)[position] for key, values in infos.items()}
         text = self._texts([*columns["taskType"].tolist(), *info["name"].tolist(),
                             *info["opType"].tolist()])  # fmt: skip
         types = [text.get(code, "") for code in columns["taskType"].tolist()]
@@ -143,37 +130,25 @@ class _AscendTables:
             {"Task Type": kind, "op type": text.get(op)} if op >= 0 else {"Task Type": kind}
             for kind, op in zip(types, info["opType"].tolist(), strict=True)
         )
-        place = self._streams(columns["deviceId"], columns["streamId"])
+        place = self.rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"])
         names = self.rows.name_codes(text.get(code, "task") for code in codes.tolist())
         self._devices = np.unique(columns["deviceId"]).tolist()
         self._task_ids = np.unique(columns["connectionId"])
-        self.count += count
-        for category in np.unique(categories).tolist():
-            rows = np.flatnonzero(categories == category)
-            self.rows.add(
-                start_ns=columns["startNs"][rows], end_ns=columns["endNs"][rows], name=names[rows],
-                category=category, place=place[rows], device=columns["deviceId"][rows],
-                stream=columns["streamId"][rows], correlation=_ids(columns["connectionId"][rows]),
-                args=args[rows],
-            )  # fmt: skip
+        self.rows.add(
+            start_ns=columns["startNs"], end_ns=columns["endNs"], name=names,
+            category=self.rows.category_codes(categories.tolist()), place=place,
+            device=columns["deviceId"], stream=columns["streamId"],
+            correlation=_ids(columns["connectionId"]), args=args,
+        )  # fmt: skip
 
     def read_collectives(self) -> None:
         """Read the collectives: one event of its group for each."""
         columns = self._database.integers(
             "COMMUNICATION_OP",
-            (
-                "opName",
-                "startNs",
-                "endNs",
-                "connectionId",
-                "groupName",
-                "dataType",
-                "count",
-                "deviceId",
-            ),
-        )
-        count = len(columns["rowid"])
-        if not count:
+            ("opName", "startNs", "endNs", "connectionId", "groupName", "dataType", "count",
+             "deviceId"),
+        )  # fmt: skip
+        if not len(columns["rowid"]):
             return
         text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
@@ -186,7 +161,6 @@ class _AscendTables:
                             f"Group {text.get(int(groups[at]), at)} communication")
             for number, at in zip(device.tolist(), group.tolist(), strict=True)
         ]  # fmt: skip
-        self.count += count
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"], name=self.rows.name_codes(names),
             category="kernel", place=place, device=device, stream=stream,
@@ -205,7 +179,7 @@ class _AscendTables:
         columns = self._database.integers(
             "CANN_API", ("startNs", "endNs", "globalTid", "connectionId", "name")
         )
-        of_operators = self._connections()
+        of_operators = self._connections()["connectionId"]
         ids = _ids(columns["connectionId"])
         self._add_calls(columns, "cuda_runtime", np.where(np.isin(ids, of_operators), -1, ids))
 
@@ -217,19 +191,15 @@ class _AscendTables:
              "inputShapes", "inputDtypes", "type"),
         )  # fmt: skip
         stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
-        kinds = np.array(
-            [
-                next((c for word, c in _CATEGORIES.items() if word in name), "cpu_op")
-                for code in columns["type"].tolist()
-                for name in [str(stated.get(code) or _TYPES.get(code, "")).lower()]
-            ],
-            str,
+        kinds = self.rows.category_codes(
+            next((c for word, c in _CATEGORIES.items() if word in name), "cpu_op")
+            for code in columns["type"].tolist()
+            for name in [str(stated.get(code) or _TYPES.get(code, "")).lower()]
         )
-        links = self._links_of_operators(columns["connectionId"])
-        for kind in np.unique(kinds).tolist():
-            rows = np.flatnonzero(kinds == kind)
-            part = {key: values[rows] for key, values in columns.items()}
-            self._add_calls(part, kind, links[rows], args=self._operator_args(part))
+        connections = self._connections()
+        position = first_positions(connections["id"], columns["connectionId"])
+        links = np.append(_ids(connections["connectionId"]), -1)[position]
+        self._add_calls(columns, kinds, links, args=self._operator_args(columns))
         if "ProfilerStep#" in "\n".join(self.rows.name.values):
             return
         steps = [
@@ -246,26 +216,20 @@ class _AscendTables:
             )  # fmt: skip
 
     def _add_calls(
-        self, columns: dict[str, Ints], category: str, correlation: Ints, args: Any = 0
+        self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
     ) -> None:
         text = self._texts(columns["name"].tolist())
-        threads, thread = np.unique(columns["globalTid"], return_inverse=True)
-        places = [
-            self.rows.place(
-                str(tid >> 32), str(tid & _TID_MASK), "python", f"thread {tid & _TID_MASK}"
-            )
-            for tid in threads.tolist()
-        ]
-        self.count += len(thread)
         self.rows.add(
             start_ns=columns["startNs"], end_ns=columns["endNs"],
             name=self.rows.name_codes(text.get(code, "call") for code in columns["name"].tolist()),
-            category=category, place=np.array(places, np.int64)[thread], correlation=correlation,
-            args=args,
+            category=category, place=self.rows.place_codes(_thread_place, columns["globalTid"]),
+            correlation=correlation, args=args,
         )  # fmt: skip
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
         text = self._texts([*columns["inputShapes"].tolist(), *columns["inputDtypes"].tolist()])
+        keys = ("sequenceNumber", "inputShapes", "inputDtypes")
+        rows = zip(*(columns[key].tolist() for key in keys), strict=True)
         return self.rows.args_codes(
             {
                 key: value
@@ -276,36 +240,14 @@ class _AscendTables:
                 )
                 if value is not None
             }
-            for sequence, shapes, dtypes in zip(
-                *(
-                    columns[key].tolist()
-                    for key in ("sequenceNumber", "inputShapes", "inputDtypes")
-                ),
-                strict=True,
-            )
+            for sequence, shapes, dtypes in rows
         )
 
-    def _connections(self) -> Ints:
+    def _connections(self) -> dict[str, Ints]:
         """Return the connections of operators that tasks have too."""
         columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
-        return np.intersect1d(columns["connectionId"], self._task_ids)
-
-    def _links_of_operators(self, connection: Ints) -> Ints:
-        """Return the connection of each operator that tasks have too, -1 for none."""
-        columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
         of_tasks = np.isin(columns["connectionId"], self._task_ids)
-        key, value = columns["id"][of_tasks], columns["connectionId"][of_tasks]
-        order = np.argsort(key, kind="stable")
-        position = positions_in(key[order], connection)
-        return np.append(_ids(value[order]), -1)[position]
-
-    def _streams(self, devices: Ints, streams: Ints) -> Ints:
-        pairs, code = distinct_rows(devices, streams)
-        places = [
-            self.rows.place(_label(device), str(stream), _label(device), f"stream {stream}")
-            for device, stream in pairs
-        ]
-        return np.array(places, np.int64)[code]
+        return {name: values[of_tasks] for name, values in columns.items()}
 
     def _texts(self, codes: Iterable[int]) -> dict[int, str]:
         return self._database.texts_of(_TEXTS, "id", "value", codes)
@@ -318,6 +260,15 @@ def _ids(connection: Ints) -> Ints:
 
 def _label(device: int) -> str:
     return f"NPU {device}"
+
+
+def _stream_place(device: int, stream: int) -> RowPlace:
+    return RowPlace(_label(device), str(stream), _label(device), f"stream {stream}")
+
+
+def _thread_place(thread: int) -> RowPlace:
+    tid = thread & _TID_MASK
+    return RowPlace(str(thread >> 32), str(tid), "python", f"thread {tid}")
 
 
 def _category(task_type: str) -> str:

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
-from hta_widgets.formats.nsight.nvtx import NvtxRows
-from hta_widgets.formats.nsight.tables import EventBlock
+from hta_widgets.formats.nsight.tables import MARK, EventBlock
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, StringPool, arg_table
 
@@ -88,7 +87,7 @@ def communication_args(
     records: Ints,
     kernels: EventBlock,
     calls: EventBlock,
-    ranges: NvtxRows,
+    ranges: EventBlock,
     pool: StringPool,
     payloads: Mapping[int, Mapping[str, int]],
 ) -> ArgTable | None:
@@ -146,7 +145,7 @@ def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> d
 def _calls_of_kernels(
     kernels: EventBlock,
     calls: EventBlock,
-    ranges: NvtxRows,
+    ranges: EventBlock,
     pool: StringPool,
     payloads: Mapping[int, Mapping[str, int]],
 ) -> list[list[_NcclCall]]:
@@ -155,7 +154,7 @@ def _calls_of_kernels(
     result: list[list[_NcclCall]] = [[] for _ in range(len(kernels))]
     threads = np.append(calls.thread, -1)[launch_of]
     for thread in np.unique(threads[launch_of >= 0]).tolist():
-        on_thread = ranges.take(np.flatnonzero((ranges.thread == thread) & ~ranges.is_mark))
+        on_thread = ranges.take(np.flatnonzero((ranges.thread == thread) & (ranges.kind != MARK)))
         on_thread = on_thread.take(np.argsort(on_thread.start_ns, kind="stable"))
         places = np.flatnonzero(threads == thread)
         at_ns = calls.start_ns[launch_of[places]]
@@ -177,7 +176,10 @@ def _launches(kernels: EventBlock, calls: EventBlock) -> Ints:
 
 
 def _calls_on_thread(
-    launches_ns: Ints, ranges: NvtxRows, pool: StringPool, payloads: Mapping[int, Mapping[str, int]]
+    launches_ns: Ints,
+    ranges: EventBlock,
+    pool: StringPool,
+    payloads: Mapping[int, Mapping[str, int]],
 ) -> list[list[_NcclCall]]:
     """Return the calls for each launch of a thread; launches and ranges are in order of time."""
     names = [pool[code] for code in ranges.name.tolist()]
@@ -216,7 +218,7 @@ def _range_around(
 
 
 def _calls_of_range(
-    place: int, names: list[str], ranges: NvtxRows, payloads: Mapping[int, Mapping[str, int]]
+    place: int, names: list[str], ranges: EventBlock, payloads: Mapping[int, Mapping[str, int]]
 ) -> list[_NcclCall]:
     """Return the call of a range, or the calls of the group that it ends."""
     first = place

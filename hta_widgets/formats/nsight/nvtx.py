@@ -13,26 +13,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hta_widgets.formats.nsight.tables import (
+    ASYNC_BEGIN,
     ID_BITS,
     ID_MASK,
+    MARK,
+    RANGE,
+    EventBlock,
     Texts,
     category_code,
+    event_block,
     process_of,
     texts_by_id,
 )
 from hta_widgets.readers.sqlite import NO_TIME, Database
-from hta_widgets.trace.arrays import Array, Bools, Ints, positions_in
+from hta_widgets.trace.arrays import Bools, Ints, positions_in
 
 NVTX_TABLE = "NVTX_EVENTS"
-_PUSH_POP, _START_END, _MARKS = (59, 70), (60, 71), (34, 65)
+_EVENT_TYPES = {RANGE: (59, 70), MARK: (34, 65), ASYNC_BEGIN: (60, 71)}
 _DOMAIN_CREATION = 75
-_NCCL = "NCCL"
 #: Domains of libraries; those without a recorded name have a number other than 0.
 _LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
@@ -54,46 +58,6 @@ def short_range_name(text: str) -> str:
     return text if match is None else text[: match.start()]
 
 
-@dataclass(slots=True)
-class NvtxRows:
-    """The ranges and marks of a file, in the order of their rows."""
-
-    rowid: Ints
-    start_ns: Ints
-    end_ns: Ints  # `NO_TIME` for marks and for ranges that never end
-    event_type: Ints
-    name: Ints  # codes
-    category: Ints  # codes
-    domain: Ints  # codes into `domains`
-    process: Ints
-    thread: Ints
-    domains: list[str] = field(default_factory=list)
-
-    @property
-    def is_mark(self) -> Bools:
-        """Whether each row is an instant."""
-        return np.isin(self.event_type, _MARKS)
-
-    @property
-    def is_async(self) -> Bools:
-        """Whether each row is a range that may end on another thread."""
-        return np.isin(self.event_type, _START_END)
-
-    def of_library(self, name: str = _NCCL) -> Bools:
-        """Return which rows may be of a library's domain: by its name, or if it has none."""
-        codes = [
-            code
-            for code, domain in enumerate(self.domains)
-            if domain.upper() == name.upper() or domain.startswith("domain ")
-        ]
-        return np.isin(self.domain, codes)
-
-    def take(self, rows: Array) -> NvtxRows:
-        """Return some of the rows."""
-        columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "domains"}
-        return NvtxRows(**columns, domains=self.domains)
-
-
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
     if "eventType" not in database.columns_of(NVTX_TABLE):
@@ -113,16 +77,22 @@ def read_ranges(
     texts: Texts,
     names: Mapping[tuple[int, int], str],
     rowids: Ints | None = None,
-) -> NvtxRows:
-    """Read ranges and marks, or some rows; `names` are the names of domains."""
+) -> tuple[EventBlock, list[str]]:
+    """Read ranges, then marks, then asynchronous ranges, each in order of rows; or some rows.
+
+    Also return the names of domains by code; `names` are those that processes registered.
+    """
     columns = database.integers(
         NVTX_TABLE,
         ("start", "end", "eventType", "textId", "globalTid", "domainId"),
         rowids=rowids,
         missing=NO_TIME,
     )
-    used = np.isin(columns["eventType"], (*_PUSH_POP, *_START_END, *_MARKS))
-    columns = {name: values[used] for name, values in columns.items()}
+    kind = np.full(len(columns["rowid"]), -1, np.int64)
+    for kind_of_types, types in _EVENT_TYPES.items():
+        kind[np.isin(columns["eventType"], types)] = kind_of_types
+    order = np.argsort(kind, kind="stable")[(kind < 0).sum() :]
+    columns = {name: values[order] for name, values in columns.items()}
     code, is_operator = _name_codes(database, texts, columns, rowids)
     process = process_of(columns["globalTid"])
     number = np.maximum(columns["domainId"], 0)
@@ -131,18 +101,20 @@ def read_ranges(
     is_call = (is_operator | of_library) & ~np.isin(
         code, [k for k, text in enumerate(texts.pool.values) if text.startswith(_STEP_RANGE)]
     )
-    return NvtxRows(
+    block = event_block(
+        columns["start"],
+        kind=kind[order],
         rowid=columns["rowid"],
-        start_ns=columns["start"],
         end_ns=columns["end"],
-        event_type=columns["eventType"],
         name=code,
-        category=np.where(is_call, category_code("cpu_op"), category_code("user_annotation")),
-        domain=domain,
+        category=np.where(
+            is_call, category_code("cpu_op"), category_code("user_annotation")
+        ).astype(np.int32),
         process=process,
         thread=columns["globalTid"] & ID_MASK,
-        domains=domains,
+        domain=domain,
     )
+    return block, domains
 
 
 def _name_codes(
@@ -192,14 +164,14 @@ def _domain_codes(
         names.get((of_process, of_number), f"domain {of_number}" if of_number else "")
         for of_process, of_number in pairs.T.tolist()
     ]
-    return places.reshape(-1).astype(np.int64), domains
+    return places.reshape(-1).astype(np.int32), domains
 
 
 # --- args and payloads ----------------------------------------------------------------------------
 
 
 def args_of_ranges(
-    database: Database, ranges: NvtxRows, domains: list[str]
+    database: Database, ranges: EventBlock, domains: list[str]
 ) -> list[dict[str, Any]]:
     """Return the args of ranges: of operators, the domain, and the fields of payloads."""
     rows = database.rows(NVTX_TABLE, ("rowid", "text", "textId"), rowids=ranges.rowid)
@@ -207,10 +179,10 @@ def args_of_ranges(
     texts = {row: text if isinstance(text, str) else by_id.get(key) for row, text, key in rows}
     payloads = payloads_of(database, ranges.rowid)
     args = []
-    for number, domain in zip(ranges.rowid.tolist(), domains, strict=True):
+    for number, domain in zip(ranges.rowid.tolist(), ranges.domain.tolist(), strict=True):
         of_row = _operator_args(texts.get(number) or "")
-        if domain:
-            of_row["NVTX domain"] = domain
+        if domains[domain]:
+            of_row["NVTX domain"] = domains[domain]
         args.append({**of_row, **payloads.get(number, {})})
     return args
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import counter_table, devices_of_calls
+from hta_widgets.formats.event_rows import RankFacts, rows_of_ranks, trace_of_rank
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.collectives import communication_args, read_communicators
 from hta_widgets.formats.nsight.counters import counters_of_rank
-from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRows, payloads_of, read_ranges
+from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, payloads_of, read_ranges
 from hta_widgets.formats.nsight.rank_columns import RankRows, build_columns
 from hta_widgets.formats.nsight.recording import Recording, read_recording
 from hta_widgets.formats.nsight.records import ExportRecords, RankPlace
@@ -33,6 +33,8 @@ from hta_widgets.formats.nsight.tables import (
     CALLS,
     EVENT_TABLES,
     GRAPHS,
+    MARK,
+    RANGE,
     EventBlock,
     Texts,
     concatenate_blocks,
@@ -40,9 +42,8 @@ from hta_widgets.formats.nsight.tables import (
 )
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
-from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.columns import ArgTable, StringPool
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.trace import Trace
@@ -67,20 +68,19 @@ def reports_of(path: str) -> list[tuple[Path, bool]]:
     return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
-@dataclass(slots=True)
-class _Events:
-    """All events of a file."""
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """An export and its events: first those of devices, then calls, then NVTX ranges."""
 
-    device: EventBlock
-    host: EventBlock
-    ranges: NvtxRows
+    path: str
+    database: Database
+    state: FileState
+    recording: Recording
+    events: EventBlock
     names: StringPool
-
-    @property
-    def first_ns(self) -> int:
-        """Start of the first event; 0 without events."""
-        starts = [part.start_ns for part in (self.device, self.host, self.ranges)]
-        return min((int(start.min()) for start in starts if len(start)), default=0)
+    domains: list[str]
+    payloads: dict[int, dict[str, int]]
+    steps: str | None
 
 
 def read_export(
@@ -95,39 +95,49 @@ def read_export(
     state = FileState.of(path)
     with Database(path, advance) as database:
         recording = read_recording(database)
-        events = _read_events(database, recording, path, problems)
-        if events.first_ns > _MIN_UTC_NS:
+        names = StringPool()
+        events, domains = _read_events(database, recording, names, path, problems)
+        if len(events) and events.start_ns.min() > _MIN_UTC_NS:
             recording.epoch_ns = 0
         payloads = payloads_of(database)
-        places = _ranks_of(events, path, problems)
+        export = _Export(
+            path, database, state, recording, events, names, domains, payloads, steps
+        )  # fmt: skip
+        no_target = np.broadcast_to(np.int64(-1), len(events))
+        columns = {**events.columns(), "place": events.thread, "target": no_target}
+        ranks = list(rows_of_ranks(columns, path, problems))
+        if not ranks:
+            raise TraceError(
+                "holds no events of CUDA, NVTX, MPI or the operating system",
+                path=path,
+                remedy=_RECORD_AGAIN,
+            )
         traces: list[Trace] = []
-        for process, device in places:
-            rank = _rank_rows(events, process, device, places)
-            rank_of = _RankReader(path, recording, state, database, events.names, payloads, steps)
-            sole, is_first = len(places) == 1, not traces
-            traces.append(rank_of.read(rank, sole=sole, is_first=is_first, problems=problems))
-        _report_file(database, recording, events, bool(payloads), path, problems)
+        for process, device, rows in ranks:
+            rank = _rank_rows(process, device, events, rows)
+            sole, is_first = len(ranks) == 1, not traces
+            traces.append(_read_rank(export, rank, sole=sole, is_first=is_first, problems=problems))
+        _report_file(export, problems)
     return Outcome(tuple(traces), problems)
 
 
 def _read_events(
-    database: Database, recording: Recording, path: str, problems: Problems
-) -> _Events:
-    names = StringPool()
+    database: Database, recording: Recording, names: StringPool, path: str, problems: Problems
+) -> tuple[EventBlock, list[str]]:
+    """Return all events, and the names of NVTX domains."""
     texts = Texts(database, names)
-    of_device: list[EventBlock] = []
-    of_host: list[EventBlock] = []
+    blocks: list[EventBlock] = []
     for number, table in enumerate(EVENT_TABLES):
         block = _drop_untimed(read_block(database, number, texts), table.name, path, problems)
-        if number != CALLS and not table.of_device:
-            block.correlation[:] = -1  # only calls launch
-        (of_device if table.of_device else of_host).append(block)
-    of_device[GRAPHS] = _drop_recorded_graphs(of_device[GRAPHS], of_device[0], path, problems)
-    ranges = read_ranges(database, texts, recording.domains)
-    never_end = (ranges.end_ns == NO_TIME) & ~ranges.is_mark
+        if number > CALLS:
+            block.correlation = np.full(len(block), -1)  # only calls launch
+        blocks.append(block)
+    blocks[GRAPHS] = _drop_recorded_graphs(blocks[GRAPHS], blocks[0], path, problems)
+    ranges, domains = read_ranges(database, texts, recording.domains)
+    never_end = (ranges.end_ns == NO_TIME) & (ranges.kind != MARK)
     problems.add("unpaired", int(never_end.sum()), "NVTX ranges without an end", file=path)
-    ranges = ranges.take(np.flatnonzero(~never_end & _are_plausible(ranges.start_ns)))
-    return _Events(concatenate_blocks(of_device), concatenate_blocks(of_host), ranges, names)
+    ranges = ranges.select(~never_end & _are_plausible(ranges.start_ns))
+    return concatenate_blocks([*blocks, ranges]), domains
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
@@ -169,188 +179,107 @@ def _drop_recorded_graphs(
 # --- ranks ----------------------------------------------------------------------------------------
 
 
-def _ranks_of(events: _Events, path: str, problems: Problems) -> list[tuple[int, int]]:
-    """Return the process and device of each rank; device -1 if no process has device work."""
-    device, host, ranges = events.device, events.host, events.ranges
-    pairs = np.unique(np.stack([device.process, device.device]), axis=1).T.tolist()
-    on_host, counts = np.unique(np.concatenate([host.process, ranges.process]), return_counts=True)
-    if not pairs:
-        pairs = [(process, -1) for process in on_host.tolist() if process >= 0]
-        if not pairs:
-            raise TraceError(
-                "holds no events of CUDA, NVTX, MPI or the operating system",
-                path=path,
-                remedy=_RECORD_AGAIN,
-            )
-        return pairs
-    without = ~np.isin(on_host, device.process)
-    if without.any():
-        detail = (
-            "processes without device work do not become ranks; the events of"
-            f" {int(without.sum()):,} of them are left out"
-        )
-        problems.add("part", int(counts[without].sum()), detail, file=path)
-    return [(process, number) for process, number in pairs]
+def _rank_rows(process: int, device: int, events: EventBlock, rows: Rows) -> RankRows:
+    """Return the events of a rank, which are at `rows`."""
+    events = events if len(rows) == len(events) else events.take(rows)
+    first_call, first_range = int((events.device >= 0).sum()), int((events.kind < RANGE).sum())
+    bounds = (slice(first_call), slice(first_call, first_range), slice(first_range, None))
+    return RankRows(process, device, *(events.take(part) for part in bounds))
 
 
-def _rank_rows(
-    events: _Events, process: int, device: int, places: list[tuple[int, int]]
-) -> RankRows:
-    """Return the events of a rank."""
-    work, calls = events.device, events.host
-    is_work = work.process == process
-    is_call, is_range = calls.process == process, events.ranges.process == process
-    devices = [number for owner, number in places if owner == process]
-    if len(devices) > 1:
-        call_rows, range_rows = np.flatnonzero(is_call), np.flatnonzero(is_range)
-        own_work, own_calls = work.select(is_work), calls.take(call_rows)
-        of_call, home = devices_of_calls(
-            own_work.correlation, own_work.device, own_calls.correlation, own_calls.thread, devices
-        )
-        is_call[call_rows] = of_call == device
-        threads = events.ranges.thread[range_rows].tolist()
-        of_range = np.array([home.get(thread, devices[0]) for thread in threads], np.int64)
-        is_range[range_rows] = of_range == device
-    is_work &= work.device == device
-    return RankRows(
-        process,
-        device,
-        work.select(is_work),
-        calls.select(is_call),
-        events.ranges.take(np.flatnonzero(is_range)),
+def _read_rank(
+    export: _Export, rank: RankRows, *, sole: bool, is_first: bool, problems: Problems
+) -> Trace:
+    """Return the trace of a rank."""
+    recording, path = export.recording, export.path
+    gpu = recording.gpu(rank.process, max(rank.device, 0))
+    steps = _find_steps(export, rank, problems)
+    records = build_columns(rank, steps, export.names, gpu.label, recording)
+    facts = RankFacts(
+        epoch_ns=recording.epoch_ns or 0,
+        host=recording.host,
+        rank=_stated_rank(export, rank, sole=sole),
+        device_properties=gpu.properties() if rank.device >= 0 else {},
+        further_metadata={"Nsight Systems": recording.version} if recording.version else {},
+        series=counters_of_rank(export.database, rank, gpu, with_network=is_first),
+        label=gpu.label,
+    )
+    domains = {
+        f"{process}:{number}": name
+        for (process, number), name in recording.domains.items()
+        if process == rank.process
+    }
+    source = ExportRecords(
+        path, RankPlace(rank.process, gpu.label, domains), *records[1:], facts.trace_metadata(),
+        export.state, _comm_args(export, rank),
+    )  # fmt: skip
+    return trace_of_rank(records.columns, source, path, "nsight", problems, facts, rank.device)
+
+
+def _find_steps(export: _Export, rank: RankRows, problems: Problems) -> Steps | None:
+    ranges, work, calls = rank.ranges, rank.work, rank.calls
+    launching = calls.thread[np.isin(calls.correlation, work.correlation[work.correlation > 0])]
+    threads, counts = np.unique(launching if len(launching) else ranges.thread, return_counts=True)
+    if not len(threads):
+        return None
+    rows = np.flatnonzero((ranges.thread == threads[counts.argmax()]) & (ranges.kind == RANGE))
+    span = int(work.end_ns.max() - work.start_ns.min()) if len(work) else 0
+    steps = find_steps(ranges.take(rows), export.domains, export.names, span, export.steps)
+    if steps is None:
+        return None
+    detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
+    problems.add("repaired", len(steps.rows), detail, file=export.path)
+    return Steps(rows[steps.rows], steps.numbers, steps.rule)
+
+
+def _stated_rank(export: _Export, rank: RankRows, *, sole: bool) -> int | None:
+    """Return the rank by MPI, by NCCL, or by the environment of the only process."""
+    stated = export.recording.mpi_ranks.get(rank.process)
+    if stated is None:
+        of_ranges = [export.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
+        stated = read_communicators(of_ranges).rank
+    if stated is None and sole:
+        stated = export.recording.rank_of_variables()
+    return stated if stated is None or stated >= 0 else None
+
+
+def _comm_args(export: _Export, rank: RankRows) -> ArgTable | None:
+    """Return the args of NCCL's kernels; its domain may lack a name."""
+    if not export.payloads:
+        return None
+    kernels = [code for code, name in enumerate(export.names.values) if _NCCL_NAME.search(name)]
+    domains = [
+        code
+        for code, name in enumerate(export.domains)
+        if name.upper() == "NCCL" or name.startswith("domain ")
+    ]
+    rows = np.flatnonzero(np.isin(rank.work.name, kernels))
+    ranges = rank.ranges.select(np.isin(rank.ranges.domain, domains))
+    return communication_args(
+        rows, rank.work.take(rows), rank.calls, ranges, export.names, export.payloads
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _RankReader:
-    """Builds the traces of a file's ranks."""
-
-    path: str
-    recording: Recording
-    state: FileState
-    database: Database
-    names: StringPool
-    payloads: dict[int, dict[str, int]]
-    steps: str | None
-
-    def read(self, rank: RankRows, *, sole: bool, is_first: bool, problems: Problems) -> Trace:
-        """Return the trace of a rank."""
-        recording, path = self.recording, self.path
-        gpu = recording.gpu(rank.process, max(rank.device, 0))
-        steps = self._find_steps(rank, problems)
-        records = build_columns(rank, steps, self.names, gpu.label, recording)
-        stated = self._stated_rank(rank, sole=sole)
-        metadata = self._metadata(rank, stated)
-        domains = {
-            f"{process}:{number}": name
-            for (process, number), name in recording.domains.items()
-            if process == rank.process
-        }
-        source = ExportRecords(
-            path, RankPlace(rank.process, gpu.label, domains), *records[1:], metadata,
-            self.state, self._comm_args(rank),
-        )  # fmt: skip
-        notes = Problems()
-        trace = build_trace(
-            records.columns,
-            rank=0 if stated is None else stated,
-            path=path,
-            metadata=metadata,
-            source=source,
-            problems=notes,
-            consume=True,
-            format="nsight",
-            host=recording.host or None,
-            stated_rank=stated,
-            local_rank=rank.device,
-        )
-        for problem in notes:  # without the rank, which may change
-            problems.add(problem.kind, problem.count, problem.detail, file=path)
-        series = counters_of_rank(self.database, rank, gpu, with_network=is_first)
-        counters = counter_table(series, gpu.label, recording.epoch_ns or 0, trace, path, problems)
-        return trace if counters is None else trace.replace(counter_table=counters)
-
-    def _find_steps(self, rank: RankRows, problems: Problems) -> Steps | None:
-        ranges = rank.ranges
-        work, calls = rank.device_events, rank.calls
-        launching = calls.thread[np.isin(calls.correlation, work.correlation[work.correlation > 0])]
-        threads, counts = np.unique(
-            launching if len(launching) else ranges.thread, return_counts=True
-        )
-        if not len(threads):
-            return None
-        on_thread = (ranges.thread == threads[counts.argmax()]) & ~ranges.is_mark & ~ranges.is_async
-        rows = np.flatnonzero(on_thread)
-        span = int(work.end_ns.max() - work.start_ns.min()) if len(work) else 0
-        steps = find_steps(ranges.take(rows), self.names, span, self.steps)
-        if steps is None:
-            return None
-        detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
-        problems.add("repaired", len(steps.rows), detail, file=self.path)
-        return Steps(rows[steps.rows], steps.numbers, steps.rule)
-
-    def _stated_rank(self, rank: RankRows, *, sole: bool) -> int | None:
-        """Return the rank by MPI, by NCCL, or by the environment of the only process."""
-        stated = self.recording.mpi_ranks.get(rank.process)
-        if stated is None:
-            of_ranges = [self.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
-            stated = read_communicators(of_ranges).rank
-        if stated is None and sole:
-            stated = self.recording.rank_of_variables()
-        return stated if stated is None or stated >= 0 else None
-
-    def _metadata(self, rank: RankRows, stated: int | None) -> dict[str, Any]:
-        recording = self.recording
-        metadata: dict[str, Any] = {"baseTimeNanoseconds": recording.epoch_ns or 0}
-        if rank.device >= 0:
-            gpu = recording.gpu(rank.process, rank.device)
-            metadata["deviceProperties"] = [gpu.properties()]
-        if stated is not None:
-            metadata["distributedInfo"] = {"rank": stated}
-        if recording.host:
-            metadata["host_name"] = recording.host
-        if recording.version:
-            metadata["Nsight Systems"] = recording.version
-        return metadata
-
-    def _comm_args(self, rank: RankRows) -> Any:
-        if not self.payloads:
-            return None
-        of_name = [code for code, name in enumerate(self.names.values) if _NCCL_NAME.search(name)]
-        rows = np.flatnonzero(np.isin(rank.device_events.name, of_name))
-        ranges = rank.ranges.take(np.flatnonzero(rank.ranges.of_library()))
-        return communication_args(
-            rows, rank.device_events.take(rows), rank.calls, ranges, self.names, self.payloads
-        )
-
-
-def _report_file(
-    database: Database,
-    recording: Recording,
-    events: _Events,
-    has_payloads: bool,  # noqa: FBT001
-    path: str,
-    problems: Problems,
-) -> None:
+def _report_file(export: _Export, problems: Problems) -> None:
     """Report what the export lacks."""
-    database.report(problems)
-    for kind, detail in _lacks(recording, events, has_payloads=has_payloads):
-        problems.add(kind, 1, detail, file=path)
-    processes = set(np.unique(events.host.process).tolist())
-    for process, text in recording.diagnostics:
+    export.database.report(problems)
+    for kind, detail in _lacks(export):
+        problems.add(kind, 1, detail, file=export.path)
+    events = export.events
+    processes = set(events.process[(events.device < 0) & (events.kind < RANGE)].tolist())
+    for process, text in export.recording.diagnostics:
         if process is None or process in processes:
-            problems.add("part", 1, f"Nsight Systems reports: {text[:300]}", file=path)
+            detail = f"Nsight Systems reports: {text[:300]}"
+            problems.add("part", 1, detail, file=export.path)
 
 
-def _lacks(
-    recording: Recording, events: _Events, *, has_payloads: bool
-) -> Iterator[tuple[Any, str]]:
-    if recording.epoch_ns is None:
+def _lacks(export: _Export) -> Iterator[tuple[Any, str]]:
+    if export.recording.epoch_ns is None:
         yield "clock", "the export does not state when the recording began"
-    if recording.cut:
+    if export.recording.cut:
         yield "part", "the file was cut from a longer export"
-    has_nccl = any(_NCCL_NAME.search(name) for name in events.names.values)
-    if has_nccl and not has_payloads:
+    has_nccl = any(_NCCL_NAME.search(name) for name in export.names.values)
+    if has_nccl and not export.payloads:
         yield (
             "part",
             (

@@ -21,15 +21,21 @@ from hta_widgets.formats.event_rows import record_json
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
+    ASYNC_BEGIN,
+    ASYNC_END,
     CALLS,
     CATEGORIES,
     EVENT_TABLES,
-    UNIFIED_MEMORY,
+    MARK,
+    NAME,
+    RANGE,
+    STEP,
     EventBlock,
     Texts,
     args_of_rows,
     id_in_system,
     read_block,
+    thread_id,
     waits_of_calls,
 )
 from hta_widgets.readers.sqlite import Database
@@ -37,8 +43,6 @@ from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords, StringPool
 
-#: Kinds of records behind the numbers of `EVENT_TABLES`.
-RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
 _RECORDS_PER_QUERY = 1 << 14
 _PHASES = {RANGE: "X", MARK: "i", ASYNC_BEGIN: "b", ASYNC_END: "e"}
 
@@ -160,7 +164,6 @@ class ExportRecords(NumberedRecords):
         pool = StringPool()
         block = read_block(database, kind, Texts(database, pool), rowids)
         further = args_of_rows(database, kind, rowids)
-        place = self._device_place if EVENT_TABLES[kind].of_device else self._thread
         ids = block.correlation.tolist()
         waits = waits_of_calls(database, self._place.process, ids) if kind == CALLS else {}
         records = []
@@ -169,49 +172,36 @@ class ExportRecords(NumberedRecords):
             args.update(waits.get(correlation, {}))
             if correlation not in (0, -1):
                 args["correlation"] = correlation
-            records.append(
-                {
-                    "ph": "X",
-                    "cat": CATEGORIES[int(block.category[row])],
-                    "name": pool[int(block.name[row])],
-                    **place(block, row, args),
-                    **_times(block, row),
-                    "args": args,
-                }
-            )  # fmt: skip
+            if EVENT_TABLES[kind].of_device:
+                _add_device_args(block, row, args)
+            records.append(self._record("X", block, row, pool, args))
         return records
 
-    def _device_place(self, block: EventBlock, row: int, args: dict[str, Any]) -> dict[str, Any]:
-        stream, dur_ns = int(block.stream[row]), int(block.end_ns[row] - block.start_ns[row])
-        args |= {"device": int(block.device[row]), "stream": stream}
-        size = int(block.size_bytes[row])
-        if size >= 0 and dur_ns > 0:
-            args["memory bandwidth (GB/s)"] = size / dur_ns
+    def _record(
+        self, phase: str, block: EventBlock, row: int, pool: StringPool, args: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the record of a row, with times in ns."""
+        start_ns = int(block.start_ns[row])
         return {
-            "pid": self._place.gpu,
-            "tid": UNIFIED_MEMORY if block.is_unified[row] else stream,
+            "ph": phase,
+            "cat": CATEGORIES[int(block.category[row])],
+            "name": pool[int(block.name[row])],
+            "pid": self._place.pid if block.device[row] < 0 else self._place.gpu,
+            "tid": thread_id(int(block.thread[row])),
+            "ts": start_ns,
+            "dur": int(block.end_ns[row]) - start_ns,
+            "args": args,
         }
-
-    def _thread(self, block: Any, row: int, _args: dict[str, Any]) -> dict[str, Any]:
-        return {"pid": self._place.pid, "tid": int(block.thread[row])}
 
     def _range_records(self, database: Database, kind: int, rowids: Ints) -> list[dict[str, Any]]:
         pool = StringPool()
         domains = {
             tuple(map(int, key.split(":"))): name for key, name in self._place.domains.items()
         }
-        ranges = read_ranges(database, Texts(database, pool), domains, rowids)  # type: ignore[arg-type]
-        names = [ranges.domains[code] for code in ranges.domain.tolist()]
+        ranges, names = read_ranges(database, Texts(database, pool), domains, rowids)  # type: ignore[arg-type]
         records = []
         for row, args in enumerate(args_of_ranges(database, ranges, names)):
-            record = {
-                "ph": _PHASES[kind],
-                "cat": CATEGORIES[int(ranges.category[row])],
-                "name": pool[int(ranges.name[row])],
-                **self._thread(ranges, row, args),
-                **_times(ranges, row),
-                "args": args,
-            }
+            record = self._record(_PHASES[kind], ranges, row, pool, args)
             if kind == ASYNC_END:
                 record |= {"ts": int(ranges.end_ns[row]), "args": {}}
             if kind != RANGE:
@@ -252,10 +242,11 @@ class ExportRecords(NumberedRecords):
                     records[int(numbers[place])]["args"][key] = value
 
 
-def _times(block: Any, row: int) -> dict[str, int]:
-    """Return start and duration of an event, in ns."""
-    start_ns, end_ns = int(block.start_ns[row]), int(block.end_ns[row])
-    return {"ts": start_ns, "dur": end_ns - start_ns}
+def _add_device_args(block: EventBlock, row: int, args: dict[str, Any]) -> None:
+    dur_ns, size = int(block.end_ns[row] - block.start_ns[row]), int(block.size_bytes[row])
+    args |= {"device": int(block.device[row]), "stream": int(block.stream[row])}
+    if size >= 0 and dur_ns > 0:
+        args["memory bandwidth (GB/s)"] = size / dur_ns
 
 
 def _to_json(record: dict[str, Any]) -> bytes:

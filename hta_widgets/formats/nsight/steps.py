@@ -14,12 +14,13 @@ place in time.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hta_widgets.formats.event_rows import STEP_NAME
-from hta_widgets.formats.nsight.nvtx import NvtxRows
+from hta_widgets.formats.nsight.tables import EventBlock
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import StringPool
 
@@ -49,13 +50,17 @@ class Steps:
 
 
 def find_steps(
-    ranges: NvtxRows, pool: StringPool, device_span_ns: int, pattern: str | None = None
+    ranges: EventBlock,
+    domains: Sequence[str],
+    pool: StringPool,
+    device_span_ns: int,
+    pattern: str | None = None,
 ) -> Steps | None:
     """Return the steps among the push and pop ranges of one thread; None if there are none."""
     names = {code: pool[code] for code in np.unique(ranges.name).tolist()}
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names.values()):
         return None  # they are steps already
-    unnamed = [code for code, domain in enumerate(ranges.domains) if not domain]
+    unnamed = [code for code, domain in enumerate(domains) if not domain]
     free = np.flatnonzero(np.isin(ranges.domain, unnamed))
     free = free[np.argsort(ranges.start_ns[free], kind="stable")]
     matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
@@ -69,7 +74,7 @@ def find_steps(
 
 
 def _number_steps(
-    ranges: NvtxRows, chosen: Rows, names: dict[int, str], number: re.Pattern[str], rule: str
+    ranges: EventBlock, chosen: Rows, names: dict[int, str], number: re.Pattern[str], rule: str
 ) -> Steps | None:
     rows = _outermost(ranges, chosen)
     if not len(rows):
@@ -82,7 +87,7 @@ def _number_steps(
 
 
 def _find_tiling(
-    ranges: NvtxRows, free: Rows, names: dict[int, str], device_span_ns: int
+    ranges: EventBlock, free: Rows, names: dict[int, str], device_span_ns: int
 ) -> Steps | None:
     """Return the ranges of the name that tiles most of the time, if it tiles enough of it."""
     codes = ranges.name[free]
@@ -106,7 +111,7 @@ def _find_tiling(
     return Steps(rows, np.arange(len(rows)), f"called {name!r}, numbered in order")
 
 
-def _outermost(ranges: NvtxRows, rows: Rows) -> Rows:
+def _outermost(ranges: EventBlock, rows: Rows) -> Rows:
     """Return the ranges that begin after all ranges before them have ended."""
     if not len(rows):
         return rows

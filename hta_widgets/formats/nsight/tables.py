@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ from hta_widgets.trace.columns import StringPool
 #: Bits of the number of a thread, and of a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
-#: Stream of copies of managed memory that the driver makes; they have a track of their own.
-UNIFIED_MEMORY = "unified memory"
+#: Thread of copies of managed memory that the driver makes; they have a track of their own.
+UNIFIED_MEMORY, UNIFIED_THREAD = "unified memory", -2
+#: Kinds of events and records that are no rows of `EVENT_TABLES`.
+RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
 
 _COPY_KINDS = (
     "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
@@ -53,23 +55,28 @@ def id_in_system(process: int) -> int:
     return process & ID_MASK
 
 
+def thread_id(thread: int) -> int | str:
+    """Return the id of a thread or stream in records."""
+    return UNIFIED_MEMORY if thread == UNIFIED_THREAD else thread
+
+
 @dataclass(slots=True)
 class EventBlock:
     """Events of one or several tables."""
 
-    table: Ints  # position in `EVENT_TABLES`
+    kind: Ints  # position in `EVENT_TABLES`, or `RANGE`, `MARK` and so on
     rowid: Ints
     start_ns: Ints  # since the start of the session
-    end_ns: Ints
+    end_ns: Ints  # `NO_TIME` for marks and for ranges that never end
     name: Ints  # codes into a pool
     category: Ints  # codes into `CATEGORIES`
     process: Ints  # -1 for none
-    thread: Ints  # -1 for events of a device
+    thread: Ints  # of events of a device, the stream or `UNIFIED_THREAD`
     device: Ints  # -1 for events of the host
     stream: Ints  # -1 for events of the host
     correlation: Ints  # unique within a process
     size_bytes: Ints  # of copies and fills, else -1
-    is_unified: Bools  # whether it is a copy of managed memory by the driver
+    domain: Ints  # codes of NVTX domains; -1 for other events
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -78,9 +85,22 @@ class EventBlock:
         """Return the events of a mask."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def take(self, rows: Rows) -> EventBlock:
+    def take(self, rows: Rows | slice) -> EventBlock:
         """Return some of the events."""
         return EventBlock(*(getattr(self, name)[rows] for name in self.__slots__))
+
+    def columns(self) -> dict[str, Ints]:
+        """Return the columns by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def event_block(start_ns: Ints, **columns: Ints | int) -> EventBlock:
+    """Return events; a number stands for a column that has it everywhere, -1 by default."""
+    values = {**dict.fromkeys(EventBlock.__slots__, -1), **columns, "start_ns": start_ns}
+    narrow: dict[str, Any] = {
+        k: np.int32(v) if isinstance(v, int) else v for k, v in values.items()
+    }
+    return EventBlock(**{k: np.broadcast_to(v, len(start_ns)) for k, v in narrow.items()})
 
 
 def concatenate_blocks(blocks: Iterable[EventBlock]) -> EventBlock:
@@ -120,8 +140,8 @@ class Texts:
 
 #: A table's columns of integers by name.
 Columns = dict[str, Ints]
-#: Returns the codes of names, and of categories, of a table's rows.
-NameRows = Callable[[Columns, Texts], tuple[Ints, Ints]]
+#: Returns the codes of names of a table's rows, and of their categories or category.
+NameRows = Callable[[Columns, Texts], tuple[Ints, Ints | int]]
 
 CATEGORIES = (
     "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", MPI_CATEGORY,
@@ -166,16 +186,12 @@ class ExportTable:
         return next((name for name in database.tables if pattern.fullmatch(name)), self.name)
 
 
-def _constant(category: str, count: int) -> Ints:
-    return np.full(count, category_code(category), np.int64)
-
-
-def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     codes = texts.codes(columns["demangledName"], unknown="kernel {}")
-    return codes, _constant("kernel", len(codes))
+    return codes, category_code("kernel")
 
 
-def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     kinds = np.stack([columns[name] for name in ("copyKind", "srcKind", "dstKind")])
     distinct, places = np.unique(kinds, axis=1, return_inverse=True)
     names = [
@@ -184,36 +200,36 @@ def _name_copies(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
         for kind, source, target in distinct.T.tolist()
     ]
     codes = np.array([texts.pool.add(name) for name in names], np.int64)[places.reshape(-1)]
-    return codes, _constant("gpu_memcpy", len(codes))
+    return codes, category_code("gpu_memcpy")
 
 
 def _word(words: tuple[str, ...], code: int) -> str:
     return words[code] if 0 <= code < len(words) else "Unknown"
 
 
-def _name_fills(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_fills(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     count = len(columns["start"])
-    return np.full(count, texts.pool.add("Memset (Device)")), _constant("gpu_memset", count)
+    return np.full(count, texts.pool.add("Memset (Device)")), category_code("gpu_memset")
 
 
-def _name_graphs(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_graphs(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     distinct, places = np.unique(columns["graphId"], return_inverse=True)
     codes = [texts.pool.add(f"CUDA graph {number}") for number in distinct.tolist()]
-    return np.array(codes, np.int64)[places], _constant("kernel", len(places))
+    return np.array(codes, np.int64)[places], category_code("kernel")
 
 
-def _name_calls(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+def _name_calls(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
     codes = texts.codes(columns["nameId"], lambda text: _VERSION.sub("", text), "CUDA call {}")
-    driver, runtime = category_code("cuda_driver"), category_code("cuda_runtime")
-    return codes, np.where(columns["eventClass"] == 1, driver, runtime)
+    codes_of = np.array([category_code(name) for name in ("cuda_runtime", "cuda_driver")], np.int32)
+    return codes, codes_of[(columns["eventClass"] == 1).astype(np.int8)]
 
 
 def _names_in(column: str, category: str) -> NameRows:
     """Return a function that takes names from the texts that a column refers to."""
 
-    def name_rows(columns: Columns, texts: Texts) -> tuple[Ints, Ints]:
+    def name_rows(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
         codes = texts.codes(columns[column])
-        return codes, _constant(category, len(codes))
+        return codes, category_code(category)
 
     return name_rows
 
@@ -285,36 +301,27 @@ def read_block(
     names = dict.fromkeys(("start", "end", *place, *table.columns))
     columns = database.integers(table.stored_name(database), tuple(names), rowids=rowids)
     name, category = table.name_rows(columns, texts)
-    count = len(name)
-    nothing = np.full(count, -1, np.int64)
-    block = EventBlock(
-        table=np.full(count, number, np.int64),
-        rowid=columns["rowid"],
-        start_ns=columns["start"],
-        end_ns=columns["end"],
-        name=name,
-        category=category,
-        process=nothing,
-        thread=nothing,
-        device=nothing,
-        stream=nothing,
-        correlation=columns["correlationId"],
-        size_bytes=columns.get("bytes", nothing),
-        is_unified=np.zeros(count, bool),
-    )
+    common: dict[str, Any] = {
+        "rowid": columns["rowid"],
+        "start_ns": columns["start"],
+        "end_ns": columns["end"],
+        "name": name,
+        "category": category,
+        "correlation": columns["correlationId"],
+    }
     if not table.of_device:
-        return replace(
-            block,
-            process=process_of(columns["globalTid"]),
-            thread=columns["globalTid"] & ID_MASK,
-        )
-    kinds = columns.get("copyKind", nothing)
-    return replace(
-        block,
+        ids = columns["globalTid"]
+        return event_block(kind=number, process=process_of(ids), thread=ids & ID_MASK, **common)
+    kinds = columns.get("copyKind", np.array(-1))
+    is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
+    return event_block(
+        kind=number,
         process=process_of(columns["globalPid"]),
+        thread=np.where(is_unified, UNIFIED_THREAD, columns["streamId"]),
         device=np.maximum(columns["deviceId"], 0),
         stream=columns["streamId"],
-        is_unified=(kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY),
+        size_bytes=columns.get("bytes", -1),
+        **common,
     )
 
 

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    RowPlace,
+    build_traces,
+    distinct_rows,
+)
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
@@ -36,21 +42,6 @@ def category_of_calls(kind: str) -> str:
     return next((name for words, name in _CATEGORIES if words.search(kind)), "cuda_runtime")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeviceWork:
-    """Kernels or copies of processes; `name` is a code."""
-
-    start_ns: Ints
-    end_ns: Ints
-    name: Ints
-    process: Ints
-    device: Ints
-    stream: Ints
-    correlation: Ints
-    size_bytes: Any = -1
-    args: Any = 0
-
-
 @dataclass(slots=True)
 class RocmEvents:
     """Collects the events of a file, and builds its ranks."""
@@ -58,37 +49,28 @@ class RocmEvents:
     path: str
     rows: EventRows
     problems: Problems
-    count: int = 0
 
     @classmethod
     def of(cls, path: str) -> RocmEvents:
         """Return a collector without events."""
         return cls(path, EventRows(), Problems())
 
-    def add_work(self, work: DeviceWork, *, is_copy: bool = False) -> None:
-        """Add work of devices."""
-        stream = np.maximum(np.asarray(work.stream, np.int64), 0)
-        ranks, rank = distinct_rows(work.process, work.device)
+    def add_work(self, *, is_copy: bool = False, **columns: Any) -> None:
+        """Add kernels or copies; the columns are those of `EventRows.add`."""
+        process, device = columns["process"], columns["device"]
+        start_ns, end_ns = columns["start_ns"], columns["end_ns"]
+        stream = np.maximum(columns["stream"], 0)
+        ranks, rank = distinct_rows(process, device)
         for number in range(len(ranks)):
             rows = np.flatnonzero(rank == number)
-            stream[rows] = _share_rows(work.start_ns[rows], work.end_ns[rows], stream[rows])
-        pairs, code = distinct_rows(work.device, stream)
-        places = [
-            self.rows.place(f"GPU {device}", str(number), f"GPU {device}", f"stream {number}")
-            for device, number in pairs
-        ]
-        self.count += len(work.name)
-        self.rows.add(
-            start_ns=work.start_ns, end_ns=work.end_ns, name=work.name,
-            category="gpu_memcpy" if is_copy else "kernel",
-            place=np.array(places, np.int64)[code], process=work.process,
-            device=work.device, stream=stream, correlation=_link_ids(work.correlation),
-            size_bytes=work.size_bytes, args=work.args,
-        )  # fmt: skip
+            stream[rows] = _share_rows(start_ns[rows], end_ns[rows], stream[rows])
+        columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
+        place = self.rows.place_codes(_stream_place, device, stream)
+        self.rows.add(category="gpu_memcpy" if is_copy else "kernel", place=place, **columns)
 
     def add_calls(
         self,
-        category: str,
+        category: str | Ints,
         name: Ints,
         times: tuple[Ints, Ints],
         process: Ints,
@@ -96,22 +78,17 @@ class RocmEvents:
         correlation: Ints,
     ) -> None:
         """Add calls of the host; `threads` are the numbers of process and thread in the system."""
-        pairs, code = distinct_rows(*threads)
-        places = [
-            self.rows.place(str(pid), str(tid), "process", f"thread {tid}") for pid, tid in pairs
-        ]
-        self.count += len(name)
         self.rows.add(
             start_ns=times[0], end_ns=times[1], name=name,
-            category=category, place=np.array(places, np.int64)[code], process=process,
-            correlation=_link_ids(correlation),
+            category=category, place=self.rows.place_codes(_thread_place, *threads),
+            process=process, correlation=_link_ids(correlation),
         )  # fmt: skip
 
     def finish(
         self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        if not self.count:
+        if not len(self.rows):
             raise TraceError(
                 "holds no kernels, copies or calls",
                 path=self.path,
@@ -122,6 +99,14 @@ class RocmEvents:
         self.problems.add("repaired", named, detail, file=self.path)
         traces = build_traces(self.rows, self.path, format_name, self.problems, facts)
         return Outcome(traces, self.problems)
+
+
+def _stream_place(device: int, stream: int) -> RowPlace:
+    return RowPlace(f"GPU {device}", str(stream), f"GPU {device}", f"stream {stream}")
+
+
+def _thread_place(pid: int, tid: int) -> RowPlace:
+    return RowPlace(str(pid), str(tid), "process", f"thread {tid}")
 
 
 def copy_name(text: str) -> str:

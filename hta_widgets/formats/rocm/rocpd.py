@@ -20,7 +20,6 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES, RankFacts, distinct_rows, map_distinct
 from hta_widgets.formats.rocm.events import (
-    DeviceWork,
     RocmEvents,
     category_of_calls,
     copy_name,
@@ -30,8 +29,7 @@ from hta_widgets.formats.rocm.events import (
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
-from hta_widgets.trace.arrays import Ints, positions_in
-from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.arrays import Ints, first_positions
 
 _SET = re.compile(r"rocpd_(?:kernel_dispatch|region|memory_copy)(_.*|)")
 _OLD = {"rocpd_op", "rocpd_api", "rocpd_string"}
@@ -107,7 +105,6 @@ class _TableSet:
     def read(self, events: RocmEvents) -> None:
         """Add all events."""
         self._events = self._integers("event", "id", "stack_id", "category_id")
-        self._order = np.argsort(self._events["id"], kind="stable")
         self._read_kernels(events)
         self._read_copies(events)
         self._read_regions(events)
@@ -120,11 +117,8 @@ class _TableSet:
         for key, environment in self._rows("info_process", "id", "environment"):
             rank = _rank_of(environment) if len(self._gpus) == 1 else None
             for gpu in self._gpus.values():
-                metadata: dict[str, Any] = {"deviceProperties": [gpu]}
-                if host:
-                    metadata["host_name"] = host
                 place = self._first_process + int(key), gpu["id"]
-                facts[place] = RankFacts(0, metadata, host, rank)
+                facts[place] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self, events: RocmEvents) -> None:
@@ -154,20 +148,17 @@ class _TableSet:
         columns: dict[str, Ints],
         agent: Ints,
         name: Ints,
-        *,
-        is_copy: bool = False,
         **further: Any,
     ) -> None:
         if len(name):
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
             device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
-            work = DeviceWork(
+            events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,
                 stream=columns["stream_id"], correlation=self._of_event(columns, "stack_id"),
                 **further,
             )  # fmt: skip
-            events.add_work(work, is_copy=is_copy)
 
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
@@ -177,22 +168,17 @@ class _TableSet:
         stack = self._of_event(columns, "stack_id")
         pid = map_distinct(columns["pid"], lambda key: self._pid_of.get(key, key))
         tid = map_distinct(columns["tid"], lambda key: self._tid_of.get(key, key))
-        categories = StringPool()
-        category = map_distinct(
-            kinds, lambda kind: categories.add(category_of_calls(texts.get(kind, "")))
-        )
-        for code, text in enumerate(categories.values):
-            at = np.flatnonzero(category == code)
-            events.add_calls(
-                text, name[at], (columns["start"][at], columns["end"][at]),
-                self._first_process + columns["pid"][at], (pid[at], tid[at]), stack[at],
-            )  # fmt: skip
+        add = events.rows.category.add
+        category = map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, ""))))
+        events.add_calls(
+            category, name, (columns["start"], columns["end"]),
+            self._first_process + columns["pid"], (pid, tid), stack,
+        )  # fmt: skip
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
         """Return a column of the events of rows, -1 without an event."""
-        position = positions_in(self._events["id"][self._order], columns["event_id"])
-        values = np.append(self._events[name][self._order], -1)  # of position -1
-        return values[position]
+        position = first_positions(self._events["id"], columns["event_id"])
+        return np.append(self._events[name], -1)[position]
 
     def _table(self, name: str) -> str:
         return f"rocpd_{name}{self._suffix}"
@@ -261,30 +247,18 @@ def _read_old(database: Database, events: RocmEvents) -> None:
 
     described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
     name = np.where(described, names_of(ids[0]), names_of(ids[1]))
-    order = np.argsort(links["op_id"], kind="stable")
-    position = positions_in(links["op_id"][order], columns["id"])
-    call_of = np.append(links["api_id"][order], -1)[position]
-    process = np.zeros(len(name), np.int64)
+    call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
     if len(name):
         events.add_work(
-            DeviceWork(
-                start_ns=columns["start"],
-                end_ns=columns["end"],
-                name=name,
-                process=process,
-                device=np.maximum(columns["gpuId"], 0),
-                stream=columns["queueId"],
-                correlation=call_of,
-            )
-        )
+            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
+            stream=columns["queueId"], correlation=call_of,
+        )  # fmt: skip
     is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
-    for category, rows, column in (
-        ("user_annotation", np.flatnonzero(is_marker), "args_id"),
-        ("cuda_runtime", np.flatnonzero(~is_marker), "apiName_id"),
-    ):
-        if len(rows):
-            events.add_calls(
-                category, names_of(calls[column][rows]),
-                (calls["start"][rows], calls["end"][rows]), np.zeros(len(rows), np.int64),
-                (calls["pid"][rows], calls["tid"][rows]), calls["id"][rows],
-            )  # fmt: skip
+    categories = events.rows.category_codes(("cuda_runtime", "user_annotation"))
+    events.add_calls(
+        categories[is_marker.astype(np.int8)],
+        names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
+        (calls["start"], calls["end"]), np.zeros(len(is_marker), np.int64),
+        (calls["pid"], calls["tid"]), calls["id"],
+    )  # fmt: skip

@@ -20,7 +20,6 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import RankFacts
 from hta_widgets.formats.rocm.events import (
-    DeviceWork,
     RocmEvents,
     category_of_calls,
     copy_name,
@@ -164,10 +163,7 @@ def _read_process(
     for agent in gpus.values():
         device = agent.logical_node_type_id
         model = device_properties(device, agent.product_name or agent.name, agent.cu_count)
-        metadata: dict[str, Any] = {"deviceProperties": [model]}
-        if host:
-            metadata["host_name"] = host
-        facts[number, device] = RankFacts(0, metadata, host)
+        facts[number, device] = RankFacts(0, host, device_properties=model)
     names = {s.kernel_id: s.formatted_kernel_name or s.kernel_name for s in process.kernel_symbols}
     texts = {text.key: text.value for text in process.strings.marker_api}
     for group, raws in process.buffer_records.items():
@@ -183,7 +179,7 @@ def _read_process(
             _add_calls(records, process, texts, number, events)
 
 
-def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Ints]:
+def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Any]:
     def column(values: list[int]) -> Ints:
         return np.array(values, np.int64)
 
@@ -223,7 +219,7 @@ def _add_kernels(
         )
         for info in infos
     ]
-    work = DeviceWork(
+    events.add_work(
         name=events.rows.name_codes(
             names.get(info.kernel_id) or f"kernel {info.kernel_id}" for info in infos
         ),
@@ -231,7 +227,6 @@ def _add_kernels(
         args=events.rows.args_codes(args),
         **_columns([record for record, _ in pairs], number),
     )
-    events.add_work(work)
 
 
 def _add_copies(
@@ -242,13 +237,13 @@ def _add_copies(
     events: RocmEvents,
 ) -> None:
     ends = ((record.dst_agent_id.handle, record.src_agent_id.handle) for record in records)
-    work = DeviceWork(
+    events.add_work(
+        is_copy=True,
         name=events.rows.name_codes(copy_name(_operation(process, record)) for record in records),
         device=_devices([target if target in gpus else source for target, source in ends], gpus),
         size_bytes=np.array([record.bytes for record in records], np.int64),
         **_columns(records, number),
     )
-    events.add_work(work, is_copy=True)
 
 
 def _add_calls(

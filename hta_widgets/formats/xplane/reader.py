@@ -98,7 +98,7 @@ def read_profile(
         problems.add("truncated", 1, f"the profile is cut: {profile.fault}", file=path)
     for text in profile.messages[:20]:
         problems.add("part", 1, f"the profiler reports: {text[:300]}", file=path)
-    if not events.count:
+    if not len(events.rows):
         raise TraceError("holds no events of devices or threads", path=path, remedy=_RECORD_AGAIN)
     traces = build_traces(events.rows, path, "xplane", problems, events.facts)
     return Outcome(traces, problems)
@@ -121,7 +121,6 @@ class _ProfileEvents:
         self, profile: Profile, data: bytes, path: str, problems: Problems, steps: str | None
     ) -> None:
         self.rows = EventRows()
-        self.count = 0
         self._profile, self._data, self._path, self._problems = profile, data, path, problems
         self._devices: dict[int, Plane] = {}
         self._memory: dict[int, list[tuple[int, int]]] = {}
@@ -174,14 +173,13 @@ class _ProfileEvents:
             series.append((_MEMORY, times, values.astype(np.float64)))
         hosts = self._profile.hosts
         host = hosts[0] if len(hosts) == 1 else None
-        metadata: dict[str, Any] = {}
-        if device >= 0:
-            metadata["deviceProperties"] = [_properties(device, plane.stats)]
-        if host:
-            metadata["host_name"] = host
-        epoch_ns = 0 if self._is_utc else self._start_ns or 0
-        is_tpu = "TPU" in plane.name
-        return RankFacts(epoch_ns, metadata, host, series=series, has_steps_of_device=is_tpu)
+        return RankFacts(
+            epoch_ns=0 if self._is_utc else self._start_ns or 0,
+            host=host,
+            device_properties=_properties(device, plane.stats) if device >= 0 else {},
+            series=series,
+            has_steps_of_device="TPU" in plane.name,
+        )
 
     # --- devices ----------------------------------------------------------------------------------
 
@@ -263,15 +261,13 @@ class _ProfileEvents:
         if self._steps is None:
             self._add_host_steps(events, place)
         self._add_operations(events, place)
-        categories = np.array(list(map(_host_category, events.names, events.stats)), str)
+        categories = self.rows.category_codes(map(_host_category, events.names, events.stats))
         args = self.rows.args_codes(map(_args_of_stats, events.stats))
         target = np.array([_allocator_device(stats) for stats in events.stats], np.int64)
-        for category in np.unique(categories).tolist():
-            part = events.take(np.flatnonzero((categories == category)[events.kind]))
-            self._append(
-                part, category, place, correlation=part.correlation, target=target[part.kind],
-                args=args[part.kind],
-            )  # fmt: skip
+        self._append(
+            events, categories[events.kind], place, correlation=events.correlation,
+            target=target[events.kind], args=args[events.kind],
+        )  # fmt: skip
 
     def _note_memory(self, events: LineEvents) -> None:
         sizes = _numbers(events.stats, "bytes_allocated")
@@ -308,10 +304,9 @@ class _ProfileEvents:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _append(self, events: LineEvents, category: str, place: int, **columns: Any) -> None:
+    def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
         used, kind = np.unique(events.kind, return_inverse=True)
         names = self.rows.name_codes([events.names[of] for of in used.tolist()])
-        self.count += len(kind)
         self.rows.add(
             start_ns=events.start_ns, end_ns=events.end_ns, name=names[kind], category=category,
             place=place, **columns,

@@ -10,7 +10,7 @@ from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, w
 from support.outputs import unpacked_outputs
 
 import hta_widgets as hw
-from hta_widgets import TraceError
+from hta_widgets import TraceError, cli
 from hta_widgets.analysis import collectives, phase_times, stragglers, temporal_breakdown
 from hta_widgets.diff import compare, names, operators_diff
 from hta_widgets.trace.columns import event_args
@@ -252,7 +252,7 @@ def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
 SECRET = "hunter2"
 
 
-def test_no_secret_reaches_any_output(export, tmp_path):
+def test_no_secret_reaches_any_output(export, tmp_path, capsys):
     with closing(sqlite3.connect(export)) as database:
         database.executemany(
             "insert into META_DATA_CAPTURE values (?, ?)",
@@ -272,6 +272,10 @@ def test_no_secret_reaches_any_output(export, tmp_path):
     records = traces[0].source.records(np.arange(len(traces[0].source)))
     assert SECRET.encode() not in b"".join(text for _, text in records)
     assert SECRET not in repr([trace.metadata for trace in traces.values()])
+    assert cli.main(["summary", str(export)]) == 0
+    text = "".join(capsys.readouterr())
+    assert "2 ranks" in text
+    assert SECRET not in text
 
 
 def test_a_file_of_several_ranks_cannot_be_one(export, tmp_path):
