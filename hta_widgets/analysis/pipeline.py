@@ -7,7 +7,7 @@ part of it in which the stage computes no pass. For example, with two stages and
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .
 
-takes 10, of which stage 0 computes 6: its bubble is 4, a share of 40 %, as is that of stage 1.
+takes 10, and stage 0 computes for 6: its bubble is 4, a share of 40 %, as is that of stage 1.
 
 Work is backward if autograd launched it, recomputation included; that of the optimizer is neither.
 A pass ends where the other direction begins, where its result is sent, or where the stage waits.
@@ -80,7 +80,7 @@ def pipeline_bubbles(
         One row per rank of a pipeline and step, in that order: ``rank, step``; ``pipeline``, its
         ranks; ``stage`` and ``stages`` (int64), the rank's position and their number;
         ``start_ns, schedule_ns`` of the step; ``forward_ns, backward_ns``, time in which the
-        stage computes these; ``bubble_ns``, the rest of the schedule, of which ``before_ns`` is
+        stage computes these; ``bubble_ns``, the rest of the schedule, with ``before_ns``
         before the stage's first pass and ``after_ns`` after its last; ``bubble_share``
         (float64).
 

@@ -1,4 +1,4 @@
-"""Small jobs without noise, of which every figure is known: a pipeline, experts, and a graph.
+"""Small jobs without noise, with every figure known: a pipeline, experts, and a graph.
 
 `write_demo` makes a training job that looks like a real one. These are smaller, and their times are
 round, so that the truth is exact:

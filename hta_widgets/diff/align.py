@@ -17,7 +17,7 @@ from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sequences import align_positions
 from hta_widgets.diff.sides import RunSide, step_at
 from hta_widgets.diff.stats import combined_p_value, mean_parts
-from hta_widgets.trace.arrays import Bools, Ints, concatenate_ranges
+from hta_widgets.trace.arrays import Ints, concatenate_ranges
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.intervals import CumulativeCoverage, union
 
@@ -81,15 +81,6 @@ class TimeMap:
         start, end = self.common_end[:-1], self.common_start[1:]
         lasting = end > start
         return start[lasting], end[lasting]
-
-    def in_gap(self, time_ns: npt.ArrayLike) -> Bools:
-        """Return whether each time of the common axis is in a gap."""
-        start, end = self.gaps()
-        time = np.asarray(time_ns, dtype=np.int64)
-        if not len(start):
-            return np.zeros(time.shape, dtype=bool)
-        positions = np.searchsorted(start, time, side="right") - 1
-        return (positions >= 0) & (time < end[np.maximum(positions, 0)])
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""

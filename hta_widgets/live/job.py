@@ -280,11 +280,6 @@ class TileEngine:
         """Return the JSON values that do not change with the view."""
         return self._scene
 
-    @property
-    def index_bytes(self) -> int:
-        """The memory of the indexed lanes; beyond a limit the oldest are dropped."""
-        return self._budget.lanes.used
-
     @cached_property
     def _scene(self) -> dict[str, Any]:
         scene = describe_job(self.job, self.traces)

@@ -1,6 +1,6 @@
 """How close operators and kernels come to the limits of their device, by name, for tables.
 
-An operator has its selected calls, and a kernel the calls of which it is the longest: a transpose
+An operator has its selected calls, and a kernel the calls whose longest kernel it is: a transpose
 has no FLOPs, although the convolution that launched it has. For example, ``aten::mm`` is called
 with 1 GFLOP in 10 µs and with 1 GFLOP in 30 µs: 2 GFLOP in 40 µs are 50 TFLOP/s.
 """

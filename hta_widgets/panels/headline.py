@@ -60,7 +60,7 @@ _ORDER = (
     ("host_communication",),
     ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
-    ("exposed_communication", "idle", "kernel", "saving"),
+    ("pipeline", "exposed_communication", "idle", "kernel", "saving"),
     ("step",),
 )
 #: Those whose sentences are not cut, at the end.
@@ -68,11 +68,12 @@ _LAST = ("unrecorded", "around_work", "missing_steps")
 #: The order of kinds for the headline itself; kinds with one place are in order of share.
 _MAIN_PLACES = {
     "waiting": 0,
-    "exposed_communication": 1,
-    "idle": 1,
-    "unrecorded": 1,
-    "kernel": 2,
-    "saving": 2,
+    "pipeline": 1,
+    "exposed_communication": 2,
+    "idle": 2,
+    "unrecorded": 2,
+    "kernel": 3,
+    "saving": 3,
 }
 _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
@@ -84,9 +85,9 @@ class HeadlineFinding:
     Attributes
     ----------
     kind : str
-        ``waiting``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or ``step``; for
-        hosts without devices ``host_communication`` or ``operator``. Other kinds have a sentence
-        only, and no `label`.
+        ``waiting``, ``pipeline``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or
+        ``step``; for hosts without devices ``host_communication`` or ``operator``. Other kinds have
+        a sentence only, and no `label`.
     text : str
         The sentence.
     share : float
@@ -178,13 +179,13 @@ def text_of(parts: list[Piece]) -> str:
 def headline(traces: TraceSet) -> Headline:
     """Return the most important facts of a job.
 
-    The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
-    first (communication that no compute hides, idle devices with the cause, work that is not in
-    the files); one kernel with a third of all device work; where files have shapes and devices are
-    busy for half of the time, the operator of the first rank with the most to gain. Shares are of
-    each rank's span, from its first device work to its last. Findings below 2 % of the spans of all
-    ranks are left out, except for ranks that others wait for; a finding with less than a tenth of
-    another one comes after it.
+    The facts, in order: ranks that others wait for, by `straggler_report`; pipeline bubbles that
+    are most of the lost time; lost time, the largest first (communication that no compute hides,
+    idle devices with the cause, work that is not in the files); one kernel with a third of all
+    device work; where files have shapes and devices are busy for half of the time, the operator of
+    the first rank with the most to gain. Shares are of each rank's span, from its first device work
+    to its last. Findings below 2 % of the spans of all ranks are left out, except for ranks that
+    others wait for; a finding with less than a tenth of another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
@@ -215,6 +216,7 @@ def headline(traces: TraceSet) -> Headline:
             *_idle_finding(traces, times),
             HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
+            *_pipeline_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
         # On a device that mostly waits for its host, faster kernels gain nothing.
@@ -371,6 +373,31 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "within": within,
             "launches": launch_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
+        },
+    )
+
+
+def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the bubbles of pipelines, if they are most of the time that devices lose."""
+    frame = analysis.pipeline_bubbles(traces)
+    frame = frame[frame["rank"].isin(times.ranks)]
+    bubble_ns = frame.groupby("rank")["bubble_ns"].sum()
+    if bubble_ns.sum() <= _MOSTLY * (times.idle_ns + times.exposed_ns):
+        return
+    computing_ns = frame["schedule_ns"] - frame["bubble_ns"]
+    mean_ns = computing_ns.groupby(frame["stage"]).mean().to_dict()
+    stage = max(mean_ns, key=mean_ns.__getitem__)
+    others_ns = [time_ns for other, time_ns in mean_ns.items() if other != stage]
+    yield HeadlineFinding(
+        "pipeline",
+        int(bubble_ns.sum()) / times.all_ns,
+        label="Select the longest stage",
+        selection=Selection(ranks=tuple(sorted(set(frame["rank"][frame["stage"] == stage])))),
+        facts={
+            "bubble_ns": dict.fromkeys(times.ranks, 0) | bubble_ns.to_dict(),
+            "stages": int(frame["stages"].max()),
+            "stage": stage,
+            "excess": mean_ns[stage] * len(others_ns) / max(sum(others_ns), 1) - 1,
         },
     )
 

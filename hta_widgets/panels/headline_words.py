@@ -24,6 +24,7 @@ _MOST_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks i
 _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
 #: Minimum length of a call that frees memory but first has to start the device's driver.
 _INITIALIZING_NS = 100_000_000
+_UNEVEN_STAGES = 0.05  # excess of a pipeline's longest stage over the mean of the others
 _EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
@@ -170,6 +171,15 @@ def _exposed_with_waits_text(times: RunTimes) -> str:
     if wait_ns >= MIN_SHARE * times.all_ns:
         text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
     return text
+
+
+def _pipeline_text(
+    times: RunTimes, *, bubble_ns: dict[int, int], stages: int, stage: int, excess: float
+) -> list[Piece]:
+    text = f"Pipeline bubbles take {_share_of_span(bubble_ns, times)}, with {stages} stages"
+    if excess >= _UNEVEN_STAGES:
+        text += f"; compute of stage {stage} is {_longer_by(excess, 'the mean of the others')}"
+    return [f"{text}."]
 
 
 def _idle_text(
@@ -349,6 +359,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "waiting": _waiting_text,
     "late_rank": _late_rank_text,
     "last_rank": _last_rank_text,
+    "pipeline": _pipeline_text,
     "exposed_communication": _exposed_text,
     "idle": _idle_text,
     "kernel": _kernel_text,

@@ -316,7 +316,7 @@ def _quote(name: str) -> str:
 
 
 def table_names(path: str, text: bytes) -> list[str]:
-    """Return the names of tables; none if `text`, the beginning of a file, is no database's."""
+    """Return the names of tables; none if `text` does not begin a database file."""
     if not text.startswith(SQLITE_MAGIC):
         return []
     try:

@@ -109,17 +109,6 @@ def kind_times(lane: EventLane, start: int, end: int) -> dict[int, int]:
     }
 
 
-def longest_event(lane: EventLane, start: int, end: int) -> int | None:
-    """Return the position in ``lane.rows`` of the longest event of a window; ties go to the first.
-
-    None if no event with a length overlaps the window.
-    """
-    positions = lane.long_events(start, end, 1)
-    if not len(positions):
-        return None
-    return int(positions[lane.durations(positions).argmax()])
-
-
 def quantize_shares(covered: Ints, level: int) -> Words:
     """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
     # floor((covered·65535 + half a cell) / cell), in two steps so that it never leaves int64.

@@ -50,7 +50,7 @@ def test_a_table_imports_neither_widgets_nor_other_formats_and_analyses(tmp_path
     kernel = '{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1, "dur": 5, "pid": 0, "tid": 7}'
     path.write_text(f'{{"traceEvents": [{kernel}]}}')
     modules = ("anywidget", "ipywidgets", "traitlets", "tornado", "bokeh", "IPython", "html.parser")
-    parts = ("live", "widgets", "formats.nsight.reader", "formats.mpi.timelines", "analysis.steps")
+    parts = ("live", "widgets", "formats.nsight.reader", "analysis.steps")
     program = (
         "import sys\nfrom hta_widgets.cli import main\n"
         f"assert main(['table', {str(path)!r}, 'kernel_breakdown', '--csv']) == 0\n"

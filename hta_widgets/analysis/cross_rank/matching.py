@@ -38,7 +38,7 @@ from hta_widgets.analysis.cross_rank.comm_groups import (
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import host_names, name_counts
 from hta_widgets.analysis.scope import RankPart, RankParts
-from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
@@ -235,8 +235,8 @@ def _communication_of_ranks(
         results = list(map_ranks(traces, _comm_of_rank, host_comm_events))
     events, steps = [result[0] for result in results], [result[1] for result in results]
     members = list(traces.values())
-    formats = formats_named(traces.formats)
-    for calls_of in load_references(format_.analyses.collectives for format_ in formats):
+    # Exports are Kineto files whose events may have another format's names.
+    for calls_of in load_references(format_.analyses.collectives for format_ in all_formats()):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
     return events, steps, [result[2] for result in results], [result[3] for result in results]

@@ -30,7 +30,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
-from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Floats, Ints
@@ -259,8 +259,7 @@ def straggler_report(traces: TraceSet) -> StragglerReport:
     )
     ranks = [int(rank) for rank in late["rank"]]
     causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
-    formats = formats_named(traces.formats)
-    for late_of in load_references(format_.analyses.late_ranks for format_ in formats):
+    for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
     return StragglerReport(

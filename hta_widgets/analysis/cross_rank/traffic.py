@@ -1,7 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
 The algorithm of a collective is not in the file, so its bytes are the least that any needs. With
-a message of S bytes and n ranks on h nodes, of which m share the node of a rank:
+a message of S bytes and n ranks on h nodes, where m ranks share the node of a rank:
 
 ==============================  ======================  ======================
 collective                      a rank sends            of it to other nodes
@@ -11,7 +11,7 @@ all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
 broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
 ==============================  ======================  ======================
 
-For example, 4 ranks on 2 nodes reduce 100 bytes: each sends 150, of which 50 leave the node. An
+For example, 4 ranks on 2 nodes reduce 100 bytes: each sends 150, and 50 of these leave the node. An
 all-to-all and sends are exact, by their splits and peers.
 """
 

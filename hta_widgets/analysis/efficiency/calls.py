@@ -63,7 +63,6 @@ _PROMOTION: Final = (
     "bool", "Bool", "unsigned char", "signed char", "short int", "int", "Int", "long", "long int",
     "c10::Half", "c10::BFloat16", "float", "double", "c10::complex<float>", "c10::complex<double>",
 )  # fmt: skip
-_CATEGORY_STARTS: Final = (2, 9, 13, 15)
 
 
 #: Name and grid of kernels.

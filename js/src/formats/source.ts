@@ -89,7 +89,7 @@ function isLarge(tables: ColumnTables, id: string): boolean {
 }
 
 /** Frame of a panel from the page's own tables; null if they do not suffice. */
-function frameFromTables(
+export function frameFromTables(
   tables: ColumnTables,
   id: string,
   selection: SelectionJson | null,

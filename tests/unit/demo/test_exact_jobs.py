@@ -9,6 +9,7 @@ import hta_widgets as hw
 from hta_widgets import analysis, cli
 from hta_widgets.analysis.efficiency.module_owners import module_owners
 from hta_widgets.demo import write_exact_job
+from hta_widgets.panels.headline import headline as headline_of
 from hta_widgets.trace.graph_captures import captured_trace
 
 
@@ -34,6 +35,20 @@ def test_bubbles_of_every_stage_and_step(pipeline):
     # By hand: the last stage waits for a forward pass down and a backward pass up the other three,
     # and six messages.
     assert truth["stages"][3]["bubble_ns"] == 3 * 40_000 + 3 * 80_000 + 6 * 5_000
+
+
+def test_the_headline_names_the_bubbles_and_the_uneven_stage(pipeline):
+    traces, truth = pipeline
+    headline = headline_of(traces)
+    # Two steps of each rank, from the first pass to the last kernel of the run.
+    bubble_ns = truth["steps"] * sum(stage["bubble_ns"] for stage in truth["stages"])
+    times = analysis.temporal_breakdown(traces)
+    share = bubble_ns / times["span_ns"].sum()
+    assert " ".join(headline.text.split()) == (
+        f"Pipeline bubbles take {100 * share:.0f} % of each rank's GPU span on average, with 4"
+        " stages; compute of stage 3 is 50 % over the mean of the others."
+    )
+    assert headline.findings[0].selection.ranks == (3,)
 
 
 def test_passes_and_bytes_and_flops_of_a_pipeline(pipeline):

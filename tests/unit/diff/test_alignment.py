@@ -43,7 +43,6 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     # Before the first step and after the last, time goes on.
     assert result.before.to_common([0, 379, 380, 500]).tolist() == [0, 429, 430, 550]
     assert result.after.to_common([0, 360]).tolist() == [-30, 430]
-    assert result.before.in_gap([109, 110, 159, 160]).tolist() == [False, True, True, False]
     # The way back; out of a gap to the instant at which it begins.
     assert result.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
     # Segments are the pieces of both maps.

@@ -38,5 +38,5 @@ def test_a_workbook_has_a_sheet_for_each_table_with_rows(traces, tmp_path):
 
 def test_without_openpyxl_a_sentence_says_what_to_install(traces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(hw.TraceError, match=r"pip install 'hta-widgets\[xlsx\]'"):
+    with pytest.raises(hw.TraceError, match=r'pip install "hta_widgets\[xlsx\]"'):
         save_workbook(traces, tmp_path / "tables.xlsx")

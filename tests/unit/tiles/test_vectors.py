@@ -13,7 +13,7 @@ import pytest
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import CELLS, counter_tiles, event_tiles, longest_event, measure_cells
+from hta_widgets.tiles.cells import CELLS, counter_tiles, event_tiles, measure_cells
 from hta_widgets.tiles.lanes import index_counter, index_lane
 from hta_widgets.tiles.packing import compact_columns, pack, unpack
 
@@ -76,7 +76,7 @@ def positions(lane, one, tile):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_exact_time_and_longest_event(case):
+def test_exact_time(case):
     width = 1 << case["level"]
     for tile in case["tiles"]:
         each_lane = next(
@@ -87,11 +87,6 @@ def test_exact_time_and_longest_event(case):
             start = (tile["index"] * CELLS + cell["cell"]) * width
             edges = np.array([start, start + width])
             assert measure_cells(lane, edges).covered.tolist() == [cell["covered"]]
-            at = longest_event(lane, start, start + width)
-            if each_lane["events"][cell["longest"]][1]:
-                assert int(lane.rows[at]) == cell["longest"]
-            else:
-                assert at is None
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -36,6 +36,7 @@ VALID = {
     "export_table": {"name": "kernels", "path": "a.csv"},
     "save_html": {"path": "a.html"},
     "export": {"path": "a.json", "selection": {}},
+    "efficiency": {"rank": 0, "id": 0},
     "offline": {},
     "frame": {"name": "names"},
     "frames": {"names": ["names"]},
