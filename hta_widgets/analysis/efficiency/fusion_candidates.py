@@ -6,7 +6,7 @@ would keep both results between them in registers: 2 · 2 · 8 MB are not moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from math import prod
 from typing import Any, Final
@@ -26,7 +26,7 @@ from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_
 from hta_widgets.analysis.efficiency.signatures import decode_arg, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.call_args import Texts
@@ -88,7 +88,7 @@ def fusion_candidates(
     )
 
 
-def _note_of(parts: Sequence[RankPart]) -> str:
+def _note_of(parts: RankParts) -> str:
     """Return why there is no chain."""
     if not parts:
         return note_text("no_ranks")
