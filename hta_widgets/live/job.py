@@ -21,7 +21,8 @@ from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.analysis.efficiency.bound_classes import bound_classes
+from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency, has_call_figures
 from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS
 from hta_widgets.analysis.totals import totals
@@ -273,7 +274,7 @@ class TileEngine:
         self._search = NameSearch(list(self._indices.values()))
         self._searchable = BackgroundTask(self._search.prepare)
         #: returns the class of each event of a rank, for tiles that are requested with classes
-        self.classes_of: Callable[[int], Classes | None] | None = None
+        self.classes_of: Callable[[int], Classes | None] = self._bound_classes
 
     def scene(self) -> dict[str, Any]:
         """Return the JSON values that do not change with the view."""
@@ -281,7 +282,18 @@ class TileEngine:
 
     @cached_property
     def _scene(self) -> dict[str, Any]:
-        return describe_job(self.job, self.traces)
+        scene = describe_job(self.job, self.traces)
+        return {**scene, "without_bounds": self._without_bounds(scene)}
+
+    def _without_bounds(self, scene: Mapping[str, Any]) -> str:
+        """Return why events cannot be colored by what limits them; empty if they can."""
+        if not any(row["role"] != "cpu" for rank in scene["ranks"] for row in rank["summary"]):
+            return "no GPU work"
+        has_figures = has_call_figures(next(iter(self.traces.values())))
+        return "" if has_figures else "no shapes: record_shapes=True records them"
+
+    def _bound_classes(self, rank: int) -> Classes | None:
+        return bound_classes(self.job.of_rank(rank).trace)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""

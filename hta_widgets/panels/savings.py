@@ -15,16 +15,14 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.efficiency.bound_classes import CERTAIN, FAR_SHARE
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.signatures import decode_arg
 from hta_widgets.text import plural
 from hta_widgets.trace.traceset import TraceSet
 
-_FAR_SHARE = 0.3  # of the roofline
 _MAX_FAR = 3
-#: Certainties of figures that a sentence may state without a remark.
-_CERTAIN = ("exact", "linked", "stated")
 _MAX_COUNTED = 50_000  # operators, whose args take a second to read
 _MAX_SHAPES = 3  # of an operator's name in a chart
 
@@ -51,7 +49,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
     frame = analysis.operator_efficiency(traces, ranks=[rank])
-    is_certain = (frame["peak_certainty"] == "certain") & frame["certainty"].isin(_CERTAIN)
+    is_certain = (frame["peak_certainty"] == "certain") & frame["certainty"].isin(CERTAIN)
     frame = frame[(frame["saving_ns"] > 0) & is_certain]
     if not len(frame):
         return None
@@ -109,7 +107,7 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
 def job_efficiency(traces: TraceSet) -> dict[str, Any]:
     """Return MFU, how much of the work is known, and the operators far below the roofline."""
     steps, operators = analysis.step_efficiency(traces), operator_savings(traces)
-    far = operators[operators["roofline_share"] < _FAR_SHARE].nlargest(_MAX_FAR, "device_ns")
+    far = operators[operators["roofline_share"] < FAR_SHARE].nlargest(_MAX_FAR, "device_ns")
     columns = ["name", "shapes", "device_ns", "roofline_share", "saving_ns"]
     return {
         "mfu": steps.attrs["job_mfu"],

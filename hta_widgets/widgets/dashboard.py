@@ -130,7 +130,7 @@ class Dashboard(LinkedView):
     height : int, optional
         Maximum height of the timeline's drawing in CSS pixels. Default: by its ranks, within
         limits.
-    color : {"kind", "name"}, default "kind"
+    color : {"kind", "name", "bound"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
         As in `Timeline`.

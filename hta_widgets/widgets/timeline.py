@@ -46,9 +46,11 @@ class Timeline(LinkedView):
     height : int, default 480
         Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. Rows
         that need less leave no blank room. Users set it by dragging the lower edge.
-    color : {"kind", "name"}, default "kind"
+    color : {"kind", "name", "bound"}, default "kind"
         Colour events by kind, or give each name its own shade of the kind's colour. With
-        ``"kind"``, calls of the host are coloured by name in views shorter than a step.
+        ``"kind"``, calls of the host are coloured by name in views shorter than a step. With
+        ``"bound"``, the colour shows what limits the work, FLOPs or bytes, and how close it comes
+        to that limit; jobs without shapes are coloured by kind.
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
         outliers have rows; numbers are still of all ranks. Default: above 16 ranks.

@@ -45,7 +45,7 @@ _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
 HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
-Color = Literal["kind", "name"]
+Color = Literal["kind", "name", "bound"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
 MAX_UNFOLDED = 16  # with more ranks, similar ones are folded by default
 
@@ -251,8 +251,9 @@ class LinkedView(anywidget.AnyWidget):
         The engine of another view of the same traces.
     state : State, optional
         The state to follow; by default a new one.
-    color : {"kind", "name"}
-        How events are coloured at first.
+    color : {"kind", "name", "bound"}
+        How events are coloured at first: ``"bound"`` is by what limits the work and how close it
+        comes to that limit, by kind in jobs without shapes.
     clock : {"recorded", "fitted", "auto"}, optional
         The clock to draw on; by default that of the traces.
     **traits

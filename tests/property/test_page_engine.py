@@ -258,6 +258,11 @@ def test_a_page_has_the_figures_of_calls(tmp_path, saved):
     replies = [pair.same("efficiency", rank=0, id=row) for row in range(len(kernel.traces[0]))]
     figures = [reply["figures"] for reply in replies if reply["figures"]]
     assert sorted(str(row["flops"]) for row in figures) == ["524288.0", "524288.0", "None", "None"]
+    lanes = list(range(kernel.scene()["lanes"]))
+    for level in (6, 14):
+        pair.same(
+            "tiles", level=level, parts=[{"lanes": lanes, "first": 0, "last": 99}], classed=True
+        )
     for panel in ("kernels", "operators"):
         window = Selection(start_ns=0, end_ns=1_100_000).to_json()
         for selection in (None, window):

@@ -52,8 +52,9 @@ def test_late_errors_and_synchronisation_are_told_apart(name):
         assert math.dist(single, other) > 25
 
 
-def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
-    expected = facts("event_classes")
+@pytest.mark.parametrize("name", ["event_classes", "bound_classes"])
+def test_every_class_of_events_has_colours_and_one_place_in_the_legend(name):
+    expected = facts(name)
     assert list(expected["light"]) == list(expected["dark"])
     listed = [name for group in expected["groups"] for name in group["classes"]]
     assert sorted(listed) == sorted(expected["light"])

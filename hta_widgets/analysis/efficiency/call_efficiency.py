@@ -82,6 +82,11 @@ def has_shapes(trace: Trace) -> bool:
     return any(map(any, args.values()))
 
 
+def has_call_figures(trace: Trace) -> bool:
+    """Return whether operators of a rank may have FLOPs and bytes: from shapes, or stated ones."""
+    return getattr(trace.source, "states_work", False) or has_shapes(trace)
+
+
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
     """Return the figures of a rank's calls; None for ranks without shapes or stated work."""
     added = added_devices()
@@ -90,7 +95,7 @@ def call_efficiency(trace: Trace) -> CallEfficiency | None:
 
 
 def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | None:
-    if not (has_shapes(trace) or getattr(trace.source, "states_work", False)):
+    if not has_call_figures(trace):
         return None
     device = used_device(trace, None, added)
     try:

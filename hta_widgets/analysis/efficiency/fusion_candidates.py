@@ -14,12 +14,19 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.calls import CallError, Tensor, broadcast, item_bytes
+from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
+from hta_widgets.analysis.efficiency.calls import (
+    NO_SHAPES_NOTE,
+    CallError,
+    Tensor,
+    broadcast,
+    item_bytes,
+)
 from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_device
 from hta_widgets.analysis.efficiency.signatures import decode_arg, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.call_args import Texts
@@ -74,12 +81,20 @@ def fusion_candidates(
     frame = pd.DataFrame(stack_blocks(blocks, _SCHEMA))
     order = ["rank", "total_saved_bytes"]
     frame = frame.sort_values(order, ascending=[True, False], ignore_index=True)
-    none = "no pointwise operators with shapes follow each other: record_shapes=True records them"
     return result_frame(
         {name: frame[name] for name in _SCHEMA},
         matched={"chains": int(frame["count"].sum())},
-        note=note_text("no_ranks") if not blocks else none if frame.empty else "",
+        note=_note_of(parts) if frame.empty else "",
     )
+
+
+def _note_of(parts: RankParts) -> str:
+    """Return why there is no chain."""
+    if not parts:
+        return note_text("no_ranks")
+    if not any(has_shapes(part.trace) for part in parts):
+        return NO_SHAPES_NOTE
+    return "no two pointwise operators of one shape follow each other on a stream"
 
 
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.analysis.efficiency.bound_classes import classes_of_calls
 from hta_widgets.analysis.efficiency.call_efficiency import CALL_RATES, call_efficiency
 from hta_widgets.export.pages.format import ColumnWriter
 from hta_widgets.trace.trace import Trace
@@ -26,6 +27,7 @@ def write_call_figures(writer: ColumnWriter, trace: Trace) -> list[dict[str, Any
     calls = efficiency.calls
     for name in ("row", "longest", "signature", "kernels", "device_ns"):
         writer.ints(f"call_{name}", calls[name].to_numpy(), delta=name in {"row", "longest"})
+    writer.ints("call_class", classes_of_calls(efficiency))
     for name in CALL_RATES:
         writer.floats(f"call_{name}", calls[name].to_numpy(), "<f4")
     return efficiency.signatures

@@ -459,22 +459,35 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     return ClassParts(*span, shares)
 
 
-#: Groups of the legend and the codes of their classes, the most important first.
-_GROUPS: list[tuple[str, list[int]]] = [
-    (group["name"], list(map(CLASSES.index, group["classes"])))
-    for group in facts("event_classes")["groups"]
-]
+def bound_classing(classes_of: Callable[[int], Codes | None], theme: str) -> EventClassing:
+    """Return the classes of events by what limits them."""
+    styles = [*class_styles(theme), *class_styles(theme, "bound_classes")]
+    return EventClassing(classes_of, styles, _class_groups("bound_classes", len(CLASSES)))
 
 
-def class_styles(theme: str) -> list[ClassStyle]:
+def _class_groups(of: str, first_code: int = 0) -> list[tuple[str, list[int]]]:
+    """Return groups of a legend and the codes of their classes, the most important first."""
+    names = list(facts(of)["light"])
+    return [
+        (group["name"], [first_code + names.index(name) for name in group["classes"]])
+        for group in facts(of)["groups"]
+    ]
+
+
+_GROUPS = _class_groups("event_classes")
+
+
+def class_styles(theme: str, of: str = "event_classes") -> list[ClassStyle]:
     """Return the look of each class by code; unknown themes use the light one."""
-    classes = facts("event_classes")
+    classes = facts(of)
     colours = classes.get(theme, classes["light"])
     return [
         ClassStyle(
-            colours[name], is_hatched=name in classes["hatched"], is_faint=name == "not_compared"
+            colour,
+            is_hatched=name in classes["hatched"],
+            is_faint=name in {"not_compared", "no_figure"},
         )
-        for name in CLASSES
+        for name, colour in colours.items()
     ]
 
 

@@ -20,6 +20,7 @@ from hta_widgets.export.pictures.drawing import (
     EventClassing,
     Painter,
     PlotArea,
+    bound_classing,
     first_text_that_fits,
     fit_text,
     text_width,
@@ -64,6 +65,8 @@ def timeline_svg(
             f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
             remedy="Names and numbers need the room.",
         )
+    if classed is None and state.get("color") == "bound" and not scene["without_bounds"]:
+        classed = bound_classing(engine.classes_of, theme)
     colours = Colours(theme_of(theme), scene["kinds"], classed)
     start, end = (int(time) for time in state.get("view") or scene["range"])
     if end <= start:

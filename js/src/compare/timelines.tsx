@@ -71,7 +71,8 @@ export class TimelinePair {
     const { live, scenes, states, model, signal: abortSignal } = ctx.options;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
-      scene: scenes[side],
+      // Colours are by change, kind or name.
+      scene: { ...scenes[side], without_bounds: "in a comparison" },
       state: states[side],
       source: ctx.sources[side],
       height: this.shareOfHeight((model.get("height") ?? DEFAULT_HEIGHT_PX) as number),
@@ -182,7 +183,8 @@ export class TimelinePair {
     const take = (): void => {
       const selected = this.ctx.colour.value;
       const { color } = this.apps[side].ctx.shared.state;
-      if (selected === color || (selected === "change" && color === "kind")) return;
+      if (color === "bound" || selected === color || (selected === "change" && color === "kind"))
+        return;
       this.ctx.saveTrait("color", color);
     };
     listenTo(states[side], "change:color", take, abortSignal);

@@ -87,6 +87,7 @@ const MADE_UP: [string, string[]][] = [
   ["rank_track=9_gpu/7", ["track 9,gpu/7"]],
   ["query=__import__('os').system('x') ;", ["query __import__('os').system('x') ;"]],
   ["event=9_1&events=0_-1", ["events 0_-1", "event 9_1"]],
+  ["color=bound", ["color bound"]], // this job has no shapes
   ["scope=all&color=red&from=<img>", ["color red", "from <img>", "scope all"]],
   ["panels=nothing", ["panel nothing", "panels nothing"]],
   [`search=${"x".repeat(1001)}`, [`search ${"x".repeat(40)}`]],
@@ -96,6 +97,11 @@ const MADE_UP: [string, string[]][] = [
 
 test.each(MADE_UP)("%s restores nothing", (text, rejected) => {
   expect(decode(text)).toEqual({ state: INITIAL_STATE, panels: null, rejected });
+});
+
+test("a job with shapes takes the colour by what limits the work", () => {
+  const scene = { ...SCENE, without_bounds: "" };
+  expect(decodeState("color=bound", scene, OFFERED).state).toEqual(state({ color: "bound" }));
 });
 
 test("a view is cut to the job, and ranks of a range that the job lacks are passed over", () => {

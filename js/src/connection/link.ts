@@ -10,10 +10,18 @@
 import { parseQuery } from "../expressions/parse";
 import { PANELS } from "../facts/panels";
 import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
-import type { Scene, SelectionJson, SharedState } from "../protocol/source";
+import type { Scene, SelectionJson, SharedState, TimelineColor } from "../protocol/source";
 import { runsOf } from "../ui/formats";
 import { type PanelIds, splitPageAddress, type ViewAddress } from "./address";
-import { INITIAL_STATE, isSameJson, isScope, listenTo, type Model, STATE_KEYS } from "./store";
+import {
+  INITIAL_STATE,
+  isColor,
+  isSameJson,
+  isScope,
+  listenTo,
+  type Model,
+  STATE_KEYS,
+} from "./store";
 
 /** Longer links are cut by chats and mail; longer fragments are not read. */
 const MAX_LENGTH = 8000;
@@ -204,6 +212,8 @@ export function decodeState(text: string, scene: Scene, offered: readonly string
     query: read("query", readQuery),
     ids: read("events", (value) => allOrUndefined(value.split(".").map(readEvent))),
   };
+  const readColor = (value: string): TimelineColor | undefined =>
+    isColor(value) && (value !== "bound" || scene.without_bounds === "") ? value : undefined;
   const shortText = (value: string): string | undefined =>
     value.length <= MAX_TEXT_LENGTH ? value : undefined;
   const state: SharedState = {
@@ -212,7 +222,7 @@ export function decodeState(text: string, scene: Scene, offered: readonly string
     selection: nullIfUnrestricted(selection),
     selected_event: read("event", readEvent),
     search: read("search", shortText) ?? "",
-    color: read("color", (value) => (value === "name" ? value : undefined)) ?? "kind",
+    color: read("color", readColor) ?? INITIAL_STATE.color,
     pinned: keep("pinned track", parts.getAll("pin"), hasTrack),
     ranks_from: read("from", (value) => (isPanel(value) ? value : undefined)) ?? "",
     scope: read("scope", (value) => (isScope(value) ? value : undefined)) ?? "selection",

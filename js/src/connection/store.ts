@@ -3,7 +3,7 @@
 import { LIMITS } from "../facts/limits";
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
-import type { FigureScope, SelectionJson, SharedState } from "../protocol/source";
+import type { FigureScope, SelectionJson, SharedState, TimelineColor } from "../protocol/source";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -60,6 +60,10 @@ export function isScope(value: unknown): value is FigureScope {
   return value === "job" || value === "view" || value === "selection";
 }
 
+export function isColor(value: unknown): value is TimelineColor {
+  return value === "kind" || value === "name" || value === "bound";
+}
+
 /** A trait's value in normal form; hosts use different forms. */
 function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
 function normalizeValue(key: StateKey, value: unknown): unknown {
@@ -70,7 +74,7 @@ function normalizeValue(key: StateKey, value: unknown): unknown {
     return nullIfUnrestricted(normalizeSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
   if (key === "scope") return isScope(value) ? value : INITIAL_STATE.scope;
-  if (key === "color") return value === "name" ? "name" : "kind";
+  if (key === "color") return isColor(value) ? value : INITIAL_STATE.color;
   return Array.isArray(value) ? value.map(String) : [];
 }
 

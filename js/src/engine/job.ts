@@ -26,7 +26,7 @@ export type EventClassLoader = (rank: number, events: number) => Promise<Uint8Ar
 export class PageJob {
   readonly names: NameTable;
   readonly masks: MaskCache;
-  /** Source of the classes of a rank's events, if there is one; see `classed` in tiles. */
+  /** Source of the classes of a rank's events in a comparison; see `classed` in tiles. */
   classLoader: EventClassLoader | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];

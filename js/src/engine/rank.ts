@@ -1,5 +1,6 @@
 /** One rank whose events are all in the page. */
 
+import { NO_FIGURE } from "../facts/bound_classes";
 import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
 import type { Brief, CallFigures, TableName } from "../protocol/source";
@@ -353,6 +354,15 @@ export class RankTrace {
       const calls = this.columns.i32("figures_call");
       this.columns.i32("figures_event").forEach((row, index) => (places[row] = calls[index]!));
       return places;
+    });
+  }
+
+  /** By event: the class of what limits it; null without figures. */
+  boundClasses(): Uint8Array | null {
+    if ((this.header.signatures ?? []).length === 0) return null;
+    return this.memo("bound classes", () => {
+      const classes = this.columns.u8("call_class");
+      return Uint8Array.from(this.callPlaces(), (place) => classes[place] ?? NO_FIGURE);
     });
   }
 

@@ -76,14 +76,16 @@ async function loadClasses(
   request: Requests["tiles"],
   ranks: ReadonlyMap<number, RankData>,
 ): Promise<CollectedTiles["classes"]> {
+  if (request.classed !== true) return null;
   const loadClassesOfRank = job.classLoader;
-  if (request.classed !== true || loadClassesOfRank === null) return null;
   const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
     const classOfRow =
       rank instanceof RankOverview
         ? null
-        : await loadClassesOfRank(number, rank.events.start.length);
+        : loadClassesOfRank === null
+          ? rank.boundClasses()
+          : await loadClassesOfRank(number, rank.events.start.length);
     classes.set(number, classOfRow);
   }
   return classes;

@@ -105,6 +105,8 @@ export interface Scene {
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some are missing; else empty. */
   ranks_of_job?: string;
+  /** Why events cannot be coloured by what limits them; "" if they can. */
+  without_bounds?: string;
   /** Kinds of events of ranks without device work. */
   host_kinds?: Kind[];
   ranks: SceneRank[];
@@ -139,12 +141,15 @@ export interface SelectionJson {
 /** The scope of figures: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
+/** What gives events of a timeline their colour. */
+export type TimelineColor = "kind" | "name" | "bound";
+
 export interface SharedState {
   view: [number, number] | null;
   selection: SelectionJson | null;
   selected_event: [number, number] | null;
   search: string;
-  color: "kind" | "name";
+  color: TimelineColor;
   pinned: string[];
   /** The panel that chose the selection's ranks; "" if Python did, or if none are chosen. */
   ranks_from: string;

@@ -16,6 +16,7 @@ import type {
   Span,
   SvgCaption,
   ThemeName,
+  TimelineColor,
 } from "../protocol/source";
 import { ElementVisibility, sizeOf, watchSize } from "../ui/host";
 import { onSignal } from "../ui/react";
@@ -109,9 +110,11 @@ export class Stage {
 
   /** Replace the scene (another TraceSet in the same widget). */
   setScene(scene: Scene): void {
+    const { classed } = this.data.store;
     this.data.destroy();
     this.scene = scene;
     this.data = this.openData();
+    this.data.store.classed = classed;
     this.camera = new Camera(scene.range);
     this.reportedView = null;
     this.isMeasured = false;
@@ -127,7 +130,7 @@ export class Stage {
     this.loop.invalidate(...ALL_REGIONS);
   }
 
-  setColor(color: "kind" | "name"): void {
+  setColor(color: TimelineColor): void {
     this.byName = color === "name";
     this.loop.invalidate("lanes");
   }

@@ -95,7 +95,7 @@ export class Commands {
       "hit-next": () => search.text !== "" && search.step(1),
       "hit-previous": () => search.text !== "" && search.step(-1),
       pin: () => this.pin(),
-      color: () => shared.set({ color: shared.state.color === "kind" ? "name" : "kind" }),
+      color: () => shared.set({ color: ctx.nextColor }),
       "open-all": () => rows.toggleAll(),
       fold: () => this.fold(),
       "fold-group": () => this.foldGroup(),

@@ -11,6 +11,8 @@ import {
   type Overlay,
   type Scene,
   type Span,
+  type ThemeName,
+  type TimelineColor,
 } from "../protocol/source";
 import type { Stage } from "../stage/stage";
 import type { CardMessage } from "./messages";
@@ -32,12 +34,19 @@ export class Emitter {
 export class TimelineContext {
   /** The last failure that has no other place. */
   readonly failure = signal<CardMessage | null>(null);
+  readonly theme = signal<ThemeName>("light");
   /** Window of the figures in legend and margin; null for the view. */
   readonly figures = signal<FigureWindow | null>(null);
   /** Emitted when the user repeats the requests that failed. */
   readonly retryRequested = new Emitter();
   private readonly job;
   private readonly index = computed(() => new LaneIndex(this.scene));
+
+  /** What gives events their colour: the chosen one, if this job has it. */
+  readonly color = computed((): TimelineColor => {
+    const { color } = this.shared.stateSignal.value;
+    return color === "bound" && !this.hasBounds ? "kind" : color;
+  });
 
   constructor(
     scene: Scene,
@@ -60,6 +69,17 @@ export class TimelineContext {
 
   set scene(scene: Scene) {
     this.job.value = scene;
+  }
+
+  /** Whether events can be coloured by what limits them. */
+  get hasBounds(): boolean {
+    return this.scene.without_bounds === "";
+  }
+
+  /** The colour after the one in use. */
+  get nextColor(): TimelineColor {
+    const colors: TimelineColor[] = this.hasBounds ? ["kind", "name", "bound"] : ["kind", "name"];
+    return colors[(colors.indexOf(this.color.value) + 1) % colors.length]!;
   }
 
   get lanes(): LaneIndex {

@@ -307,7 +307,7 @@ export const HELP: readonly HelpGroup[] = [
         text: "unfold stacks of Python frames, or fold them",
       },
       { keys: [["P"]], text: "pin the row to the top" },
-      { keys: [["C"]], text: "colour by kind or by name" },
+      { keys: [["C"]], text: "colour by kind, by name, or by what limits the work" },
       { keys: [["X"]], text: "export the window as a trace" },
       { keys: [["Shift", "F"]], text: "full window, and back" },
       { keys: [["?"]], text: "this sheet" },

@@ -3,6 +3,8 @@
 import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import KINDS from "../../../hta_widgets/facts/kinds.json";
+import { BOUND_GROUPS, boundStyle } from "../facts/bound_classes";
+import { classCss } from "../facts/event_classes";
 import type { Kind, Lateness, Scene, Stats } from "../protocol/source";
 import { possibleKinds } from "../stage/svg";
 import { kindName, Swatch } from "../ui/controls";
@@ -93,7 +95,7 @@ function shareTitle(share: string, { of }: KindShares): string {
   return share === "" || of === "" ? "" : ` ${share} of the GPU span ${of}.`;
 }
 
-/** Chips with short names if the long ones do not fit; those without room are in a menu only. */
+/** A legend of the classes of events, or of their kinds: chips with short names if the long ones do not fit; those without room are in a menu only. */
 export function LegendChips({
   legend,
   narrow,
@@ -105,6 +107,7 @@ export function LegendChips({
   const isNarrow = narrow.value;
   /** Number of kinds without room; null if all entries fit. */
   const left = useSignal<number | null>(null);
+  const isByBound = legend.ctx.color.value === "bound";
   const kinds = legendKinds(legend.ctx.scene);
   const { value: shares } = legend.shares;
   const { value: waits } = legend.waits;
@@ -128,7 +131,9 @@ export function LegendChips({
       (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
     );
     for (const chip of firstOverflow) chip.hidden = true;
-    left.value = firstOverflow.filter((chip) => chip instanceof HTMLButtonElement).length;
+    left.value = firstOverflow.filter(
+      (chip) => isByBound || chip instanceof HTMLButtonElement,
+    ).length;
   };
   useLayoutEffect(arrange);
   useLayoutEffect(() => {
@@ -137,17 +142,21 @@ export function LegendChips({
     return () => aborter.abort();
   }, [isNarrow]);
   const classNames = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
-  const isAll = isNarrow || left.value === null || left.value === kinds.length;
-  const text = isAll ? "Kinds" : `+${left.value}`;
+  const count = isByBound ? BOUND_GROUPS.length : kinds.length;
+  const isAll = isNarrow || left.value === null || left.value === count;
+  const word = isByBound ? "Limits" : "Kinds";
+  const text = isAll ? word : `+${left.value}`;
   return (
     <div
       ref={place}
       class={`hta-legend ${classNames}`}
       role="group"
-      aria-label="Kinds: share of the view"
+      aria-label={isByBound ? "Limits of work" : "Kinds: share of the view"}
     >
       <div class="hta-chips">
+        {!isNarrow && isByBound && <BoundKeys legend={legend} />}
         {!isNarrow &&
+          !isByBound &&
           kinds.map((kind) => [
             <LegendChip key={kind} legend={legend} kind={kind} shares={shares} />,
             kind === "communication" && waits !== null && (
@@ -157,7 +166,7 @@ export function LegendChips({
       </div>
       <OpenerButton
         text={text}
-        name={text === "Kinds" ? "Kinds of events" : `${text} kinds of events`}
+        name={`${isAll ? word : `${text} ${word.toLowerCase()}`} of ${isByBound ? "work" : "events"}`}
         icon="down"
         class="hta-more"
         hidden={!isNarrow && left.value === null}
@@ -168,6 +177,13 @@ export function LegendChips({
 }
 
 function LegendMenu({ legend }: { legend: Legend }) {
+  if (legend.ctx.color.value === "bound") {
+    return (
+      <div class="hta-menu" role="group" aria-label="Limits">
+        <BoundKeys legend={legend} isLong />
+      </div>
+    );
+  }
   const waits = legend.waits.value;
   return (
     <div class="hta-menu" role="group" aria-label="Kinds">
@@ -183,6 +199,26 @@ function LegendMenu({ legend }: { legend: Legend }) {
       </span>
     </div>
   );
+}
+
+/** Keys of the classes by what limits the work. */
+function BoundKeys({ legend, isLong = false }: { legend: Legend; isLong?: boolean }) {
+  const theme = legend.ctx.theme.value;
+  return BOUND_GROUPS.map(({ name, words, classes }) => (
+    <span
+      key={name}
+      class="hta-chip hta-key-only hta-bound-key"
+      title={`${name}: ${words}. Totals on the right are by kind.`}
+    >
+      <span class="hta-swatches" aria-hidden="true">
+        {classes.map((boundClass) => (
+          <i key={boundClass} class="hta-swatch" style={classCss(boundStyle(boundClass, theme))} />
+        ))}
+      </span>
+      <span>{name}</span>
+      {isLong && <span class="hta-note">{words}</span>}
+    </span>
+  ));
 }
 
 function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isLong?: boolean }) {

@@ -1,6 +1,6 @@
 /** The toolbar of a timeline, with the filter for tracks. */
 
-import { type ReadonlySignal, useComputed } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
 import { Button, CutName, UndoRedoPair } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
 import { OpenerButton, Toolbar } from "../ui/menu";
@@ -85,15 +85,20 @@ function UndoRedoButtons({ app: { ctx, commands } }: AppProps) {
 }
 
 function ColourButton({ app: { ctx, commands } }: AppProps) {
-  const color = useComputed(() => ctx.shared.stateSignal.value.color).value;
+  const color = ctx.color.value;
+  const { without_bounds: reason = "" } = ctx.scene;
   return (
     <Button
       icon="color"
       text={`by ${color}`}
-      name="Colour by kind or by name"
+      name={
+        ctx.hasBounds
+          ? "Colour by kind, by name, or by what limits the work"
+          : `Colour by kind or by name${reason && ` (not by what limits the work: ${reason})`}`
+      }
       keys="C"
       class="hta-color"
-      on={color === "name"}
+      on={color !== "kind"}
       press={() => commands.run("color")}
     />
   );

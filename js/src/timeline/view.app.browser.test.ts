@@ -53,6 +53,25 @@ describe("the state", () => {
     expect(view.state.get("view")).toEqual([10_000_000, 20_000_000]);
   });
 
+  test("C also colours by what limits the work, where the job has shapes", async () => {
+    const view = await opened();
+    view.root.focus();
+    const asksForClasses = () => view.source.asked.some(({ request }) => "classed" in request);
+    for (const color of ["name", "kind"]) {
+      view.press("c");
+      expect(view.state.get("color")).toBe(color);
+    }
+    view.app.setScene({ ...view.scene, without_bounds: "" });
+    view.press("c");
+    expect(asksForClasses()).toBe(false);
+    view.press("c");
+    expect(view.state.get("color")).toBe("bound");
+    await expect.poll(asksForClasses).toBe(true);
+    await expect.poll(() => view.text(".hta-legend")).toContain("memory-bound");
+    view.press("c");
+    await expect.poll(() => view.text(".hta-legend")).not.toContain("memory-bound");
+  });
+
   test("a key that comes before the view has set out for what Python asked still counts", async () => {
     const view = await opened();
     view.root.focus();

@@ -1,9 +1,10 @@
 /** One view of a timeline: creates its parts and puts them into the page. */
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { ObservedSource } from "../connection/answering";
 import { type StateKey, STATE_KEYS, type Model, SharedStateStore } from "../connection/store";
+import { BOUND_PALETTE } from "../facts/bound_classes";
 import type { Brief, Scene, Source, Span, ThemeName } from "../protocol/source";
 import { Stage } from "../stage/stage";
 import { aria, h, renderInto } from "../ui/dom";
@@ -115,6 +116,7 @@ export class TimelineApp {
     const stage = new Stage(scene, source, theme);
     const ctx = new TimelineContext(scene, root, stage, source, shared, abortSignal, isPart);
     this.ctx = ctx;
+    ctx.theme.value = theme;
     this.heightEdge = new HeightControl(stage, (height) => options.saveHeight?.(height));
     this.fullWindow = isPart ? null : new FullWindow(root);
     const help = (): VNode => (
@@ -226,6 +228,7 @@ export class TimelineApp {
   setTheme(name: ThemeName): void {
     applyTheme(this.ctx.root, name);
     this.ctx.stage.setTheme(name);
+    this.ctx.theme.value = name;
   }
 
   /** Show an error in the widget. */
@@ -251,8 +254,14 @@ export class TimelineApp {
     onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
     onSignal(
-      () => shared.stateSignal.value.color,
+      () => ctx.color.value,
       (color) => stage.setColor(color),
+      abortSignal,
+    );
+    // Not called for other colours: a comparison sets classes of its own.
+    onSignal(
+      computed(() => ctx.color.value === "bound"),
+      (isByBound) => stage.setClasses(isByBound ? BOUND_PALETTE : null, true, null),
       abortSignal,
     );
     onSignal(

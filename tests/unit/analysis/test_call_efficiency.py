@@ -4,7 +4,10 @@ import pytest
 from support.small import call, event, kernel, load
 
 import hta_widgets as hw
+from hta_widgets.analysis.efficiency.bound_classes import bound_classes
 from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.facts import facts
 from hta_widgets.live.job import TileEngine
 
 #: 2 · 64³ FLOPs, and 3 · 64² elements of 2 bytes.
@@ -28,14 +31,19 @@ def matrix_call(start, number, kernel_ns):
 
 
 @pytest.fixture
-def traces(tmp_path):
-    events = [*matrix_call(100, 1, 1_000), *matrix_call(200, 2, 4_000)]
-    outer = op("aten::outer", 90, 300, [[64]])
+def cards():
     try:
         hw.devices.add("Card", pattern="", bf16=1.0, memory_gb_s=100.0)
-        yield load(tmp_path, [outer, *events])
+        yield
     finally:
         hw.devices.reset()
+
+
+@pytest.fixture
+def traces(tmp_path, cards):
+    events = [*matrix_call(100, 1, 1_000), *matrix_call(200, 2, 4_000)]
+    outer = op("aten::outer", 90, 300, [[64]])
+    return load(tmp_path, [outer, *events])
 
 
 def figures_by_name(traces):
@@ -62,10 +70,35 @@ def test_the_rate_over_time_is_a_counter(traces):
     assert counters["value"].tolist() == pytest.approx([0.524288, 0, 0.131072, 0])
 
 
+@pytest.mark.parametrize(
+    ("kernel_ns", "name"),  # limits: 524 ns by FLOPs, 246 ns by bytes
+    [(500, "above_peak"), (700, "compute_near"), (1_000, "compute"), (4_000, "far")],
+)
+def test_a_call_has_a_class_by_its_limit_and_its_share_of_it(tmp_path, cards, kernel_ns, name):
+    traces = load(tmp_path, matrix_call(100, 1, kernel_ns))
+    codes = bound_classes(traces[0]) - len(facts("event_classes")["light"])
+    names = [list(facts("bound_classes")["light"])[code] for code in codes]
+    events = traces[0].events["name"].tolist()
+    expected = {"aten::linear": name, "aten::mm": name, "gemm": name}
+    assert names == [expected.get(event, "no_figure") for event in events]
+
+
+def test_a_memory_bound_call_and_a_picture_of_it(tmp_path, cards):
+    add = op("aten::add", 0, 90, [[512, 512], [512, 512]])  # 3 · 512² · 2 bytes: 15.7 µs
+    events = [add, call(20, 25, 1), kernel(1_000, 1_020, launch=1)]
+    engine = TileEngine(load(tmp_path, events))
+    picture = timeline_svg(engine, engine.scene(), {"color": "bound"})
+    assert facts("bound_classes")["light"]["memory_near"] in picture.split("<path", 1)[1]
+    assert "memory-bound" in picture
+    assert "memory-bound" not in timeline_svg(engine, engine.scene(), {})
+
+
 def test_a_rank_without_shapes_has_no_figures(tmp_path):
     events = [
         event("cpu_op", "aten::mm", 0, 9, pid=10, tid=1),
         call(2, 3, 1),
         kernel(10, 20, launch=1),
     ]
-    assert call_efficiency(load(tmp_path, events)[0]) is None
+    traces = load(tmp_path, events)
+    assert call_efficiency(traces[0]) is None
+    assert TileEngine(traces).scene()["without_bounds"].startswith("no shapes: record_shapes=True")

@@ -96,4 +96,6 @@ def test_pointwise_operators_in_a_row_could_be_one_kernel(tmp_path, times):
 
 def test_results_of_other_shapes_end_a_chain(tmp_path):
     events = [*chain("aten::exp"), *chain("aten::exp", start=1, shape=(10,))]
-    assert fusion_candidates(load(tmp_path, events)).empty
+    frame = fusion_candidates(load(tmp_path, events))
+    assert frame.empty
+    assert frame.attrs["note"].startswith("no two pointwise operators of one shape")

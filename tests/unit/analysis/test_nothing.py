@@ -63,8 +63,8 @@ NOTES = {
     ),
     "graph_replays": "no graph was launched",
     "kernel_details": "no kernels matched compute",
-    "fusion_candidates": "no pointwise operators with shapes follow each other: record_shapes=True"
-    " records them",
+    "fusion_candidates": "no operator has the shapes of its inputs: record them with"
+    " record_shapes=True",
     "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
     " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
