@@ -150,12 +150,12 @@ def write_demo(
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
     files = {rank: f"rank-{rank}.trace.{format}" for rank in plan.written}
-    model = Model(
+    model = replace(
+        KINDS[kind],
         ranks=len(plan.groups["world"][0].ranks),
         tensor_ranks=len(plan.groups["tensor"][0].ranks) if "tensor" in plan.groups else 1,
         modules=modules,
         checkpoint=checkpoint,
-        **KINDS[kind],
     )
     layers = model.layers if events_per_step is None else _layers_for(events_per_step, model)
     model = replace(model, layers=layers, changes=injected)

@@ -58,13 +58,6 @@ TRUTH: dict[ChangeName, dict[str, Any]] = {
 #: Names of all changes.
 CHANGES = tuple(TRUTH)
 JobKind = Literal["training", "data_loading", "launch_bound", "memory_bound"]
-#: What the model of each kind of job has otherwise than the usual one.
-KINDS: dict[JobKind, dict[str, int]] = {
-    "training": {},
-    "data_loading": {"loading_ns": 60_000_000},
-    "launch_bound": {"width": 256, "heads": 4, "tokens": 128, "words": 2_000},
-    "memory_bound": {"width": 128, "heads": 2, "batch": 1024, "tokens": 128, "words": 1_000},
-}
 _ADD = "at::native::CUDAFunctor_add<c10::BFloat16>"
 _GELU = (
     "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}"
@@ -136,6 +129,15 @@ class Model:
     def parameters(self) -> int:
         """Number of weights, without the small ones."""
         return self.layers * 12 * self.width * self.width + 2 * self.words * self.width
+
+
+#: The model of each kind of job.
+KINDS: dict[JobKind, Model] = {
+    "training": Model(),
+    "data_loading": Model(loading_ns=60_000_000),
+    "launch_bound": Model(width=256, heads=4, tokens=128, words=2_000),
+    "memory_bound": Model(width=128, heads=2, batch=1024, tokens=128, words=1_000),
+}
 
 
 @dataclass(frozen=True, slots=True)
