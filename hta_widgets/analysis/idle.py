@@ -312,6 +312,13 @@ class IdleGap(NamedTuple):
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
+    gaps: _RankGaps | None = part.get_or_compute(
+        ("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns)
+    )
+    return gaps
+
+
+def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps | None:
     # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
