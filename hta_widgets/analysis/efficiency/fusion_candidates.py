@@ -90,9 +90,9 @@ def fusion_candidates(
 
 def _note_of(parts: RankParts) -> str:
     """Return why there is no chain."""
-    if not parts:
+    if not parts.traces:
         return note_text("no_ranks")
-    if not any(has_shapes(part.trace) for part in parts):
+    if not any(map(has_shapes, parts.traces)):
         return NO_SHAPES_NOTE
     return "no two pointwise operators of one shape follow each other on a stream"
 
