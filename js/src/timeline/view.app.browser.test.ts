@@ -57,6 +57,7 @@ describe("the state", () => {
     const view = await opened();
     view.root.focus();
     const asksForClasses = () => view.source.asked.some(({ request }) => "classed" in request);
+    view.app.setScene({ ...view.scene, without_bounds: "no shapes" });
     for (const color of ["name", "kind"]) {
       view.press("c");
       expect(view.state.get("color")).toBe(color);
