@@ -136,7 +136,7 @@ class RankPart:
     def device_gaps(self) -> tuple[Ints, Ints]:
         """Return starts and ends of the times between selected device work, in time order.
 
-        The times between windows of a recording are no gaps.
+        The times between windows of a recording do not count as gaps.
         """
         start, end = self.clip_rows(self.device_work_rows())
         if not len(start):

@@ -21,7 +21,7 @@ from hta_widgets.trace.trace import Trace
 #: Shares of the roofline from which work is near it, and below which it is far from it.
 NEAR_SHARE: Final = THRESHOLDS["target_roofline_share"]
 FAR_SHARE: Final = 0.3
-#: Certainties of figures that are no estimates.
+#: Certainties of figures that are not estimates.
 CERTAIN: Final = ("exact", "linked", "stated")
 _FIRST_CODE = len(facts("event_classes")["light"])
 _CODES = {name: _FIRST_CODE + code for code, name in enumerate(facts("bound_classes")["light"])}

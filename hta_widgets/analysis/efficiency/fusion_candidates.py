@@ -30,6 +30,7 @@ from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.call_args import Texts
+from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -89,10 +90,10 @@ def fusion_candidates(
 
 
 def _note_of(parts: RankParts) -> str:
-    """Return why there is no chain."""
+    """Return why no chain was found."""
     if not parts.traces:
         return note_text("no_ranks")
-    if not any(map(has_shapes, parts.traces)):
+    if not any(map(has_shapes, iter_ranks(parts.traces))):
         return NO_SHAPES_NOTE
     return "no two pointwise operators of one shape follow each other on a stream"
 

@@ -29,7 +29,7 @@ ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
 #: Thread of copies of managed memory that the driver makes; they have a track of their own.
 UNIFIED_MEMORY, UNIFIED_THREAD = "unified memory", -2
-#: Kinds of events and records that are no rows of `EVENT_TABLES`.
+#: Kinds of events and records that are not in `EVENT_TABLES`.
 RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
 
 _COPY_KINDS = (
