@@ -102,13 +102,13 @@ def _runner(lab, page, app, prefix=""):
 
 
 @pytest.fixture(scope="module")
-def kept_notebook(lab, _lab_context, browser_context_args):
-    """As `notebook`, but all tests of a file share its kernel."""
-    context, guard = _lab_context
-    page = _page_of(context)
-    page.set_viewport_size(browser_context_args["viewport"])
-    yield _runner(lab, page, "lab", prefix="kept-")
+def kept_notebook(lab, browser, browser_context_args):
+    """As `notebook`, on a page that all tests of a file share."""
+    context = browser.new_context(**browser_context_args)
+    guard = hands.Guard().watch(context)
+    yield _runner(lab, context.new_page(), "lab", prefix="kept-")
     guard.judge()
+    context.close()
     lab.end_sessions(kept=True)
 
 

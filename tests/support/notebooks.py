@@ -10,11 +10,11 @@ from support.servers import Lab
 
 RUN_S = 120
 
-_KERNEL_READY = """() => {
-  const app = window.jupyterapp;
-  const panel = app?.shell.currentWidget;
-  return Boolean(panel?.sessionContext?.isReady && panel.sessionContext.session?.kernel
-    && panel.content?.model?.cells?.length);
+_KERNEL_READY = """path => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  const kernel = panel?.sessionContext?.isReady && panel.sessionContext.session?.kernel;
+  return Boolean(kernel && panel.context?.path === path && panel.content?.model?.cells?.length
+    && kernel.connectionStatus === "connected" && kernel.status === "idle");
 }"""
 
 # Closing would ask whether to save.
@@ -72,7 +72,7 @@ def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
     else:
         path = {"lab": f"lab/tree/{name}?reset", "notebook": f"notebooks/{name}?"}[app]
         page.goto(f"{lab.url}/{path}&token={lab.token}")
-    page.wait_for_function(_KERNEL_READY, timeout=RUN_S * 1000)
+    page.wait_for_function(_KERNEL_READY, arg=name, timeout=RUN_S * 1000)
     run_cells(page)
     return page
 
