@@ -98,7 +98,7 @@ def test_a_frame_that_claims_too_much_is_no_danger(tmp_path):
 
 def test_dumps_share_a_process_unless_one_is_refused(tmp_path, monkeypatch):
     starts, popen = [], subprocess.Popen
-    monkeypatch.setattr(pickles, "_idle", [])
+    pickles._end_idle()
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: starts.append(a) or popen(*a, **k))
     for number in range(3):
         assert read_pickle("dump", pickle.dumps([number]), Problems()) == [number]
