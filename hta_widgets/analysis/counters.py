@@ -134,7 +134,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     sums = np.cumsum(np.concatenate([rate, -rate])[order])
     time_ns = edges[order]
     is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)
-    # Where nothing runs, the rate is 0, not the rounding error of the sums.
+    # While nothing runs, the rate is 0, not the rounding error of the sums.
     runs = np.cumsum(np.repeat([1, -1], len(work))[order])
     value = np.where(runs > 0, sums, 0.0)
     yield (_pid(part, work[0]), _RATE, _RATE), time_ns[is_last], value[is_last]

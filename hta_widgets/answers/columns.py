@@ -58,7 +58,7 @@ _OTHER_UNITS = {
     **dict.fromkeys(("share", "mfu", "hfu", "matrix_efficiency", "score", "blame"), _SHARE),
     "flops": "FLOP",
 }
-#: Statistics of rates, whose names are those of `DataFrame.describe`.
+#: Statistics of rates, named as in `DataFrame.describe`.
 _STATISTICS = frozenset(("mean", "time_weighted_mean", "std", "min", "25%", "50%", "75%", "max"))
 _RATES = "memory_bandwidth_summary"
 _MAX_MEANING = 200

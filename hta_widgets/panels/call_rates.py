@@ -1,4 +1,4 @@
-"""How close operators and kernels come to the limits of their device, by name, for tables.
+"""Rates of operators and kernels, and their shares of the limits of the device, for tables.
 
 An operator has its selected calls, and a kernel the calls whose longest kernel it is: a transpose
 has no FLOPs, although the convolution that launched it has. For example, ``aten::mm`` is called
@@ -49,7 +49,7 @@ def add_call_rates(
     selection: Selection,
     rows_of: Callable[[RankPart, CallEfficiency], Rows],
 ) -> pd.DataFrame:
-    """Return a frame of names with `RATE_COLUMNS`; without them where no call has figures."""
+    """Return a frame of names with `RATE_COLUMNS`; without them if no call has figures."""
     if not len(frame) or not all(map(has_shapes, traces.values())):
         return frame
     if sum(len(counted_calls(trace)) for trace in traces.values()) > _MAX_CALLS:

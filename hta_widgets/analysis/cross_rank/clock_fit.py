@@ -6,7 +6,7 @@ differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. W
 0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
 
 Over seconds clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second, the
-clock of rank 1 runs 20 ppm faster. Where that is clear, the times of collectives are compared on
+clock of rank 1 runs 20 ppm faster. If that is clear, the times of collectives are compared on
 lines (`RankClock`) in place of offsets.
 """
 

@@ -25,7 +25,7 @@ def node_numbers(
 ) -> tuple[dict[int, int], str]:
     """Return the node of each rank, and the source: ``given``, ``file`` or ``assumed``.
 
-    `headers` are those of the loaded ranks.
+    `headers` has the loaded ranks.
     """
     if gpus_per_node is not None:
         return {rank: rank // gpus_per_node for rank in ranks}, "given"

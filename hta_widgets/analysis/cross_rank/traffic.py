@@ -114,12 +114,12 @@ def traffic(
     chosen = [number_of[rank] for rank in parts.ranks]
     arguments = [
         (
-            match.events[at],
-            [groups[number] for number in numbers[at]],
+            match.events[number],
+            [groups[code] for code in numbers[number]],
             node_of,
-            device_link(match.headers[at]),
+            device_link(match.headers[number]),
         )
-        for at in chosen
+        for number in chosen
     ]
     blocks = list(map_ranks(parts, _traffic_of_rank, each=arguments))
     schema: Any = _SCHEMA
@@ -196,8 +196,8 @@ def _least_bytes(
 ) -> tuple[Floats, Floats]:
     """Return the least bytes that the rank sends in each event, and to other nodes; NaN unknown."""
     nodes = count_nodes(groups, node_of)
-    beside = [[node_of[member] for member in group.ranks] for group in groups]
-    neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in beside]
+    member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
+    neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in member_nodes]
     n, h, m = (
         np.array(values, dtype=np.float64)[events.group]
         for values in ([group.size for group in groups], nodes, neighbors)
@@ -244,4 +244,4 @@ def _batches(trace: Trace, events: CommEvents) -> Iterator[tuple[int, list[tuple
         batch = np.searchsorted(launch_ns, records["start_ns"].to_numpy())
         pairs = list(zip(records["peer"].tolist(), records["bytes"].tolist(), strict=True))
         for number, place in enumerate(places.tolist()):
-            yield place, [pairs[at] for at in np.flatnonzero(batch == number).tolist()]
+            yield place, [pairs[row] for row in np.flatnonzero(batch == number).tolist()]

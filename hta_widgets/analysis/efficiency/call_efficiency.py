@@ -50,8 +50,7 @@ class CallEfficiency:
 
     `calls` has a row per call: ``row`` of its operator, ``longest`` row of its device work,
     ``device_ns``, ``kernels``, `CALL_RATES`, and the position of its other columns in
-    `signatures`. `call_of_event` is the position of the
-    call that an event belongs to, -1 for none.
+    `signatures`. `call_of_event` is the position of the call that an event belongs to, -1 for none.
     """
 
     calls: pd.DataFrame
@@ -67,9 +66,9 @@ class CallEfficiency:
     def figures_of(self, call: int) -> dict[str, Any]:
         """Return the figures of a call as JSON; unknown ones are None."""
         row = self.calls.iloc[call]
-        whole = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
+        counts = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
         rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
-        return {**whole, **rates, **self.signatures[int(row["signature"])]}
+        return {**counts, **rates, **self.signatures[int(row["signature"])]}
 
 
 def has_shapes(trace: Trace) -> bool:

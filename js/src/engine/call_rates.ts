@@ -1,4 +1,4 @@
-/** How close operators and kernels come to the limits of their device, by name, for tables. */
+/** Rates of operators and kernels, and their shares of the limits of the device, for tables. */
 
 import { getOrMake } from "../protocol/maps";
 import type { CellValue } from "../protocol/source";
@@ -35,7 +35,7 @@ export function* selectedOperators(selection: RankSelection): Iterable<number> {
   }
 }
 
-/** Columns of rates by name; none where no call of the job has figures. */
+/** Columns of rates by name; none if no call of the job has figures. */
 export function rateColumns<Row>(
   selections: readonly RankSelection[],
   rowsOf: RowsOf,

@@ -141,7 +141,7 @@ export interface SelectionJson {
 /** The scope of figures: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
-/** What gives events of a timeline their colour. */
+/** The property that colours the events of a timeline. */
 export type TimelineColor = "kind" | "name" | "bound";
 
 export interface SharedState {

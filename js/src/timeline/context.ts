@@ -42,7 +42,7 @@ export class TimelineContext {
   private readonly job;
   private readonly index = computed(() => new LaneIndex(this.scene));
 
-  /** What gives events their colour: the chosen one, if this job has it. */
+  /** The property that colours events: the chosen one, if this job has it. */
   readonly color = computed((): TimelineColor => {
     const { color } = this.shared.stateSignal.value;
     return color === "bound" && !this.hasBounds ? "kind" : color;

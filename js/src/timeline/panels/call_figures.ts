@@ -4,7 +4,7 @@ import type { Brief, CallFigures } from "../../protocol/source";
 import type { FactRow } from "../../ui/controls";
 import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats";
 
-/** What limits work, by its verdict. */
+/** Words for the limit of work, by its verdict. */
 const LIMITS_OF: Readonly<Record<string, string>> = {
   compute: "of what compute allows",
   memory: "of what memory allows",
