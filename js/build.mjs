@@ -1,6 +1,6 @@
 // Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js: an ES module that anywidget
-// imports as it is. An entry says `import "./NAME.css"` for styles that go to static/NAME.css
-// (anywidget's `_css`), and `import text from "../x.css?raw"` for styles (or any text) as a string, as in Vite.
+// imports as it is, and NAME.css there into static/NAME.css. A module says `import text from "../x.css?raw"`
+// for styles (or any text) as a string, as in Vite.
 // js/lab becomes JupyterLab's extension in share/jupyter/labextensions, which the wheel installs there.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -60,7 +60,7 @@ const globImport = {
 };
 
 const entryPoints = (await readdir(entriesDir))
-  .filter((name) => name.endsWith(".ts") && !name.endsWith(".test.ts"))
+  .filter((name) => /\.(ts|css)$/.test(name) && !name.endsWith(".test.ts"))
   .map((name) => join(entriesDir, name));
 if (entryPoints.length === 0) throw new Error(`no entries in ${entriesDir}`);
 

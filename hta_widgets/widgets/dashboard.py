@@ -198,7 +198,7 @@ class Dashboard(LinkedView):
         folded: bool | None = None,
         clock: Clock | None = "auto",
     ) -> None:
-        self._esm, self._css = read_asset("dashboard.js"), read_asset("dashboard.css")
+        self._esm, self._css = read_asset("dashboard.js"), read_asset("widgets.css")
         drawn = traces_to_draw(traces, "Dashboard", clock)
         workers = {
             (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"

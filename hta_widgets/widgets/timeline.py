@@ -107,7 +107,7 @@ class Timeline(LinkedView):
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:
-        self._esm, self._css = read_asset("timeline.js"), read_asset("timeline.css")
+        self._esm, self._css = read_asset("timeline.js"), read_asset("widgets.css")
         drawn = traces_to_draw(traces, "Timeline", clock)
         engine = _engine or TileEngine(drawn)
         self._tracks = tracks

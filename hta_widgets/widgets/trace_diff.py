@@ -213,7 +213,7 @@ class TraceDiff(anywidget.AnyWidget):
         color: Literal["change", "kind", "name"] = "change",
         clock: Clock | None = "auto",
     ) -> None:
-        self._esm, self._css = read_asset("diff.js"), read_asset("diff.css")
+        self._esm, self._css = read_asset("diff.js"), read_asset("widgets.css")
         self.sources = whole_selections(before, after, clock)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels

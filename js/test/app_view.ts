@@ -5,7 +5,7 @@ import { type Locator, page } from "vitest/browser";
 import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { TimelineApp } from "../src/timeline/view";
-import "../src/entries/timeline.css";
+import "../src/entries/widgets.css";
 import { type Finding, findingIn, placed } from "./finding";
 import { freshState, type LooseModel } from "./model";
 import { named, openPage, recordedPage } from "./recorded";

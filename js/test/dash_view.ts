@@ -13,7 +13,7 @@ import type {
   Scene,
   SelectionJson,
 } from "../src/protocol/source";
-import "../src/entries/dashboard.css";
+import "../src/entries/widgets.css";
 import { type Finding, findingIn, placed } from "./finding";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";

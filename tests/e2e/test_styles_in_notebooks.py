@@ -4,11 +4,12 @@ from playwright.sync_api import expect
 
 import hta_widgets as hw
 
+#: Styles follow the order of views: a timeline's rules must not override those of earlier views.
 CELLS = """
 import hta_widgets as hw
 traces = hw.load({folder!r}, progress=False, cache=False)
-hw.Dashboard(traces)
-""", "hw.Timeline(traces)", "hw.TraceDiff(traces, traces)"  # fmt: skip
+hw.TraceDiff(traces, traces)
+""", "hw.Dashboard(traces)", "hw.Timeline(traces)"  # fmt: skip
 #: Colours of the first element of each kind: its tag, classes, states, and its parent's classes.
 STYLES = """root => {
   const properties = ["color", "backgroundColor", "backgroundImage", "borderTopColor",
@@ -42,7 +43,8 @@ def test_outputs_have_the_colors_of_a_saved_page(
         for root in roots:
             expect(root).to_have_attribute("data-theme", name, timeout=60_000)
             expect(root.locator(".hta-rank-link").first).to_be_visible(timeout=60_000)
-        expect(page.locator(".hta-diff").first).to_be_visible(timeout=60_000)
+        for view in (".hta-diff", ".jp-CodeCell:nth-of-type(3) .hta-stage-frame"):
+            expect(page.locator(view).first).to_be_visible(timeout=60_000)
         in_lab, in_page = (root.evaluate(STYLES) for root in roots)
         kinds = in_lab.keys() & in_page.keys()
         assert len(kinds) > 40

@@ -32,7 +32,7 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.live.pair_table import PairTable
 from hta_widgets.text import plural
 
-_CODE = ("diff.js", "state.js", "diff.css")
+_CODE = ("diff.js", "state.js", "widgets.css")
 #: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
 _FRAME_BYTES = 12_000
 #: The dimensions that divide the kinds of the waterfall.

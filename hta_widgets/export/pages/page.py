@@ -23,8 +23,8 @@ from hta_widgets.export.pages.format import (
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
 
-_TIMELINE = ("timeline.js", "state.js", "timeline.css")
-_DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
+_TIMELINE = ("timeline.js", "state.js", "widgets.css")
+_DASHBOARD = ("dashboard.js", "state.js", "widgets.css")
 #: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
 _WORDS_BYTES = 4000
 #: Bytes of one reply: larger messages would delay the following ones.

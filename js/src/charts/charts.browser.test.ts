@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import "../entries/dashboard.css";
+import "../entries/widgets.css";
 import vectors from "../../../tests/vectors/charts.json";
 import { CHART_IDS, makeChart } from "../dashboard/charts";
 import { ChartSlot } from "./chart";

@@ -6,7 +6,6 @@ import { type FollowedTraits, renderLinkedApp } from "../connection/linked_app";
 import { makeChart } from "../dashboard/charts";
 import { DashApp } from "../dashboard/view";
 import { findPageSource } from "../engine/job";
-import "./dashboard.css";
 
 async function render(props: RenderProps<FollowedTraits>): Promise<void> {
   const { model, el, signal } = props;

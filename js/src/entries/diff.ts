@@ -12,7 +12,6 @@ import { openDiffPage } from "../engine/pairs";
 import { readScene } from "../protocol/scene";
 import { asError } from "../protocol/source";
 import { showFailurePanel } from "../ui/controls";
-import "./diff.css";
 
 interface DiffTraits {
   [key: string]: unknown;

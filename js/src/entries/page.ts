@@ -49,12 +49,12 @@ async function makeModel(page: PageDocument): Promise<ModelSpec> {
   const shared = { state: "anywidget:state", _scene: page.scene, [EMBEDDED]: PAGE_SOURCE };
   if (page.widget !== "dashboard") {
     const height = window.innerHeight - FOOTER_PX;
-    return { module: "timeline.js", css: "timeline.css", state: { ...shared, height } };
+    return { module: "timeline.js", css: "widgets.css", state: { ...shared, height } };
   }
   const traits = JSON.parse(await readText("dashboard")) as Record<string, unknown>;
   return {
     module: "dashboard.js",
-    css: "dashboard.css",
+    css: "widgets.css",
     state: { ...traits, ...shared },
   };
 }
@@ -81,7 +81,7 @@ async function openDiff(view: HTMLElement): Promise<void> {
     right: { module: "state.js", state: { ...history, ...states[1] } },
     view: {
       module: "diff.js",
-      css: "diff.css",
+      css: "widgets.css",
       state: {
         ...traits,
         left_state: "anywidget:left",

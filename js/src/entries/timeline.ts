@@ -7,7 +7,6 @@ import { type FollowedTraits, renderLinkedApp } from "../connection/linked_app";
 import { listenTo } from "../connection/store";
 import { findPageSource } from "../engine/job";
 import { TimelineApp } from "../timeline/view";
-import "./timeline.css";
 
 interface TimelineTraits extends FollowedTraits {
   height: number;

@@ -10,7 +10,6 @@ import type { WireMessage } from "../host/wire";
 import { renderButton, copyAndReport } from "../ui/controls";
 import { replaceChildren, h } from "../ui/dom";
 import { applyTheme } from "../ui/theme";
-import "./view.css";
 
 const PROTOCOL = 1;
 

@@ -172,7 +172,7 @@ def front_end(tmp_path, monkeypatch):
     """A front end of a few bytes, which needs no build."""
     folder = tmp_path / "static"
     folder.mkdir()
-    for name in ("page.js", "timeline.js", "state.js", "timeline.css"):
+    for name in ("page.js", "timeline.js", "state.js", "widgets.css"):
         (folder / name).write_text(f"/* {name} */ '</script>'")
     monkeypatch.setattr("hta_widgets.export.pages.format._STATIC", folder)
     return folder
