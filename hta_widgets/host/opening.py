@@ -66,9 +66,6 @@ def failure_message(error: Exception) -> dict[str, Any]:
     return {"type": "failed", "message": message, "kind": kind, **details}
 
 
-# --- files that pages wrote -----------------------------------------------------------------------
-
-
 class Downloads:
     """Files that pages wrote; each is handed out once, by a key that cannot be guessed."""
 

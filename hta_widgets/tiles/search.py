@@ -320,8 +320,6 @@ class NameSearch:
             raise_if_cancelled()
         return used
 
-    # --- answers ----------------------------------------------------------------------------------
-
     def counts_reply(self, text: str) -> MatchCount:
         """Answer ``search``."""
         hits = self.search(text)

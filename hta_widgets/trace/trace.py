@@ -328,8 +328,6 @@ class Trace:
     #: results that depend only on the columns; see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
-    # --- columns ----------------------------------------------------------------------------------
-
     @property
     def table(self) -> EventTable:
         """The columns behind `events`; times are since `zero_ns`."""
@@ -467,8 +465,6 @@ class Trace:
         if part is None or part.work_start_ns >= part.work_end_ns:
             return None
         return part.work_start_ns - self.zero_ns, part.work_end_ns - self.zero_ns
-
-    # --- frames -----------------------------------------------------------------------------------
 
     @property
     def events(self) -> pd.DataFrame:

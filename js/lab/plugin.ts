@@ -77,8 +77,6 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     }
   };
 
-  // --- files --------------------------------------------------------------------------------------
-
   const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
   for (const type of TYPES) {
     // Without a format, the server returns the date of a file but not its content.
@@ -127,8 +125,6 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   docRegistry.addWidgetExtension("Notebook", {
     createNew: ({ content }) => showFallbacks(content.rendermime),
   });
-
-  // --- several files, folders, comparisons --------------------------------------------------------
 
   const jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
   const show = (request: OpenViewRequest): void => {
@@ -196,8 +192,6 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     isVisible: isOther,
     execute: () => show({ view: "diff", paths: [chosen, ...selected()] }),
   });
-
-  // --- commands for a view ------------------------------------------------------------------------
 
   commands.addCommand("hta-widgets:console", {
     label: "Console for These Traces",

@@ -163,9 +163,6 @@ def has_waits(scene: Mapping[str, Any]) -> bool:
     return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
 
 
-# --- folded ranks ---------------------------------------------------------------------------------
-
-
 def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
     return [row for row in rank["summary"] if row["role"] == role]
 
@@ -305,9 +302,6 @@ def _host_bands(
     )
 
 
-# --- tracks of opened ranks -----------------------------------------------------------------------
-
-
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
     role = track["role"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
@@ -396,8 +390,6 @@ class LanePainter(Painter):
         waiting = self._waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
             self._labels(slices, codes, waiting, table, band, y)
-
-    # --- events -----------------------------------------------------------------------------------
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
@@ -527,8 +519,6 @@ class LanePainter(Painter):
             colour = self.theme.ink if pale else paint.text
             self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
 
-    # --- waits and late arrivals ------------------------------------------------------------------
-
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
         """Return the long waits or late arrivals of a lane, and the share of the others by cell."""
         lane = cast("EventLane", index.lane(lane_number)[1])
@@ -554,8 +544,6 @@ class LanePainter(Painter):
         right = np.r_[self.x[cells + 1], self.place.xs(slices.end)]
         line = self.theme.late if named else self.theme.ink3
         self.drawing.dotted_lines(left, right, y + band.height / 2, line)
-
-    # --- counters ---------------------------------------------------------------------------------
 
     def _counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):

@@ -125,9 +125,6 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-# --- the panels -----------------------------------------------------------------------------------
-
-
 def _analysis_function(name: str, *formats: str) -> Whole:
     """Return a function that runs an analysis on the selected ranks of these formats."""
 
@@ -221,9 +218,6 @@ PANELS = (
         fits=lambda formats, _: formats >= {"byteps", "byteps-server"},
     ),
 )
-
-
-# --- tables of pages ------------------------------------------------------------------------------
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
@@ -323,8 +317,6 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
     combined.attrs = {"keys": keys}
     return combined
 
-
-# --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum ratio of a server's load to the mean load for the server to be reported.
 _UNEVEN_RATIO = 1.25

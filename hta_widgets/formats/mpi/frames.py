@@ -89,9 +89,6 @@ def _keys_of_ranks(traces: TraceSet) -> _Keys:
     return keys_by_rank
 
 
-# --- the panels -----------------------------------------------------------------------------------
-
-
 def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
     ranks = restrict_to_format(traces, selection, *MPI_FORMATS).ranks
     return {} if ranks is None else {"ranks": ranks}
@@ -192,8 +189,6 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
         "mpi_hosts": frame_to_json(_hosts_frame(traces, Selection(), None)),
     }
 
-
-# --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum share of a routine's time for a message size to be reported.
 _MIN_SHARE_OF_TIME = 0.1

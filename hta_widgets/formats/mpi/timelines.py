@@ -58,9 +58,6 @@ _ROOTED = ROOT_SENDS | ROOT_RECEIVES
 _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
-# --- collectives ----------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _RankCalls:
     """The blocking collectives of a rank, by start."""
@@ -175,8 +172,6 @@ def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEven
         early=np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),
     )
 
-
-# --- records --------------------------------------------------------------------------------------
 
 _RECORD_BYTES = 48
 _MOST_RANKS = 1 << 24

@@ -146,8 +146,6 @@ export class TimelineLink {
     );
   }
 
-  // --- views --------------------------------------------------------------------------------------
-
   /** Load the chosen alignment; `movesPartner` moves the side that does not lead. */
   async realign(movesPartner: boolean): Promise<void> {
     const { base, frames, options, statusText } = this.ctx;
@@ -224,8 +222,6 @@ export class TimelineLink {
       this.isQuiet = false;
     }
   }
-
-  // --- choices outside the timelines --------------------------------------------------------------
 
   /** Undo or redo; false if there is nothing to undo or redo. */
   walk(direction: "undo" | "redo"): boolean {
@@ -323,8 +319,6 @@ export class TimelineLink {
     const ranks = this.ranksOf(side);
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };
   }
-
-  // --- selections and partners --------------------------------------------------------------------
 
   /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
   private onSelect(side: Side): void {

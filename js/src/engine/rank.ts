@@ -151,8 +151,6 @@ export class RankTrace {
     );
   }
 
-  // --- lanes ---
-
   laneContent(lane: number): LaneContent {
     const summary = this.header.summary.find((candidate) => candidate.lane === lane);
     if (summary !== undefined) return { role: summary.role, summary };
@@ -304,8 +302,6 @@ export class RankTrace {
       this.header.range[1],
     );
   }
-
-  // --- columns that few requests need ---
 
   /** Row of the enclosing event on the track, -1 for none. */
   parents(): Int32Array {
