@@ -137,8 +137,8 @@ class PanelEngine:
         if not panel.analysis:
             return self.frame(panel.id, selection)
         chosen = without_panel_filters(panel, selection)
-        if panel.whole is not None:
-            return panel.whole(self.traces, chosen)
+        if panel.base_frame is not None:
+            return panel.base_frame(self.traces, chosen)
         function = getattr(analysis, panel.analysis)
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.

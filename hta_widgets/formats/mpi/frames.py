@@ -146,12 +146,12 @@ def _hosts_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
 
 
 def _panel(name: str, frame: FrameMaker) -> Panel:
-    def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+    def base_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         run = getattr(analysis, facts("panels")[name]["analysis"])
         rows: pd.DataFrame = run(traces, **_scope(traces, selection))
         return rows
 
-    return catalogue_panel(name, frame=frame, whole=whole)
+    return catalogue_panel(name, frame=frame, base_frame=base_frame)
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.

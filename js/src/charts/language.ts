@@ -363,7 +363,10 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** Evaluate a comparison, or a combination of two. */
+/**
+ * Evaluate a comparison (`==`, `<` …), or `and` or `or` of two. Texts can only be equal or
+ * different.
+ */
 function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
   if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
   const results = applyNumbers(COMPARISONS[sign]!, values);

@@ -186,11 +186,11 @@ export function debounce(
   let timer = 0;
   const cancel = (): void => clearTimeout(timer);
   signal.addEventListener("abort", cancel, { once: true });
-  const later = (): void => {
+  const restart = (): void => {
     cancel();
     if (!signal.aborted) timer = window.setTimeout(call, ms);
   };
-  return Object.assign(later, { cancel });
+  return Object.assign(restart, { cancel });
 }
 
 // Marks over the lanes, set with M.
