@@ -450,7 +450,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         "--steps",
         dest="step_ranges",
         metavar="REGEX",
-        help="the ranges that are steps, in files of profilers that know no steps",
+        help="the ranges that are steps, in files of profilers without steps",
     )
 
 

@@ -284,7 +284,7 @@ class Database:
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
     def _read_mixed_block(self, table: str, names: Sequence[str], where: str, missing: int) -> Ints:
-        """Return a block without the rows in which another value than an integer occurs."""
+        """Return a block without the rows that hold a value that is not an integer."""
         rows = self._select(names, table, where)
         valid = [row for row in rows if all(type(value) in (int, type(None)) for value in row)]
         self.skipped[table] += len(rows) - len(valid)

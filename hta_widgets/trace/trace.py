@@ -110,7 +110,7 @@ def _concat_columns(parts: list[Array]) -> Array:
 def _drop_unused_categories(
     codes: Array, values: Sequence[str], *, keep_all: bool
 ) -> tuple[Array, list[str]]:
-    """Drop the values that no row uses, so that grouping by a category makes no empty groups."""
+    """Drop the values that no row uses, so that grouping by a category has no empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
     used = mask_of_rows(codes, len(values))

@@ -77,7 +77,7 @@ def traffic(
     ----------
     traces : TraceSet
     gpus_per_node : int, optional
-        Ranks of a node. By default the files' host names tell nodes apart, else the number of
+        Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
     selection : Selection, optional
         The communication kernels; all by default.

@@ -138,7 +138,7 @@ class _FieldColumns:
 
     def require_wire(self, wire: int) -> None:
         if (self.wire != wire).any():
-            raise ProtobufError("a field has another type than in the schema")
+            raise ProtobufError("the type of a field differs from the schema")
 
     def last_integers(self, number: int, count: int) -> Unsigned:
         """Return the last value of a field of each message; 0 for none."""

@@ -482,7 +482,7 @@ function evaluateCall(
   return mapCells(cellFunction, args);
 }
 
-/** Format a value; "" if it is unknown and the hole names no format. */
+/** Format a value; "" if it is unknown and the hole has no format. */
 function formatHole(value: ScalarValue, format: string): string {
   if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";

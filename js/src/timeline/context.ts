@@ -197,7 +197,7 @@ export function debounce(
 
 export type TimeMark = Overlay["timeMarks"][number];
 
-/** The list after marking a time range: an unkept mark replaces the one before. */
+/** The list after marking a time range. Of the marks that are not kept, only the last remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(
