@@ -145,7 +145,7 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    #: What charts take: a frame, or traces from which their analysis makes the frame.
+    #: argument of charts: a frame, or traces from which their analysis makes the frame.
     ChartSource = pd.DataFrame | TraceSet | Trace | Selection
     ChartFrame = pd.DataFrame
 else:

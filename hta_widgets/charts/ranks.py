@@ -400,7 +400,7 @@ def rank_time_heatmap(
 
 @dataclass(frozen=True)
 class HeatmapContent:
-    """What a heatmap draws: rows by cells of time, each with a share of its cell."""
+    """Content of a heatmap: rows by cells of time, each with a share of its cell."""
 
     names: list[str]
     ranks: Any

@@ -136,7 +136,7 @@ def _bins_of_rows(
     counts = np.diff(np.append(starts[earlier:].searchsorted(edges), len(rows) - earlier))
     counts[0] += earlier
     first = np.repeat(np.arange(view.bins), counts)
-    # The bin of an end is not covered if the event ends with its first instant.
+    # Ends are exclusive: an event that ends at the start of a bin does not cover it.
     return first, np.maximum(edges.searchsorted(ends), first + 1)
 
 

@@ -468,7 +468,7 @@ const REQUESTS: TableSpec = {
   selectsRanks: true,
   title: "Server requests",
   about: (frame) =>
-    `by key, to its last digit · who pushes last makes the others' pulls wait${noteSuffix(frame)}`,
+    `all digits of the key · the others' pulls wait for the last push${noteSuffix(frame)}`,
   columns: () => [
     nameColumn({
       title: "key",
