@@ -46,9 +46,6 @@ class Group:
     bars: tuple[Bar, ...]
 
 
-# --- from results ---------------------------------------------------------------------------------
-
-
 def groups(results: "Results") -> list[Group]:
     """Return the measurements in the page's order, without groups that have no figure."""
     result = [
@@ -137,9 +134,6 @@ def _moves(results: "Results", size: str, title: str) -> Group:
         else:
             bars.append(_bar(name, sum(move["busy_s"] for move in moves.values()), own))
     return Group(_titled(title, own), tuple(bars))
-
-
-# --- drawing --------------------------------------------------------------------------------------
 
 
 def svg(shown: list[Group]) -> str:

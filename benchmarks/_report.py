@@ -90,9 +90,6 @@ class Results:
         return self.big(name).get("seconds")
 
 
-# --- parts ----------------------------------------------------------------------------------------
-
-
 def machine(results: Results) -> str:
     """Describe the machine, the versions and the date."""
     facts = [step["machine"] for step in results.steps.values() if step.get("machine")]
@@ -290,9 +287,6 @@ PARTS: dict[str, Callable[[Results], str]] = {
 }
 
 
-# --- the page -------------------------------------------------------------------------------------
-
-
 def filled(text: str, results: Results) -> str:
     """Return a page with new generated parts."""
 
@@ -309,9 +303,6 @@ def write(results: Results, page: Path = PAGE, picture: Path = PICTURE) -> Path:
     picture.write_text(chart.svg(chart.groups(results)))
     page.write_text(filled(page.read_text("utf-8"), results), "utf-8")
     return page
-
-
-# --- small things ---------------------------------------------------------------------------------
 
 
 def time_text(seconds: float) -> str:

@@ -43,15 +43,10 @@ class Viewer:
         return f"{self.name} is not installed (`make interop`)" if absent else ""
 
 
-# --- Perfetto -------------------------------------------------------------------------------------
-
-
 def _open_in_perfetto(page: Page, path: Path) -> None:
     page.set_default_timeout(OPEN_S * 1000)
     perfetto.open_trace(page, path)
 
-
-# --- catapult -------------------------------------------------------------------------------------
 
 # As the plugin's own page does: it gets text by a message. A file input stands for its server,
 # which sends the text gzipped, too.

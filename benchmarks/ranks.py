@@ -109,9 +109,6 @@ class Line:
     peak_mb: float
 
 
-# --- requests -------------------------------------------------------------------------------------
-
-
 def demo_files(ranks: int, steps: int) -> Path:
     """Return the demo job's files; write missing ones."""
     folder = DATA / f"demo{ranks}x{steps}"
@@ -155,9 +152,6 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
             chosen.append({**entry, "file": file, "trace": {**entry["trace"], "rank": rank}})
     (path / MANIFEST).write_bytes(dump_manifest({**body, "ranks": chosen}))
     return path
-
-
-# --- how it is measured ---------------------------------------------------------------------------
 
 
 def one_after_the_other(load: str, questions: list[Question], setup: str = SETUP) -> list[Line]:

@@ -73,9 +73,6 @@ def got_ready(options: argparse.Namespace) -> tuple[TraceSet, list[dict[str, Any
     return traces, [{"what": "open the traces", **opened.figures}]
 
 
-# --- what is measured -------------------------------------------------------------------------
-
-
 @dataclass
 class Spent:
     """Processor and wall time of answers, and their bytes, together and of the largest."""
@@ -289,9 +286,6 @@ def resident() -> dict[str, float]:
     fields = {"rss_mb": "VmRSS", "peak_mb": "VmHWM", "own_mb": "RssAnon"}
     matched = {name: re.search(rf"{key}:\s+(\d+) kB", text) for name, key in fields.items()}
     return {name: int(match[1]) / 1e3 if match else 0.0 for name, match in matched.items()}
-
-
-# --- tables -----------------------------------------------------------------------------------
 
 
 def print_tables(results: dict[str, Any]) -> None:

@@ -128,9 +128,6 @@ def measure(mover: Mover, name: str) -> dict[str, Any]:
     }
 
 
-# --- the viewers ----------------------------------------------------------------------------------
-
-
 @contextmanager
 def ours(browser: Browser, path: Path) -> Iterator[Mover]:
     """Our timeline in JupyterLab."""

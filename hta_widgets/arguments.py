@@ -31,7 +31,7 @@ Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions by 64 bits without a sign.
 PartitionKey = Annotated[int, range(1 << 64)]
 
-#: Parameters that are checked elsewhere, mostly where they select events.
+#: Parameters that are checked elsewhere, mostly by the code that selects events.
 _CHECKED_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),

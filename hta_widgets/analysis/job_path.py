@@ -347,10 +347,11 @@ class _JobWalker(PathWalker):
         self._match, self._times, self._spans = match, times, spans
         self._graphs: dict[int, tuple[RankGraph, dict[int, int]]] = {}
         self._rows = match.event_field("rows")
+        #: of each entry, the entry of the rank that arrives last at its collective
         self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
-        together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
+        is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
         #: whether the clocks show that the rank waited for the last one
-        self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
+        self._waited = (times.wait_ns > 0) & (is_synchronizing | (times.end_ns > times.last_ns))
         self._limit = _NEVER
         self.jumps = 0
         self.overlap_ns = 0

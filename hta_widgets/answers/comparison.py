@@ -156,9 +156,6 @@ def efficiency_change_lines(frame: pd.DataFrame) -> Iterator[str]:
         yield f"{escape_controls(f'{row.name} {shapes}'.strip())}: {', '.join(parts)}"
 
 
-# --- baselines ------------------------------------------------------------------------------------
-
-
 def open_run(source: str) -> Job:
     """Load a job, or the baseline that ``baseline:NAME`` names."""
     if not source.startswith(BASELINE):

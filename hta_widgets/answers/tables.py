@@ -94,9 +94,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
     references = [name for format_ in formats for name in format_.analyses.functions]
     added = {reference.rpartition(":")[2] for reference in references}
     names = [
-        name
-        for name in analysis.__all__
-        if name in added or not name.startswith(("byteps_", "mpi_"))
+        name for name in dir(analysis) if name in added or not name.startswith(("byteps_", "mpi_"))
     ]
     functions = {name: table_function(name) for name in names}
     return {name: function for name, function in functions.items() if function is not None}
@@ -104,7 +102,7 @@ def table_functions(traces: TraceSet) -> dict[str, Callable[..., Any]]:
 
 def table_function(name: str) -> Callable[..., Any] | None:
     """Return the analysis of a name, None if there is none or it takes more than a job."""
-    if name not in analysis.__all__ or name.startswith("with_"):
+    if name not in dir(analysis) or name.startswith("with_"):
         return None
     function: Callable[..., Any] = getattr(analysis, name)
     parameters = inspect.signature(function).parameters
@@ -240,6 +238,7 @@ def _run_analysis(
 def _plain_table(
     job: Job, name: str, scope: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, str]:
+    """Return a table that is not an analysis (`_PLAIN`), and the code that computes it."""
     _require_options(name, options, ())
     if name == "events":
         start, end = scope.get("window", (None, None))

@@ -6,7 +6,7 @@ significant at 1 %, given how the steps of these two runs scatter. For steps of 
 before and 107, 106, 108 ms after, and a limit of 5 %::
 
     change +7.0 %, noise 4.0 %, p 0.001: regressed
-    # the same at a limit of 8 %: within; with one step a side: cannot tell
+    # the same at a limit of 8 %: within; with one step per side: cannot tell
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> l
     """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
 
     Without `late`, this is a rank with at least four collectives that alone is last at more than
-    half of them, and for which more than half of all waiting is done. Collectives without the
-    event of some rank do not count. The result is not a judgement, as it only uses these rows;
+    half of them, and that causes more than half of all waiting. Collectives that lack the event of
+    a rank are not counted. The result is not a judgement, as it only uses these rows;
     `hta_widgets.analysis.stragglers` judges ranks.
     """
     if late is not None:
@@ -145,7 +145,7 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    #: What charts take: a frame, or traces from which their analysis makes the frame.
+    #: argument of charts: a frame, or traces from which their analysis makes the frame.
     ChartSource = pd.DataFrame | TraceSet | Trace | Selection
     ChartFrame = pd.DataFrame
 else:

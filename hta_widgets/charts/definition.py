@@ -50,7 +50,7 @@ class TooltipSpec(_Spec):
 
 
 class Preparation(_Spec):
-    """What comes before anything else: names for expressions, the order of items, their choice."""
+    """The first step of a chart: names for expressions, and the choice and order of items."""
 
     let: dict[str, Code]
     sort: list[Code] = []

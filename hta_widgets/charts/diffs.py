@@ -562,7 +562,7 @@ def _step_text(before: int, after: int) -> str:
 
 def _p_value_text(likely: float | None) -> str:
     if likely is None:
-        return "one step a side tells nothing of chance"
+        return "with one step per side, chance cannot be estimated"
     if likely < 0.001:
         return "by chance the means differ as much in less than 1 of 1 000 such pairs"
     return f"by chance the means differ as much in {share(likely)} of such pairs"

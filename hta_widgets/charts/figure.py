@@ -327,7 +327,7 @@ def unmatched_note(
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """What every figure has: texts, colours, and a width in CSS px, or None for the page's."""
+    """Style of a figure: texts, colours, and a width in CSS px, or None for the page's."""
 
     title: str
     theme: Theme

@@ -181,7 +181,7 @@ class StepSeries:
 
 @dataclass(frozen=True)
 class StepLanes:
-    """What a chart of step series draws: the series, their value's name and format, and texts."""
+    """Content of a chart of step series: the series, their value's name and format, and texts."""
 
     series: Sequence[StepSeries]
     value_name: str

@@ -81,7 +81,7 @@ def launch_stats(
     blue, grey = theme.kind["compute"], theme.kind["cpu"]
     delays = _Histogram(
         "delay of kernels",
-        "from the launch call's end to the kernel's start, 0 where it starts before",
+        "from the launch call's end to the kernel's start, 0 if it starts before",
         delay,
         delay > launch_delay_cutoff_ns,
         f"later than {late}",

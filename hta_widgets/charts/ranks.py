@@ -149,18 +149,7 @@ def rank_clusters(
         data["row"][data["is_outlier"]], heights[data["is_outlier"]], strict=True
     ):
         _draw_background(figure, row - 0.5, row + height - 0.5, theme)
-    _draw_reasons(
-        figure,
-        {
-            "row": [
-                row + 1 + index
-                for row, texts in zip(data["row"].tolist(), reasons, strict=True)
-                for index in range(len(texts))
-            ],
-            "full": [escape_text(text) for texts in reasons for text in texts],
-        },
-        style,
-    )
+    _draw_reasons(figure, data["row"].tolist(), reasons, style)
     return figure
 
 
@@ -280,13 +269,24 @@ def _draw_background(figure: Any, top: float, bottom: float, theme: Theme) -> No
     )
 
 
-def _draw_reasons(figure: Any, texts: dict[str, list[Any]], style: FigureStyle) -> None:
-    """Write texts below the bars, cut to the figure's width: now by an estimate, later exactly."""
-    if not texts["full"]:
+def _draw_reasons(
+    figure: Any, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
+) -> None:
+    """Write each cluster's reasons below its bars, one per row, cut to the figure's width.
+
+    The width is estimated here; a script of the figure cuts the texts exactly.
+    """
+    texts = [escape_text(text) for reasons_of_cluster in reasons for text in reasons_of_cluster]
+    if not texts:
         return
+    rows = [
+        bar_row + 1 + index
+        for bar_row, reasons_of_cluster in zip(bar_rows, reasons, strict=True)
+        for index in range(len(reasons_of_cluster))
+    ]
     letters = int(((style.width or 720) * 0.6) / 6.4)
-    cut = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts["full"]]
-    source = models.ColumnDataSource({**texts, "text": cut})
+    short = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]
+    source = models.ColumnDataSource({"row": rows, "full": texts, "text": short})
     figure.text(
         x=0,
         y="row",
@@ -400,7 +400,7 @@ def rank_time_heatmap(
 
 @dataclass(frozen=True)
 class HeatmapContent:
-    """What a heatmap draws: rows by cells of time, each with a share of its cell."""
+    """Content of a heatmap: rows by cells of time, each with a share of its cell."""
 
     names: list[str]
     ranks: Any

@@ -107,7 +107,7 @@ def time_scale(end_ns: float) -> Scale:
 
 @dataclass(frozen=True)
 class RowsContent:
-    """What a chart of rows draws: a name per row, marks from the columns of `data`, and texts.
+    """Content of a chart of rows: a name per row, marks from the columns of `data`, and texts.
 
     `data` has the row of each item in its column ``row``. Texts of `names`, `columns` and `tooltip`
     are templates over the columns of `data` until `draw_rows` fills them. `legend` has the entries

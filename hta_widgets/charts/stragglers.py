@@ -70,19 +70,7 @@ def stragglers(
         return empty_figure(frame, style)
     ranks = _sort_ranks(frame)
     data, names = _top_ranks(ranks)
-    is_straggler = data["is_straggler"].to_numpy(bool)
-    data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
-    data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
-    # A zero-length bar would still draw its outline.
-    data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
-    data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
-    data["late_text"] = [
-        duration(late_ns) if not late_ns < 0 else f"{duration(-late_ns)} early"
-        for late_ns in data["late_ns_mean"]
-    ]
-    data["why"] = [
-        _cause_text(*row) for row in zip(data["cause"], data["pattern"], is_straggler, strict=True)
-    ]
+    _add_bar_columns(data, theme)
     has_loss = "lost_ns" in frame
     lost = Bars(
         0.0,
@@ -103,7 +91,7 @@ def stragglers(
             legend=[
                 *(
                     [Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
-                    if is_straggler.any()
+                    if data["is_straggler"].any()
                     else []
                 ),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
@@ -134,6 +122,23 @@ def stragglers(
             unmatched_note(frame),
         ),
     )
+
+
+def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
+    """Add colours, ends of bars, and texts to the rows of a chart."""
+    is_straggler = data["is_straggler"].to_numpy(bool)
+    data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
+    data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
+    # A zero-length bar would still draw its outline.
+    data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
+    data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
+    data["late_text"] = [
+        duration(late_ns) if not late_ns < 0 else f"{duration(-late_ns)} early"
+        for late_ns in data["late_ns_mean"]
+    ]
+    data["why"] = [
+        _cause_text(*row) for row in zip(data["cause"], data["pattern"], is_straggler, strict=True)
+    ]
 
 
 def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:

@@ -374,7 +374,7 @@ def _add_skill(commands: Any) -> None:
 def _add_demo(commands: Any) -> None:
     command = commands.add_parser("demo", help="write a made-up job whose truth is known")
     command.description = (
-        "Write one trace a rank of a realistic data-parallel training job with a slow rank and "
+        "Write one trace per rank of a realistic data-parallel training job with a slow rank and "
         "clocks that disagree, and the truth about it as DIR_truth.json."
     )
     command.add_argument("directory", metavar="DIR", help="where the files go")
@@ -450,7 +450,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         "--steps",
         dest="step_ranges",
         metavar="REGEX",
-        help="the ranges that are steps, in files of profilers that know no steps",
+        help="the ranges that are steps, in files of profilers without steps",
     )
 
 

@@ -255,9 +255,9 @@ def get_matching_kernels(
 
 @dataclass(eq=False)
 class OperatorFilter(Filter):
-    """Events under, after or before one occurrence of an operator, on the operator's side.
+    """Events of the host under, after or before one occurrence of an operator.
 
-    `position` counts occurrences by time (-1: the last); without that occurrence the frame becomes
+    `position` counts occurrences by time (-1: the last); without that occurrence the result is
     empty. `include_gpu_kernels` adds the device events that the chosen calls launched. Names and
     categories must be text, as `Trace.decode_symbol_ids` adds them.
     """

@@ -116,8 +116,6 @@ class Trace(TraceSet):
         self.is_aligned = False
         self._decoded: bool | None = None
 
-    # --- loading ----------------------------------------------------------------------------------
-
     def load_traces(
         self,
         include_last_profiler_step: bool | None = False,
@@ -224,8 +222,6 @@ class Trace(TraceSet):
         path = Path(normalize_path(str(name)))
         return str(path if path.is_absolute() or path.exists() else Path(self.trace_path) / path)
 
-    # --- frames -----------------------------------------------------------------------------------
-
     @property
     def kept(self) -> TraceSet:
         """The events still in `traces`; raises if values were changed, or events or ranks added."""
@@ -320,8 +316,6 @@ class Trace(TraceSet):
 
     def _no_rank_error(self, rank: int) -> TraceError:
         return TraceError(f"no rank {rank}", remedy=f"The ranks are {self.get_ranks()}.")
-
-    # --- raw traces -------------------------------------------------------------------------------
 
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
         """Return the JSON value of a rank's file."""

@@ -171,8 +171,6 @@ class TraceAnalysis:
         chosen = self._ranks(ranks)
         return {rank: self._hta_result(name, figure, ranks=[rank], **options) for rank in chosen}
 
-    # --- device time ------------------------------------------------------------------------------
-
     def get_temporal_breakdown(self, visualize: bool = True) -> pd.DataFrame:
         """Return idle, compute and other time per rank; see `analysis.temporal_breakdown`."""
         return self._hta_result("temporal_breakdown", {} if visualize else None)
@@ -237,8 +235,6 @@ class TraceAnalysis:
         """
         return self._hta_result("comm_comp_overlap", {} if visualize else None)
 
-    # --- annotations ------------------------------------------------------------------------------
-
     def get_gpu_user_annotation_breakdown(
         self,
         use_gpu_annotation: bool = True,
@@ -297,8 +293,6 @@ class TraceAnalysis:
             shorten = shorten_names if shortern_names is None else shortern_names
             decode_symbol_id_to_symbol_name(frame, symbols, shorten)
         return with_attrs_of(frame, kernels)
-
-    # --- launches ---------------------------------------------------------------------------------
 
     def get_cuda_kernel_launch_stats(
         self,
@@ -378,8 +372,6 @@ class TraceAnalysis:
             beside_input=True,  # the caller chose the folder; `_trace_files_in` skips this file
         )
         return frame
-
-    # --- counters ---------------------------------------------------------------------------------
 
     def get_queue_length_time_series(
         self, ranks: Iterable[int] | None = None
@@ -520,8 +512,6 @@ class TraceAnalysis:
             written.append(Path(report.path))
             print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
         return written
-
-    # --- hardware counters, memory, stragglers, the critical path ---------------------------------
 
     def get_cupti_counter_data_with_operators(
         self, ranks: Iterable[int] | None = None

@@ -182,8 +182,6 @@ def _group_args(name: str, ranks: int, elements: int, **args: Any) -> dict[str, 
     }  # fmt: skip
 
 
-# --- pipeline -------------------------------------------------------------------------------------
-
 _STAGES, _BATCHES, _STEPS = 4, 4, 2
 _WIDTH, _TOKENS = 1024, 512
 _FORWARD_NS: Final = (40_000, 40_000, 40_000, 60_000)  # by stage; backward takes twice as long
@@ -309,8 +307,6 @@ def _pipeline_messages(
         recorder.launch(kernel, start, start + _MESSAGE_NS, stream, **args)
 
 
-# --- experts --------------------------------------------------------------------------------------
-
 #: Rows of tokens that each rank sends to each; the hidden size is their width.
 _ROWS: Final = ((6, 10, 30, 2), (8, 8, 24, 8), (0, 16, 40, 8), (4, 4, 32, 8))
 _HIDDEN, _INNER = 64, 128
@@ -362,8 +358,6 @@ def _exchange(
     kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
     recorder.launch(kernel, start_ns, start_ns + 40_000, _MESSAGES, **args)
 
-
-# --- graph ----------------------------------------------------------------------------------------
 
 _BATCH, _PROMPT = 4, 96
 #: Engine steps: annotation, phase, tokens, and replays of the graph.

@@ -308,8 +308,6 @@ class _Writer:
         self.starts = len(program.costs) + len(program.side_costs)  # ticks of the device's events
         self.ends = self.starts + len(program.device)
 
-    # --- parts of records -------------------------------------------------------------------------
-
     def time(self, tick: int, before: int = -1) -> str:
         self.holes[-1] += [(tick, before, 0, 0), (tick, before, 1, 0)]
         return "%d.%03d"
@@ -344,8 +342,6 @@ class _Writer:
             f'"Process Group Ranks": "@RANKS_{call.partition}@", "Rank": @RANK@, '
             f'"Seq": {self.number(call.sequence + 1, stride)}'
         )
-
-    # --- records ----------------------------------------------------------------------------------
 
     def add(self, text: str) -> None:
         self.records.append(f"  {{\n    {text}\n  }},\n")

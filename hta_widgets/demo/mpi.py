@@ -75,7 +75,7 @@ def write_mpi_job(
 ) -> dict[str, Any]:
     """Write mpitrace's profiles and time line of a data-parallel training job, and the truth.
 
-    Ranks compute, negotiate as Horovod does with twelve all-reduces of 8 bytes a step, and reduce
+    Ranks compute, negotiate as Horovod does with twelve all-reduces of 8 bytes per step, and reduce
     gradients. The same arguments give the same bytes.
 
     Parameters

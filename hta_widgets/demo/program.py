@@ -147,8 +147,6 @@ class Program:
     allocated_bytes: int = 0
     _open: list[int] = field(default_factory=list)
 
-    # --- the host -----------------------------------------------------------------------------
-
     @property
     def now(self) -> int:
         """The tick that the host has reached."""
@@ -242,8 +240,6 @@ class Program:
             self.host.append(event)
         self.externals += other.externals
 
-    # --- the device ---------------------------------------------------------------------------
-
     def launch(self, work: DeviceTask, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
         """Launch one piece of work."""
         call = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}.get(
@@ -304,8 +300,6 @@ class Program:
         self.items.append(Item("sync", COMPUTE, call.end))
         call = self._call("cudaStreamSynchronize", 1_900)
         self.waits.append(StreamWait("Stream Sync", COMPUTE, call))
-
-    # --- memory -------------------------------------------------------------------------------
 
     def allocate(self, size_bytes: int) -> None:
         """Allocate memory from the caching allocator, or free it if the size is negative."""

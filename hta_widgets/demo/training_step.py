@@ -204,8 +204,6 @@ class Operators:
         with p.op("aten::t", before=900, after=500), p.op("aten::transpose", before=800, after=400):
             p.leaf("aten::as_strided", 500)
 
-    # --- embedding --------------------------------------------------------------------------------
-
     def embedding(self) -> None:
         """Look the tokens up."""
         p, m = self.program, self.model
@@ -232,8 +230,6 @@ class Operators:
             p.launch(elementwise(CAST, m.words * m.width * 4))
         p.allocate(-m.activation_bytes)
         return m.words * m.width
-
-    # --- linear -----------------------------------------------------------------------------------
 
     def linear(self, width_in: int, width_out: int) -> None:
         """Multiply by a weight."""
@@ -264,8 +260,6 @@ class Operators:
         p.allocate(-rows * width_out * 2)
         return width_in * width_out + width_out
 
-    # --- layer norm -------------------------------------------------------------------------------
-
     def layer_norm(self) -> None:
         """Normalise the rows."""
         p, m = self.program, self.model
@@ -292,8 +286,6 @@ class Operators:
                 p.launch(layer_norm(m.rows, m.width, backward=half))
         p.allocate(-2 * m.activation_bytes)
         return 2 * m.width
-
-    # --- attention --------------------------------------------------------------------------------
 
     def attention(self) -> None:
         """Apply causal attention."""
@@ -335,8 +327,6 @@ class Operators:
         p.allocate(-2 * m.activation_bytes)
         return 0
 
-    # --- pointwise --------------------------------------------------------------------------------
-
     def gelu(self) -> None:
         """Apply GELU to the widened activation."""
         p, m = self.program, self.model
@@ -369,8 +359,6 @@ class Operators:
     def _add_backward(self) -> int:
         self.program.allocate(-self.model.activation_bytes)
         return 0
-
-    # --- collectives ------------------------------------------------------------------------------
 
     def exchange(self, way: ExchangeDirection) -> None:
         """Gather or scatter the sequence now, and do the opposite in the backward pass."""
@@ -413,8 +401,6 @@ class Operators:
         call = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
         work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
         self.program.collective(work, call, GRADIENTS, "nccl:all_reduce")
-
-    # --- copies -----------------------------------------------------------------------------------
 
     def contiguous(self, size_bytes: int) -> None:
         """Copy within the device's memory."""

@@ -204,7 +204,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     lengths = _step_total(diff, [])
     floor = max(_SMALL * max(lengths.before, lengths.after), 1)
     table = names(diff, device="gpu", short_names=True)
-    # One sentence says that there are too few steps for a test.
+    # One sentence reports that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
         time_change(

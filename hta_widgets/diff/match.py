@@ -223,7 +223,7 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _edge_candidates(self, side: int) -> Ints:
-        """Return pairs of unmatched calls: one of the other side, one below an operator here."""
+        """Return pairs of unmatched calls: one of each side, here one whose caller is matched."""
         # The operator has a partner, and the call of the other side is within the partner's times,
         # or exceeds them by no more than rounding does.
         tree, other = self.trees[side], self.trees[1 - side]

@@ -103,7 +103,7 @@ class Finding:
 
     @property
     def statement(self) -> tuple[object, ...]:
-        """What it is about, without values: equal for two records of the same quantity."""
+        """Subject without values: equal for two records of the same quantity."""
         return self.kind, self.measure, self.ranks, self.name, self.step
 
 

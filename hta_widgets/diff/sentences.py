@@ -69,7 +69,7 @@ _CAUSE_WORDS = {
     "nothing_launched": "idle time with no more work",
 }
 _CHANCE = 0.001  # smaller p-values are not called chance, however small the difference
-#: Cautions that `compare` does not know.
+#: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
     "single_step": "With one step on each side, what is particular to it looks like a change.",

@@ -159,7 +159,7 @@ def _runs(values: Hashes, length: int) -> Hashes:
 
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
-    """Return positions of values that occur once on each side, those in equal order on both."""
+    """Return both positions of the values that occur once on each side, in the same order."""
     values_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     values_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     _, in_a, in_b = np.intersect1d(

@@ -71,7 +71,7 @@ def comparable_name(name: str, *, frame: bool) -> str:
     return match[1] if match else text
 
 
-#: What demanglers write differently, in NVIDIA's form and in that of GNU and LLVM.
+#: Texts that demanglers write differently, in NVIDIA's form and in that of GNU and LLVM.
 _SIGNATURE_RULES = (
     (re.compile(r"\(bool\)0|\bfalse\b"), "0"),
     (re.compile(r"\(bool\)1|\btrue\b"), "1"),

@@ -66,9 +66,6 @@ def failure_message(error: Exception) -> dict[str, Any]:
     return {"type": "failed", "message": message, "kind": kind, **details}
 
 
-# --- files that pages wrote -----------------------------------------------------------------------
-
-
 class Downloads:
     """Files that pages wrote; each is handed out once, by a key that cannot be guessed."""
 
@@ -95,9 +92,12 @@ class Downloads:
         return key, moved
 
     def offer(self, path: Path) -> tuple[str, str] | None:
-        """Return name and address of a file that a page wrote; None for any other path."""
-        token = self.keep(path)
-        return None if token is None else (token[1].name, f"/file/{token[0]}")
+        """Keep a file that a page wrote; return its name and address, or None for other paths."""
+        entry = self.keep(path)
+        if entry is None:
+            return None
+        key, moved = entry
+        return moved.name, f"/file/{key}"
 
     def take(self, key: str) -> Path | None:
         """Return a file on its first request; the caller removes it."""

@@ -76,9 +76,6 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
     return message, parts[1:]
 
 
-# --- comms of widgets -----------------------------------------------------------------------------
-
-
 Send = Callable[[bytes], None]
 #: Function that takes a requested file, and returns its name and address, or None.
 Offer = Callable[[Path], tuple[str, str] | None]
@@ -222,9 +219,6 @@ class WireComm(BaseComm):
         self._hub.publish(self, msg_type, data or {}, buffers or [])
 
 
-# --- the main thread ------------------------------------------------------------------------------
-
-
 PROTOCOL = 1
 #: Time for which a load continues without pages, since pages reconnect.
 _GRACE_S = 10.0
@@ -287,8 +281,6 @@ class Session:
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
 
-    # --- from any thread --------------------------------------------------------------------------
-
     def join(self, page: str, send: Send) -> None:
         """Connect a page."""
         self._tasks.put((self._join, (page, send)))
@@ -349,8 +341,6 @@ class Session:
     def _cancel(self, load: _Load) -> None:
         load.is_cancelled = True
         _interrupt_main(_CANCEL)
-
-    # --- in the main thread -----------------------------------------------------------------------
 
     def run(self) -> None:
         """Handle tasks until `stop`, or until Ctrl+C or SIGTERM raises a KeyboardInterrupt."""

@@ -286,9 +286,6 @@ def require_exists(path: str) -> None:
         raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 
-# --- site -----------------------------------------------------------------------------------------
-
-
 #: Allowed values of the Host header, to prevent DNS rebinding. Any port is allowed, because
 #: `ssh -L` changes it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")

@@ -52,8 +52,6 @@ class DiffAnswers:
         self._pair_answers: dict[int, DiffAnswers] = {}
         self._members: dict[str, dict[str, list[str]]] = {}
 
-    # --- facts ------------------------------------------------------------------------------------
-
     def about(self) -> dict[str, Any]:
         """Return the facts that the page shows before any frame."""
         both = self.both
@@ -116,8 +114,6 @@ class DiffAnswers:
     def tables(self) -> list[str]:
         """The names of the tables of formats and of `add_table`."""
         return [name for name in table_functions(self.both) if name not in _OWN_PLACE]
-
-    # --- frames -----------------------------------------------------------------------------------
 
     def frame(self, name: str) -> dict[str, Any]:
         """Return a frame, as the page draws it."""
@@ -233,8 +229,6 @@ class DiffAnswers:
         """The call paths of the compared device work; the hosts' if there is none."""
         paths = diff.icicle(self.both, "device" if self.has_device else "host")
         return paths if len(paths) else diff.icicle(self.both, "host")
-
-    # --- pairs ------------------------------------------------------------------------------------
 
     @cached_property
     def pair_table(self) -> PairTable:

@@ -137,8 +137,8 @@ class PanelEngine:
         if not panel.analysis:
             return self.frame(panel.id, selection)
         chosen = without_panel_filters(panel, selection)
-        if panel.whole is not None:
-            return panel.whole(self.traces, chosen)
+        if panel.base_frame is not None:
+            return panel.base_frame(self.traces, chosen)
         function = getattr(analysis, panel.analysis)
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.
@@ -299,8 +299,6 @@ class TileEngine:
         """Answer one request of docs/protocol.md."""
         return answer(request, self)
 
-    # --- operations -------------------------------------------------------------------------------
-
     def _on_tiles(self, request: operations.TilesRequest) -> Answer:
         classes_of = self.classes_of if request.classed else None
         return answer_tiles(request, self._index_of_lane, self._names, classes_of)
@@ -423,8 +421,6 @@ class TileEngine:
             return dict(PENDING), None
         return self._clusters.value, None
 
-    # --- lanes, rows and collectives --------------------------------------------------------------
-
     def _index_of_lane(self, lane: int) -> RankIndex:
         return self._indices[self.job.of_lane(lane).rank]
 
@@ -460,8 +456,6 @@ class TileEngine:
 
         return clusters_reply(rank_clusters(self.traces))
 
-    # --- background -------------------------------------------------------------------------------
-
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
         # A request that is repeated with another deadline is for the same answer.
         key = repr(replace(request, within_ms=None))
@@ -477,9 +471,6 @@ class TileEngine:
         )  # fmt: skip
         for task in tasks:
             task.cancel()
-
-
-# --- gaps -----------------------------------------------------------------------------------------
 
 
 MAX_NAMES: int = facts("limits")["gap_names"]

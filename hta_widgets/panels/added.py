@@ -165,9 +165,9 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     blocks += map(batched_sends, traces.values())
     matrix = analysis.all_to_all_matrix(traces)
     is_exact = len(matrix) > 0 and not matrix.attrs["unknown"]
-    together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
-    together = together[operation == _ALL_TO_ALL]
-    pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
+    shares = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
+    shares = shares[operation == _ALL_TO_ALL]
+    pairs = shares.merge(shares[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
     pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
     blocks.append(pairs[["rank", "peer", "bytes"]][: 0 if is_exact else None])
     messages = pd.concat(blocks).assign(count=1)
@@ -289,25 +289,22 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
     return frame
 
 
-def _roofline(traces: TraceSet) -> pd.DataFrame:
-    rows = operator_savings(traces)
-    shown = _first_rows(rows, rows, MAX_MARKS)
+def _first_rows_with_attrs(rows: pd.DataFrame, limit: int = MAX_BARS) -> pd.DataFrame:
+    shown = _first_rows(rows, rows, limit)
     shown.attrs |= rows.attrs
     return shown
+
+
+def _roofline(traces: TraceSet) -> pd.DataFrame:
+    return _first_rows_with_attrs(operator_savings(traces), MAX_MARKS)
 
 
 def _kernel_details(traces: TraceSet) -> pd.DataFrame:
-    rows = kernel_geometry(traces)
-    shown = _first_rows(rows, rows)
-    shown.attrs |= rows.attrs
-    return shown
+    return _first_rows_with_attrs(kernel_geometry(traces))
 
 
 def _fusion_candidates(traces: TraceSet) -> pd.DataFrame:
-    rows = fusion_chains(traces)
-    shown = _first_rows(rows, rows)
-    shown.attrs |= rows.attrs
-    return shown
+    return _first_rows_with_attrs(fusion_chains(traces))
 
 
 def _serving(traces: TraceSet) -> pd.DataFrame:

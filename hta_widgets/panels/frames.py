@@ -33,7 +33,7 @@ from hta_widgets.trace.trace import categorical_dtype
 from hta_widgets.trace.traceset import TraceSet
 
 FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
-Whole = Callable[[TraceSet, Selection], pd.DataFrame]
+BaseFrameMaker = Callable[[TraceSet, Selection], pd.DataFrame]
 #: Panels of all formats with events and device work, in the order of the list for users.
 _OFFERED = (
     *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
@@ -52,7 +52,7 @@ Choice = list[str] | list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of the dashboard; `frame`, `whole` and `fits` are for panels of one format."""
+    """One panel of the dashboard; `frame`, `base_frame` and `fits` are for panels of one format."""
 
     id: str
     #: Name of its function in `hta_widgets.analysis`; empty for none.
@@ -67,7 +67,7 @@ class Panel:
     #: Makes its frame from traces, a selection and a maximum number of rows.
     frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.
-    whole: Whole | None = None
+    base_frame: BaseFrameMaker | None = None
     #: Whether it has data for these formats and this number of workers.
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
@@ -90,10 +90,10 @@ def whole_job_panel(
     def frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
         return panel_frame(traces)
 
-    def whole(traces: TraceSet, _selection: Selection) -> pd.DataFrame:
+    def base_frame(traces: TraceSet, _selection: Selection) -> pd.DataFrame:
         return analysis_frame(traces)
 
-    return catalogue_panel(name, frame=frame, whole=whole)
+    return catalogue_panel(name, frame=frame, base_frame=base_frame)
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))

@@ -44,7 +44,7 @@ _MIN_LAUNCHES = 20  # of a rank, for a host-bound job
 #: Mean work of a launch in a launch-bound job. PyTorch launches more in less time when it runs
 #: eagerly, so a device with longer work waits only for a host that is slower than usual.
 _MAX_LAUNCH_WORK_NS = 20_000
-_MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps have another cause than the rate of launches
+_MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps are not caused by the rate of launches
 #: Causes of idleness with which a host that launches keeps its device waiting.
 _LAUNCHING = ("host_operator", "host_python", "launch_call")
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators

@@ -49,7 +49,8 @@ _MAX_BYTES = 20 << 30
 _MAX_SHARE_OF_DISK = 0.1
 #: Time after which the size is measured again, as other processes write entries too.
 _MEASURE_AGAIN_S = 60
-_SHARE_UNSEEN = 0.1
+#: Share of the limit that this process may add before the size is measured again.
+_MAX_ADDED_SHARE = 0.1
 
 _counts = {"hits": 0, "misses": 0, "rebuilt": 0}
 
@@ -285,22 +286,23 @@ class _CacheSize:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        self._total = 0
-        self._unseen = 0
-        self._looked_s = 0.0
+        #: bytes at the last measurement, and those written since by this process
+        self._measured_bytes = 0
+        self._added_bytes = 0
+        self._measured_at_s = 0.0
 
     def count_entry(self, copy: Path, size: int) -> None:
         """Count a new entry; evict others if the limit may be exceeded."""
-        self._unseen += size
+        self._added_bytes += size
         max_bytes = limit_bytes()
         if (
             copy.parent != self._folder
-            or self._total + self._unseen > max_bytes
-            or self._unseen > _SHARE_UNSEEN * max_bytes
-            or time.monotonic() - self._looked_s > _MEASURE_AGAIN_S
+            or self._measured_bytes + self._added_bytes > max_bytes
+            or self._added_bytes > _MAX_ADDED_SHARE * max_bytes
+            or time.monotonic() - self._measured_at_s > _MEASURE_AGAIN_S
         ):
-            self._total, self._unseen = evict(copy), 0
-            self._folder, self._looked_s = copy.parent, time.monotonic()
+            self._measured_bytes, self._added_bytes = evict(copy), 0
+            self._folder, self._measured_at_s = copy.parent, time.monotonic()
 
 
 _cache_size = _CacheSize()

@@ -149,9 +149,6 @@ def _warn_about_transfers(reads: list[_Read], keep: bool, handover: _Handover) -
     )
 
 
-# --- on the worker --------------------------------------------------------------------------------
-
-
 def _read_in_worker(
     read: ReadTrace, files: list[_FileToRead], aside: Path | None, handover: _Handover
 ) -> list[_Read]:

@@ -74,8 +74,6 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     return plain_pickle.PlainUnpickler(io.BytesIO(body)).load()
 
 
-# --- the process ----------------------------------------------------------------------------------
-
 #: Processes without work, and the id of the process that started them: forks cannot share them.
 _idle: list[tuple[int, subprocess.Popen[bytes]]] = []
 

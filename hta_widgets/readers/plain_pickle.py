@@ -48,7 +48,7 @@ def _refuse_persistent_id() -> Any:
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """An unpickler that knows no classes and no functions."""
+    """An unpickler that accepts neither classes nor functions."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse any class or function."""

@@ -154,9 +154,6 @@ def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str)
         cache.evict(tree)
 
 
-# --- other protocols, with fsspec -----------------------------------------------------------------
-
-
 def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
     """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     system, path = _file_system(url)

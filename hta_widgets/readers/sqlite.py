@@ -173,8 +173,6 @@ class Database:
         detail = "the database was copied while it was written, without its -wal file"
         problems.add("part", int(self.is_cut_off), detail, file=self.path)
 
-    # --- opening ----------------------------------------------------------------------------------
-
     def _connect(self) -> sqlite3.Connection:
         with Path(self.path).open("rb") as file:
             header = file.read(100)
@@ -204,8 +202,6 @@ class Database:
         connection.execute("pragma trusted_schema = off")
         connection.execute("pragma query_only = on")
         connection.set_progress_handler(self._count_steps, _STEPS_PER_CALL)
-
-    # --- queries ----------------------------------------------------------------------------------
 
     def _count_steps(self) -> int:
         """Return whether to interrupt a query: SQLite calls this regularly."""
@@ -288,7 +284,7 @@ class Database:
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
     def _read_mixed_block(self, table: str, names: Sequence[str], where: str, missing: int) -> Ints:
-        """Return a block without the rows in which another value than an integer occurs."""
+        """Return a block without the rows that hold a value that is not an integer."""
         rows = self._select(names, table, where)
         valid = [row for row in rows if all(type(value) in (int, type(None)) for value in row)]
         self.skipped[table] += len(rows) - len(valid)

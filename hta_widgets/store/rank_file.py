@@ -72,8 +72,6 @@ class StoredRank:
             arrow_file = self._file = ArrowFile(self.path, self.frame)
         return arrow_file
 
-    # --- contents ---------------------------------------------------------------------------------
-
     def has(self, name: str) -> bool:
         """Whether the file has a column of this name."""
         return self.read_checked(lambda: name in self.file)
@@ -161,8 +159,6 @@ class StoredRank:
         file = self._file
         if file is not None:
             self.read_checked(lambda: file.require_whole(max_age_s))
-
-    # --- memory -----------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Release all values; a column in use elsewhere stays mapped as long as it is used."""

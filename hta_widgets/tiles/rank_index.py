@@ -98,8 +98,6 @@ class RankIndex:
         self._lateness = lateness
         self._overlays: dict[LaneRef, TableRows] = {}
 
-    # --- tables -----------------------------------------------------------------------------------
-
     def rows(self, table: str) -> TableRows:
         """Return a table by its name in the protocol."""
         match table:
@@ -207,8 +205,6 @@ class RankIndex:
             record=events.record[rows],
         )
         return overlay
-
-    # --- lanes ------------------------------------------------------------------------------------
 
     def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
         """Return a lane's role and source, and its index."""
@@ -335,8 +331,6 @@ class RankIndex:
         first, last = np.searchsorted(table.series_id, (series, series + 1))
         end = self.rank.range_ns[1] - self.rank.shift_ns
         return index_counter(table.time_ns[first:last], table.value[first:last], end)
-
-    # --- events at an instant ---------------------------------------------------------------------
 
     def rows_running_at(self, time_ns: int) -> Positions:
         """Return the rows of events that began before an instant and still run then."""

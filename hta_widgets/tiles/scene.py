@@ -329,9 +329,6 @@ def _problems_by_rank(traces: TraceSet) -> list[Problem]:
     ]
 
 
-# --- figures of a window --------------------------------------------------------------------------
-
-
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )

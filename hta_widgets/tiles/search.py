@@ -136,7 +136,7 @@ def _bins_of_rows(
     counts = np.diff(np.append(starts[earlier:].searchsorted(edges), len(rows) - earlier))
     counts[0] += earlier
     first = np.repeat(np.arange(view.bins), counts)
-    # The bin of an end is not covered if the event ends with its first instant.
+    # Ends are exclusive: an event that ends at the start of a bin does not cover it.
     return first, np.maximum(edges.searchsorted(ends), first + 1)
 
 
@@ -319,8 +319,6 @@ class NameSearch:
                 used[codes_of_names[per_name > 0]] = True
             raise_if_cancelled()
         return used
-
-    # --- answers ----------------------------------------------------------------------------------
 
     def counts_reply(self, text: str) -> MatchCount:
         """Answer ``search``."""

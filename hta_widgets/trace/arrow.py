@@ -89,9 +89,6 @@ def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-# --- args -----------------------------------------------------------------------------------------
-
-
 class _ArgsRecord(msgspec.Struct):
     args: dict[str, msgspec.Raw] | None = None
 

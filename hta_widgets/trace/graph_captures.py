@@ -50,7 +50,8 @@ from hta_widgets.trace.host_stack import (
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-_LAUNCH: Final = re.compile(r"(?!.*Graph)(.*Launch|.*Mem(cpy|set))")
+_COPY: Final = re.compile("Mem(cpy|set)")
+_LAUNCH: Final = re.compile(rf"(?!.*Graph)(.*Launch|.*{_COPY.pattern})")
 _MIN_MATCHED: Final = 0.95
 _CERTAINTIES: Final = ("name", "name-order", "order", "partial", "none")
 
@@ -109,10 +110,10 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     graphs = []
     for rows in filter(len, groups):
         kernels = event_args(trace, rows, ("kernel",))["kernel"]
-        names = [table.names[code] for code in table.name[rows].tolist()]
+        call_names = [table.names[code] for code in table.name[rows].tolist()]
         nodes = tuple(
-            _node_name(kernel if isinstance(kernel, str) else name if "em" in name else "")
-            for kernel, name in zip(kernels, names, strict=True)
+            _node_name(kernel if isinstance(kernel, str) else call if _COPY.search(call) else "")
+            for kernel, call in zip(kernels, call_names, strict=True)
         )
         label = int(label_of[rows[0]])
         graphs.append(

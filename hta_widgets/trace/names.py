@@ -1,4 +1,4 @@
-"""Short names of kernels and operators, which still tell them apart.
+"""Short names of kernels and operators that still distinguish them.
 
 ``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>`` is
 ``add``, ``ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn`` is ``gemm bf16 128x64 nn``;

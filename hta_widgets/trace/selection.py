@@ -100,8 +100,6 @@ class Selection:
         """Whether all fields are None."""
         return self == Selection()
 
-    # --- members ----------------------------------------------------------------------------------
-
     @check_arguments
     def rows(self, trace: Trace) -> Rows:
         """Return the ids of the events of `trace` that are members, ascending."""
@@ -161,8 +159,6 @@ class Selection:
     def of(self, traces: TraceSet) -> Selection:
         """Return the same selection of other `traces`."""
         return replace(self, traces=traces)
-
-    # --- as text ----------------------------------------------------------------------------------
 
     @check_arguments
     def to_code(self, name: str = "traces") -> str:

@@ -110,7 +110,7 @@ def _concat_columns(parts: list[Array]) -> Array:
 def _drop_unused_categories(
     codes: Array, values: Sequence[str], *, keep_all: bool
 ) -> tuple[Array, list[str]]:
-    """Drop the values that no row uses, so that grouping by a category makes no empty groups."""
+    """Drop the values that no row uses, so that grouping by a category has no empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
     used = mask_of_rows(codes, len(values))
@@ -328,8 +328,6 @@ class Trace:
     #: results that depend only on the columns; see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
-    # --- columns ----------------------------------------------------------------------------------
-
     @property
     def table(self) -> EventTable:
         """The columns behind `events`; times are since `zero_ns`."""
@@ -467,8 +465,6 @@ class Trace:
         if part is None or part.work_start_ns >= part.work_end_ns:
             return None
         return part.work_start_ns - self.zero_ns, part.work_end_ns - self.zero_ns
-
-    # --- frames -----------------------------------------------------------------------------------
 
     @property
     def events(self) -> pd.DataFrame:

@@ -115,8 +115,6 @@ class TraceSet(Mapping[int, Trace]):
         )
         return restored_set
 
-    # --- mapping ----------------------------------------------------------------------------------
-
     def __getitem__(self, rank: int) -> Trace:
         try:
             return self._traces[rank]
@@ -135,8 +133,6 @@ class TraceSet(Mapping[int, Trace]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-    # --- facts ------------------------------------------------------------------------------------
 
     @property
     def ranks(self) -> list[int]:
@@ -356,8 +352,6 @@ class TraceSet(Mapping[int, Trace]):
         from hta_widgets.answers.sql import run_sql  # noqa: PLC0415
 
         return run_sql(self, query)
-
-    # --- events and parts -------------------------------------------------------------------------
 
     def events(
         self, ranks: Iterable[int] | None = None, columns: Iterable[str] | None = None

@@ -248,8 +248,6 @@ class Dashboard(LinkedView):
         self._tables = base_tables(self.traces)
         super()._redraw()
 
-    # --- views and numbers ------------------------------------------------------------------------
-
     @cached_property
     def timeline(self) -> Timeline:
         """The timeline as a separate view, linked with this dashboard."""
@@ -342,8 +340,6 @@ class Dashboard(LinkedView):
         content, style, _ = rows_content(panel, frame, style)
         return "" if content is None else bars_svg(content, style, _DRAWN_WIDTH, late_ranks)
 
-    # --- following the selection ------------------------------------------------------------------
-
     @property
     def _shown_selection(self) -> Selection:
         """The selection that panels show; see `scope`."""
@@ -395,8 +391,6 @@ class Dashboard(LinkedView):
                 remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
             )
         return metric
-
-    # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""

@@ -53,7 +53,7 @@ class Timeline(LinkedView):
         to that limit; jobs without shapes are coloured by kind.
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
-        outliers have rows; numbers are still of all ranks. Default: above 16 ranks.
+        outliers have rows; numbers still cover all ranks. Default: above 16 ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly

@@ -254,8 +254,6 @@ class TraceDiff(anywidget.AnyWidget):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)
 
-    # --- numbers ----------------------------------------------------------------------------------
-
     @property
     def sides(self) -> tuple[Timeline, Timeline]:
         """The timelines of before and after."""
@@ -297,8 +295,6 @@ class TraceDiff(anywidget.AnyWidget):
             case _:
                 frame: pd.DataFrame = getattr(diff, name)(both)
                 return frame
-
-    # --- selection and export ---------------------------------------------------------------------
 
     @property
     def selection(self) -> tuple[Selection, Selection]:
@@ -497,8 +493,6 @@ class TraceDiff(anywidget.AnyWidget):
             )
         ]
         return Fallback(title, pictures=[picture for side in sides for picture in side.pictures])
-
-    # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""

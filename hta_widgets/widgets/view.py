@@ -435,8 +435,6 @@ class LinkedView(anywidget.AnyWidget):
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
-    # --- outputs of notebooks ---------------------------------------------------------------------
-
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 

@@ -41,44 +41,110 @@ export function makePlugin(lab: Lab): object {
 }
 
 function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
-  const { commands, docRegistry, serviceManager, shell } = app;
-  const { IDefaultFileBrowser: browser, ILayoutRestorer: restorer } = services;
-  const { basename, dirname } = lab.PathExt;
-  const isLab = services.ILabShell !== null;
+  const tabs = new TraceTabs(lab, app, services);
+  addStyles();
+  addDocuments(tabs);
+  addOpenCommands(tabs);
+  addSelectCommands(tabs);
+  addViewCommands(tabs);
+  app.docRegistry.addWidgetExtension("Notebook", {
+    createNew: ({ content }) => showFallbacks(content.rendermime),
+  });
+  if (!tabs.isLab) return;
+  for (const command of [OPEN, "hta-widgets:console", "hta-widgets:notebook"]) {
+    services.ICommandPalette?.addItem({ command, category: CATEGORY });
+  }
+  services.ILauncher?.add({ command: OPEN, category: CATEGORY, args: { isLauncher: true } });
+}
+
+function addStyles(): void {
   const sheet = new CSSStyleSheet();
   // Views load these rules too. Here they apply to bars and cards only: as the later copy, they
   // would override the rules that follow them in a view.
   const cards = base.replaceAll(".hta-root", ":is(.hta-host-bar, .hta-host-card)");
   sheet.replaceSync(`${cards}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
-  const traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
+}
 
-  const settings = services.ISettingRegistry?.load(ID).catch(() => null);
-  const kernelName = async (): Promise<string> =>
-    ((await settings)?.get("kernel").composite as string | undefined) ?? "";
-  const views = new WeakMap<object, TraceView>();
-  const addressOf = makeAddresses(lab);
-  const makeView = (request: OpenViewRequest, address: TabAddress | null = null): TraceView => {
-    const view = new TraceView(lab, app, request, kernelName, address);
-    views.set(view.widget, view);
+/** Opens tabs with views of traces, and finds the view of a tab. */
+class TraceTabs {
+  readonly isLab: boolean;
+  readonly traceIcon;
+  private readonly jobs;
+  private readonly views = new WeakMap<object, TraceView>();
+  private readonly settings;
+
+  constructor(
+    readonly lab: Lab,
+    readonly app: JupyterApp,
+    readonly services: Services,
+  ) {
+    this.isLab = services.ILabShell !== null;
+    this.traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
+    this.settings = services.ISettingRegistry?.load(ID).catch(() => null);
+    this.jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
+    void services.ILayoutRestorer?.restore(this.jobs, {
+      command: OPEN,
+      args: (tab: MainAreaWidget) => this.viewOf(tab)?.request,
+      name: ({ id }: MainAreaWidget) => id,
+    });
+  }
+
+  /** The kernel of new views; "" for the server's default. */
+  readonly kernelName = async (): Promise<string> =>
+    ((await this.settings)?.get("kernel").composite as string | undefined) ?? "";
+
+  makeView(request: OpenViewRequest, address: TabAddress | null = null): TraceView {
+    const view = new TraceView(this.lab, this.app, request, this.kernelName, address);
+    this.views.set(view.widget, view);
     return view;
-  };
-  const viewOf = (tab: object | null): TraceView | undefined =>
-    views.get((tab as MainAreaWidget | null)?.content ?? {});
-  const current = (): TraceView | undefined => viewOf(shell.currentWidget);
-  const addButtons = (tab: MainAreaWidget): void => {
+  }
+
+  /** The view of the current tab. */
+  get current(): TraceView | undefined {
+    return this.viewOf(this.app.shell.currentWidget);
+  }
+
+  addButtons(tab: MainAreaWidget): void {
+    const { ToolbarButton } = this.lab;
+    const console = ["console", "Console", "A console on the kernel of this view"] as const;
     const buttons = [
-      ...(isLab ? [["console", "Console", "A console on the kernel of this view"] as const] : []),
+      ...(this.isLab ? [console] : []),
       ["notebook", "Notebook", "A new notebook that opens these traces"] as const,
     ];
     for (const [name, label, tooltip] of buttons) {
-      const onClick = (): void => void commands.execute(`hta-widgets:${name}`);
-      tab.toolbar.addItem(name, new lab.ToolbarButton({ label, tooltip, onClick }));
+      const onClick = (): void => void this.app.commands.execute(`hta-widgets:${name}`);
+      tab.toolbar.addItem(name, new ToolbarButton({ label, tooltip, onClick }));
     }
-  };
+  }
 
-  // --- files --------------------------------------------------------------------------------------
+  /** Show files or folders as a job, in the tab that shows them already or in a new one. */
+  show(request: OpenViewRequest): void {
+    const id = `hta-${request.view}-${request.paths.join("|")}`;
+    if (this.jobs.find((job) => job.id === id) === undefined) {
+      const view = this.makeView(request);
+      const tab = new this.lab.MainAreaWidget({ content: view.widget });
+      const label = request.paths
+        .map((path) => this.lab.PathExt.basename(path))
+        .join(request.view === "diff" ? " → " : ", ");
+      Object.assign(tab.title, { label, caption: request.paths.join("\n"), icon: this.traceIcon });
+      tab.id = id;
+      this.addButtons(tab);
+      this.app.shell.add(tab, "main");
+      void this.jobs.add(tab);
+    }
+    this.app.shell.activateById(id);
+  }
 
+  private viewOf(tab: object | null): TraceView | undefined {
+    return this.views.get((tab as MainAreaWidget | null)?.content ?? {});
+  }
+}
+
+/** Open trace files as documents: a double click shows a dashboard. */
+function addDocuments(tabs: TraceTabs): void {
+  const { lab, traceIcon, isLab } = tabs;
+  const { docRegistry } = tabs.app;
   const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
   for (const type of TYPES) {
     // Without a format, the server returns the date of a file but not its content.
@@ -97,16 +163,17 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
       new lab.DocumentModel({ ...options, collaborationEnabled: true }),
   });
 
+  const addressOf = makeAddresses(lab);
   class TraceFactory extends lab.ABCWidgetFactory {
     createNewWidget(context: DocumentContext): MainAreaWidget {
       // The server creates the folder of checkpoints even if they are only listed.
       context.listCheckpoints = () => Promise.resolve([]);
       const address = isLab ? addressOf(context.path) : null;
       const request = { view: "dashboard" as const, paths: [context.localPath] };
-      const { widget: content } = makeView(request, address);
+      const { widget: content } = tabs.makeView(request, address);
       const tab = new lab.DocumentWidget({ context, content });
       tab.title.icon = traceIcon;
-      addButtons(tab);
+      tabs.addButtons(tab);
       return tab;
     }
   }
@@ -118,92 +185,75 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   docRegistry.addWidgetFactory(factory);
   const documents = new lab.WidgetTracker({ namespace: "hta-traces" });
   factory.widgetCreated.connect((_, tab) => void documents.add(tab));
-  void restorer?.restore(documents, {
+  void tabs.services.ILayoutRestorer?.restore(documents, {
     command: "docmanager:open",
     args: ({ context }: MainAreaWidget) => ({ path: context?.path, factory: FACTORY }),
     name: ({ context }: MainAreaWidget) => context?.path,
   });
+}
 
-  docRegistry.addWidgetExtension("Notebook", {
-    createNew: ({ content }) => showFallbacks(content.rendermime),
-  });
-
-  // --- several files, folders, comparisons --------------------------------------------------------
-
-  const jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
-  const show = (request: OpenViewRequest): void => {
-    const id = `hta-${request.view}-${request.paths.join("|")}`;
-    if (jobs.find((job) => job.id === id) === undefined) {
-      const view = makeView(request);
-      const tab = new lab.MainAreaWidget({ content: view.widget });
-      const label = request.paths
-        .map((path) => basename(path))
-        .join(request.view === "diff" ? " → " : ", ");
-      Object.assign(tab.title, { label, caption: request.paths.join("\n"), icon: traceIcon });
-      tab.id = id;
-      addButtons(tab);
-      shell.add(tab, "main");
-      void jobs.add(tab);
-    }
-    shell.activateById(id);
-  };
-  void restorer?.restore(jobs, {
-    command: OPEN,
-    args: (tab: MainAreaWidget) => viewOf(tab)?.request,
-    name: ({ id }: MainAreaWidget) => id,
-  });
-
-  const selected = (): string[] => {
-    const items = [...(browser?.selectedItems() ?? [])];
-    const isTrace = items.every(({ path, type }) => type === "directory" || TRACE.test(path));
-    return isLab && isTrace ? items.map(({ path }) => path) : [];
-  };
-  let chosen = "";
-  const isOther = (): boolean =>
-    chosen !== "" && selected().length === 1 && selected()[0] !== chosen;
-
-  const choose = async (): Promise<readonly string[]> => {
-    const requested = { manager: browser?.model.manager, title: "Traces of one job" };
-    const { value } = await lab.FileDialog.getOpenFiles(requested);
+/** Add the command that opens files or a folder as one job. */
+function addOpenCommands(tabs: TraceTabs): void {
+  const { lab } = tabs;
+  const choosePaths = async (): Promise<readonly string[]> => {
+    const manager = tabs.services.IDefaultFileBrowser?.model.manager;
+    const { value } = await lab.FileDialog.getOpenFiles({ manager, title: "Traces of one job" });
     return (value ?? []).map(({ path }) => path);
   };
-  commands.addCommand(OPEN, {
+  tabs.app.commands.addCommand(OPEN, {
     label: ({ isLauncher }: { isLauncher?: boolean }) =>
       isLauncher ? "Dashboard" : "Open Traces…",
     caption: "Choose files or a folder, and open them as one job",
-    icon: traceIcon,
+    icon: tabs.traceIcon,
     execute: async ({ view = "dashboard", paths }: Partial<OpenViewRequest>) => {
-      const chosenPaths = paths ?? (await choose());
-      if (chosenPaths.length > 0) show({ view, paths: [...chosenPaths] });
+      const chosenPaths = paths ?? (await choosePaths());
+      if (chosenPaths.length > 0) tabs.show({ view, paths: [...chosenPaths] });
     },
   });
+}
+
+/** Add the commands for files that are selected in the file browser. */
+function addSelectCommands(tabs: TraceTabs): void {
+  const { commands } = tabs.app;
+  const { basename } = tabs.lab.PathExt;
+  const selectedPaths = (): string[] => {
+    const items = [...(tabs.services.IDefaultFileBrowser?.selectedItems() ?? [])];
+    const isTrace = items.every(({ path, type }) => type === "directory" || TRACE.test(path));
+    return tabs.isLab && isTrace ? items.map(({ path }) => path) : [];
+  };
+  let firstPath = "";
   commands.addCommand("hta-widgets:open-selected", {
     label: "Open Trace Dashboard",
-    icon: traceIcon,
-    isVisible: () => selected().length > 0,
-    execute: () => show({ view: "dashboard", paths: selected() }),
+    icon: tabs.traceIcon,
+    isVisible: () => selectedPaths().length > 0,
+    execute: () => tabs.show({ view: "dashboard", paths: selectedPaths() }),
   });
   commands.addCommand("hta-widgets:select", {
     label: "Select for Compare",
-    isVisible: () => selected().length === 1,
+    isVisible: () => selectedPaths().length === 1,
     execute: () => {
-      [chosen = ""] = selected();
+      [firstPath = ""] = selectedPaths();
       commands.notifyCommandChanged("hta-widgets:compare");
     },
   });
   commands.addCommand("hta-widgets:compare", {
-    label: () => `Compare with “${basename(chosen)}”`,
-    isVisible: isOther,
-    execute: () => show({ view: "diff", paths: [chosen, ...selected()] }),
+    label: () => `Compare with “${basename(firstPath)}”`,
+    isVisible: () => {
+      const [path, ...others] = selectedPaths();
+      return firstPath !== "" && path !== undefined && others.length === 0 && path !== firstPath;
+    },
+    execute: () => tabs.show({ view: "diff", paths: [firstPath, ...selectedPaths()] }),
   });
+}
 
-  // --- commands for a view ------------------------------------------------------------------------
-
+/** Add the commands for the view of the current tab. */
+function addViewCommands(tabs: TraceTabs): void {
+  const { commands, serviceManager } = tabs.app;
   commands.addCommand("hta-widgets:console", {
     label: "Console for These Traces",
-    isEnabled: () => current() !== undefined,
+    isEnabled: () => tabs.current !== undefined,
     execute: () => {
-      const path = current()?.sessionPath;
+      const path = tabs.current?.sessionPath;
       if (path === undefined) return null;
       return commands.execute("console:create", {
         path,
@@ -214,29 +264,24 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   });
   commands.addCommand("hta-widgets:notebook", {
     label: "Notebook for These Traces",
-    isEnabled: () => current() !== undefined,
+    isEnabled: () => tabs.current !== undefined,
     execute: async () => {
-      const view = current();
+      const view = tabs.current;
       if (view === undefined) return;
-      const folder = dirname(view.request.paths[0] ?? "");
+      const folder = tabs.lab.PathExt.dirname(view.request.paths[0] ?? "");
       const { path } = await serviceManager.contents.newUntitled({
         path: folder,
         type: "notebook",
       });
       const content = notebookContent(view);
       await serviceManager.contents.save(path, { type: "notebook", format: "json", content });
-      const name = await kernelName();
+      const name = await tabs.kernelName();
       await commands.execute("docmanager:open", {
         path,
         kernel: name === "" ? undefined : { name },
       });
     },
   });
-  if (!isLab) return;
-  for (const command of [OPEN, "hta-widgets:console", "hta-widgets:notebook"]) {
-    services.ICommandPalette?.addItem({ command, category: CATEGORY });
-  }
-  services.ILauncher?.add({ command: OPEN, category: CATEGORY, args: { isLauncher: true } });
 }
 
 /** The addresses that open files; the state in the page's own address is for its file. */

@@ -22,7 +22,7 @@ let scope: ShareScope = {};
 
 async function loadPackage(name: string): Promise<object> {
   const versions = Object.values(scope[name] ?? {});
-  // Two copies of a package would know nothing of each other: take the one that runs.
+  // Two copies of a package do not share their state: take the one that runs.
   const version = versions.find(({ loaded }) => Boolean(loaded)) ?? versions.at(-1);
   return version === undefined ? {} : (await version.get())();
 }

@@ -72,7 +72,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
 
-GROUND = ["facts", "errors", "arguments", "text", "taxonomy", "files", "options", "workers"]
+GROUND = ["lazy", "facts", "errors", "arguments", "text", "taxonomy", "files", "options", "workers"]
 
 ANALYSED = ["trace", "tiles", "store", "readers", "analysis", "panels"]
 

@@ -28,7 +28,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: What bounds the time on the path: HTA's terms, then those that HTA does not have.
+#: Kinds of time on the path: HTA's terms, then those that HTA does not have.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound",
     "data_loading",

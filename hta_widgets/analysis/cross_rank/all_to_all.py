@@ -80,7 +80,7 @@ def all_to_all_matrix(
     by : {"rank", "node"}
         Rows of pairs of ranks, or of pairs of nodes.
     gpus_per_node : int, optional
-        Ranks of a node. By default the files' host names tell nodes apart, else the number of
+        Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
     selection : Selection, optional
         The communication kernels; all by default.
@@ -198,7 +198,7 @@ def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
 
 
 def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | None:
-    """Return the bytes for each member of a group, None if the args do not tell.
+    """Return the bytes for each member of a group, None if the args do not have them.
 
     Examples
     --------

@@ -40,7 +40,7 @@ _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")
 _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
-_WHOLE = operation_codes("broadcast", "reduce", "send_recv")
+_UNSPLIT = operation_codes("broadcast", "reduce", "send_recv")
 
 
 @check_arguments
@@ -204,7 +204,7 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
     """Return the part of each message that a link carries, NaN if it is unknown."""
     share = (members - 1) / np.maximum(members, 1)
     return np.select(
-        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
+        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _UNSPLIT)],
         [2 * share, share, np.ones(len(operation))],
         np.nan,
     )

@@ -194,8 +194,8 @@ class CommEvents:
     @property
     def ends_together(self) -> Bools:
         """Whether each event ends only after all ranks have arrived."""
-        together: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
-        return together
+        result: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
+        return result
 
 
 @memoize

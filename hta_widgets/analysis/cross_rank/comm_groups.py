@@ -1,7 +1,7 @@
 """The process groups of a job, from the names and lists of ranks that each rank states.
 
 A rank numbers its groups on its own. For example, ranks 0 and 1 call the group that they share
-``3``, and so do ranks 2 and 3: the lists of ranks tell the two groups apart. If rank 0 calls the
+``3``, and so do ranks 2 and 3: the lists of ranks distinguish the two groups. If rank 0 calls the
 group of the ranks 0 and 1 ``dp_0``, and rank 1 calls it ``dp_1``, the n-th name of this list is
 the same group on both.
 

@@ -83,23 +83,24 @@ class ImposedWaits:
 
         The first one's is the median, or its own collectives' if that is longer.
         """
-        span = np.iinfo(np.int64)
-        first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
-        np.minimum.at(first, self.step, self.times.arrival_ns)
-        np.maximum.at(last, self.step, self.times.end_ns)
+        limits = np.iinfo(np.int64)
+        first_ns = np.full(len(self.steps), limits.max)
+        last_ns = np.full(len(self.steps), limits.min)
+        np.minimum.at(first_ns, self.step, self.times.arrival_ns)
+        np.maximum.at(last_ns, self.step, self.times.end_ns)
         is_step = self.steps >= 0
-        intervals_ns = np.diff(last[is_step])
-        # The time between two windows of a recording is in no step.
-        is_unknown = np.diff(np.searchsorted(self._marks_ns(), last[is_step])) > 0
+        intervals_ns = np.diff(last_ns[is_step])
+        # The time between two windows of a recording does not belong to any step.
+        is_unknown = np.diff(np.searchsorted(self._marks_ns(), last_ns[is_step])) > 0
         starts = [
             int(clock.to_job(np.array([trace.start_ns - trace.shift_ns]))[0])
             for trace, clock in zip(self.match.traces, self.times.clocks, strict=True)
             if len(trace)
         ]
-        run_ns = last.max(initial=0) - min(starts, default=0)
-        lengths: Floats = np.full(len(first), float(max(run_ns, 1)))
+        run_ns = last_ns.max(initial=0) - min(starts, default=0)
+        lengths: Floats = np.full(len(first_ns), float(max(run_ns, 1)))
         if len(intervals_ns):
-            span_ns = np.maximum((last - first)[is_step], 1)
+            span_ns = np.maximum((last_ns - first_ns)[is_step], 1)
             usual_ns = 0 if is_unknown.all() else np.median(intervals_ns[~is_unknown])
             intervals_ns = np.where(is_unknown, usual_ns, intervals_ns)
             lengths[is_step] = np.maximum([usual_ns, *intervals_ns], span_ns)

@@ -165,8 +165,8 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
         members = [
             groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
         ]
-        own = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
-        ranks_of[trace.rank] = max(own, key=len, default=())
+        pipelines = [ranks for ranks in members if len(ranks) > 1 and stated_rank(trace) in ranks]
+        ranks_of[trace.rank] = max(pipelines, key=len, default=())
     return ranks_of
 
 

@@ -46,7 +46,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _ALL_REDUCE: Final = operation_codes("all_reduce")
 _SHARED: Final = operation_codes("all_gather", "reduce_scatter")
-_WHOLE: Final = operation_codes("broadcast", "reduce")
+_UNSPLIT: Final = operation_codes("broadcast", "reduce")
 _ALL_TO_ALL, _SEND_RECV = operation_codes("all_to_all", "send_recv")
 _EXACT: Final = (_ALL_TO_ALL, _SEND_RECV)
 _SCHEMA: Final = {
@@ -77,7 +77,7 @@ def traffic(
     ----------
     traces : TraceSet
     gpus_per_node : int, optional
-        Ranks of a node. By default the files' host names tell nodes apart, else the number of
+        Ranks of a node. By default host names in the files separate nodes, else the number of
         devices that a file lists is assumed.
     selection : Selection, optional
         The communication kernels; all by default.
@@ -204,12 +204,12 @@ def _least_bytes(
     )
     n, h, m = (np.where(values > 0, values, np.nan) for values in (n, h, m))
     size = np.where(events.size_bytes >= 0, events.size_bytes, np.nan)
-    kinds = [np.isin(events.operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)]
+    kinds = [np.isin(events.operation, codes) for codes in (_ALL_REDUCE, _SHARED, _UNSPLIT)]
     share, across = size * (n - 1) / n, size * (h - 1) / h / m
-    whole = size * (h - 1) / n
+    unsplit = size * (h - 1) / n
     return (
         np.select(kinds, [2 * share, share, share], np.nan),
-        np.select(kinds, [2 * across, across, whole], np.nan),
+        np.select(kinds, [2 * across, across, unsplit], np.nan),
     )
 
 

@@ -150,7 +150,7 @@ def _has_below(forest: Forest, marks: Bools) -> Bools:
 
 
 def _leaves(forest: Forest, owner: Ints, roles: dict[str, Bools], is_matrix: Bools) -> Rows:
-    """Return the counted operators of a rank without device work, where launches tell nothing."""
+    """Return the counted operators of a rank without device work, which has no launches."""
     listed = roles["listed"] & ~_has_below(forest, roles["listed"])
     return np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | listed))
 

@@ -489,7 +489,7 @@ OUTERMOST: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     "vllm::moe_forward_shared": _launched_experts,
 }
 
-#: Operators that count only where none of the above lies above or below.
+#: Operators that count only if no operator of the lists above encloses them or is within them.
 FALLBACK: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     "aten::linear": _linear,
     "aten::matmul": _matmul,

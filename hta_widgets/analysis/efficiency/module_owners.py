@@ -239,16 +239,16 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     }
     numbered = pd.DataFrame(columns)[number >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
-    made = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
+    linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
     # PyTorch numbers threads itself. Numbers that occur on one thread only show which it is.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
-    seen = pd.Series(made["number"].map(track_of_number).to_numpy(), made["thread"]).dropna()
-    track_of_thread = seen.groupby(level=0).agg(lambda values: values.mode().iloc[0])
-    made = made.assign(track=made["thread"].map(track_of_thread))
-    made = made.dropna(subset="track").astype({"track": "int64"})
+    votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
+    track_of_thread = votes.groupby(level=0).agg(lambda values: values.mode().iloc[0])
+    linked = linked.assign(track=linked["thread"].map(track_of_thread))
+    linked = linked.dropna(subset="track").astype({"track": "int64"})
     pairs = pd.merge_asof(
-        made, makers, on="start_ns", by=["number", "track"], suffixes=("", "_of_maker")
+        linked, makers, on="start_ns", by=["number", "track"], suffixes=("", "_of_maker")
     ).dropna(subset="row_of_maker")
     forward[pairs["row"]] = pairs["row_of_maker"].astype(np.int64)
 

@@ -66,29 +66,33 @@ def parse_step_name(name: str) -> StepName | None:
     return StepName("diffusion", "") if _DIFFUSION.match(name) else None
 
 
-def _pairs(new: int, square: int, product: int) -> float:
-    return product - (square - new) / 2
+def _attention_pairs(new_tokens: int, square: int, product: int) -> float:
+    return product - (square - new_tokens) / 2
 
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
-    number = {key: int(text) for key, text in texts.items() if text is not None}
+    """Return a step of vLLM from the groups of `_VLLM`: ``c`` is its prefill, ``g`` its decode."""
+    numbers = {key: int(text) for key, text in texts.items() if text is not None}
     pairs, tokens = 0.0, {}
-    for letter in "cg":
-        tokens[letter] = number.get(f"{letter}_tokens", number.get(f"{letter}_sq", -1))
-        square = number.get(f"{letter}_square", number.get(f"{letter}_sqsq", -1))
-        product = number.get(f"{letter}_sqsk", square)
-        if number[letter]:
-            pairs += _pairs(tokens[letter], square, product) if square >= 0 else float("nan")
-    phase = "decode" if not number["c"] else "mixed" if number["g"] else "prefill"
+    for part in "cg":
+        tokens[part] = numbers.get(f"{part}_tokens", numbers.get(f"{part}_sq", -1))
+        square = numbers.get(f"{part}_square", numbers.get(f"{part}_sqsq", -1))
+        # Older texts have no visible tokens: all tokens of a prompt are new.
+        product = numbers.get(f"{part}_sqsk", square)
+        if numbers[part]:
+            is_known = square >= 0
+            pairs += _attention_pairs(tokens[part], square, product) if is_known else float("nan")
+    prefills, decodes = numbers["c"], numbers["g"]
+    phase = "decode" if not prefills else "mixed" if decodes else "prefill"
     return StepName(
-        "vllm", phase, number["c"], number["g"], tokens["c"], tokens["g"], attention_pairs=pairs
+        "vllm", phase, prefills, decodes, tokens["c"], tokens["g"], attention_pairs=pairs
     )
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
     number = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
     sums = [
-        _pairs(*(number[f"{letter}_{key}"] for key in ("sq", "sqsq", "sqsk")))
+        _attention_pairs(*(number[f"{letter}_{key}"] for key in ("sq", "sqsq", "sqsk")))
         for letter in "cg"
         if f"{letter}_sqsk" in number
     ]

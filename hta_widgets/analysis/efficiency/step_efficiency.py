@@ -4,7 +4,7 @@ MFU is the part of a device's peak that a step's model needs: its FLOPs without 
 the time of the step and the peak. HFU counts recomputation as well. For example, a step of 174.8 ms
 with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
 
-The product of four factors is the MFU, and each names who is to blame: the share of the step in
+The MFU is the product of four factors, each with a cause of its own: the share of the step in
 which the device is busy, the share of this time in matrix operators, their rate over the peak, and
 model FLOPs over all FLOPs.
 """

@@ -120,8 +120,6 @@ class Drawing:
         self._fill = ""
         self._paths: list[str] = []
 
-    # --- shapes -----------------------------------------------------------------------------------
-
     def path(self, data: str, fill: str) -> None:
         """Fill a path; consecutive paths of one colour are joined."""
         if not data:
@@ -198,8 +196,6 @@ class Drawing:
         dots = 'stroke-width="2" stroke-dasharray="2 2"'
         self._parts.append(f'<path d="{data}" fill="none" stroke="{colour}" {dots}/>')
 
-    # --- text -------------------------------------------------------------------------------------
-
     def text(
         self,
         x: float,
@@ -222,8 +218,6 @@ class Drawing:
             anchor_text += f' font-size="{number(size)}"'
         point = f'x="{number(x)}" y="{number(y)}"'
         self._parts.append(f'<text {point} fill="{fill}"{anchor_text}>{escape_xml(text)}</text>')
-
-    # --- the file ---------------------------------------------------------------------------------
 
     def svg(
         self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]

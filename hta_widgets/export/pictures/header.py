@@ -175,8 +175,6 @@ class HeaderPainter(Painter):
         drawing.rect(x + wide - 1, y - 3, 1, 8, theme.ink)
         drawing.text(x + wide + 6, y + 5, duration(length_ns), theme.ink)
 
-    # --- rows of the strip ------------------------------------------------------------------------
-
     def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
         """Yield steps or phases with both ends' x, whether they have begun before, and the name."""
         place = self.place

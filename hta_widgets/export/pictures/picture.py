@@ -164,8 +164,6 @@ class _Picture(Painter):
         reply, buffer = self.engine.answer({"op": op, **request})
         return {**reply, **request}, unpack(reply["columns"], buffer or b"")
 
-    # --- title and legend -------------------------------------------------------------------------
-
     def _words(self) -> str:
         place = self.place
         low, high = self.scene["range"]
@@ -261,8 +259,6 @@ class _Picture(Painter):
             ]
         return keys
 
-    # --- rows -------------------------------------------------------------------------------------
-
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         lanes = LanePainter(
@@ -331,8 +327,6 @@ class _Picture(Painter):
                     y = top + round((height - 15) / 2)
                     drawing.rect(x, y, words, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
-
-    # --- selection --------------------------------------------------------------------------------
 
     def _selection(self, first: float) -> None:
         chosen = self.state.get("selection") or {}

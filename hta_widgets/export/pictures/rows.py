@@ -163,9 +163,6 @@ def has_waits(scene: Mapping[str, Any]) -> bool:
     return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
 
 
-# --- folded ranks ---------------------------------------------------------------------------------
-
-
 def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
     return [row for row in rank["summary"] if row["role"] == role]
 
@@ -173,32 +170,34 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
 def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
+    """Return the sizes with which `count` folded ranks fit into `height`, like the page's rows."""
     if any_open:
         return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
     row_height = height // count if count else height
-    device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
+    device_height = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
         return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MAX_BARS))
 
-    def full(bars: int, ribbon: int = 0) -> _FoldedSizes:
-        cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
-        late = ribbon + _GAP if ribbon else 0
+    def full_sizes(bars: int, ribbon: int = 0) -> _FoldedSizes:
+        cpu_height = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
+        ribbon_height = ribbon + _GAP if ribbon else 0
         min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
-        height = max(min_height, _PAD + device + late + cpu + _BELOW)
+        height = max(min_height, _PAD + device_height + ribbon_height + cpu_height + _BELOW)
         return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
     bars = 0 if is_many else min(threads, _MAX_BARS)
-    if full(bars).height > row_height:
+    if full_sizes(bars).height > row_height:
         if is_many:
             return _compact_sizes(row_height, has_comm=has_comm)
         bars = min(threads, _BARS)
-    fold = full(bars, _RIBBON if ribbons else 0)
+    fold = full_sizes(bars, _RIBBON if ribbons else 0)
     if ribbons and fold.height > row_height:
-        fold = full(0, _RIBBON) if _RIBBON_FIRST < count <= _MANY_RANKS else full(bars)
+        has_ribbon = _RIBBON_FIRST < count <= _MANY_RANKS
+        fold = full_sizes(0, _RIBBON) if has_ribbon else full_sizes(bars)
     return _grow_lanes(fold, row_height)
 
 
@@ -305,24 +304,22 @@ def _host_bands(
     )
 
 
-# --- tracks of opened ranks -----------------------------------------------------------------------
-
-
 def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
+    """Return the row of a track; lanes below the nested events are named ``+1``, ``+2`` …."""
     role = track["role"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
-    spills = track["lanes"] if role == "counter" else max(1, track["nested"])
+    nested = track["lanes"] if role == "counter" else max(1, track["nested"])
     is_disjoint = role == "stream" and track["lanes"] == 1
     bands = tuple(
         Band(
-            track["lane0"] + depth,
-            depth * pitch + 1,
-            pitch if is_disjoint else pitch - 1,
-            form,
-            name if depth == 0 else f"+{depth - spills + 1}" if depth >= spills else "",
-            track.get("wait", -1) if depth == 0 else -1,
-            track.get("late", -1) if depth == 0 else -1,
-            tuple(track["range"]) if "range" in track else None,
+            lane=track["lane0"] + depth,
+            top=depth * pitch + 1,
+            height=pitch if is_disjoint else pitch - 1,
+            form=form,
+            label=name if depth == 0 else f"+{depth - nested + 1}" if depth >= nested else "",
+            wait=track.get("wait", -1) if depth == 0 else -1,
+            late=track.get("late", -1) if depth == 0 else -1,
+            range=tuple(track["range"]) if "range" in track else None,
         )
         for depth in range(track["lanes"])
     )
@@ -396,8 +393,6 @@ class LanePainter(Painter):
         waiting = self._waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
             self._labels(slices, codes, waiting, table, band, y)
-
-    # --- events -----------------------------------------------------------------------------------
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
@@ -527,8 +522,6 @@ class LanePainter(Painter):
             colour = self.theme.ink if pale else paint.text
             self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
 
-    # --- waits and late arrivals ------------------------------------------------------------------
-
     def _overlay_slices(self, index: RankIndex, lane_number: int) -> tuple[_Slices, Floats]:
         """Return the long waits or late arrivals of a lane, and the share of the others by cell."""
         lane = cast("EventLane", index.lane(lane_number)[1])
@@ -554,8 +547,6 @@ class LanePainter(Painter):
         right = np.r_[self.x[cells + 1], self.place.xs(slices.end)]
         line = self.theme.late if named else self.theme.ink3
         self.drawing.dotted_lines(left, right, y + band.height / 2, line)
-
-    # --- counters ---------------------------------------------------------------------------------
 
     def _counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):

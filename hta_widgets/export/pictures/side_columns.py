@@ -63,8 +63,6 @@ class SideColumnPainter(Painter):
     #: whether the title of the totals names the two numbers below each
     is_named: bool = False
 
-    # --- names ------------------------------------------------------------------------------------
-
     def names(self, row: Row, y: float) -> None:
         """Draw the name of a row, and the most important fact on a rank."""
         if row.track is not None:
@@ -174,8 +172,6 @@ class SideColumnPainter(Painter):
             return _RankFact((f"exposed {duration(stats['exposed'])}",))
         busy_ns = stats["span"] - stats["idle"] - stats["unrecorded"]
         return _RankFact((f"busy {duration(busy_ns)}",))
-
-    # --- totals -----------------------------------------------------------------------------------
 
     def title(self, rows: Sequence[Row], y: float, lines: int) -> None:
         """Label the right column."""

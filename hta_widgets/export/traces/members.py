@@ -356,9 +356,6 @@ def json_text(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-# --- edited records -------------------------------------------------------------------------------
-
-
 _ARROW = (b'"s"', b'"t"', b'"f"')
 
 

@@ -85,7 +85,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _REPLACEMENT,
     ),
-    # hosts and users after a word that says so: on host NAME, hostname=NAME, as user NAME
+    # hosts and users after a word for them: on host NAME, hostname=NAME, as user NAME
     (
         re.compile(
             rf"(\b(?:on|at|from|by|as|for)\s{{1,4}}(?:the\s{{1,4}})?(?:{_OWNER})\s{{1,4}}"

@@ -38,8 +38,10 @@ _COPY = re.compile(r"(PCIE_DMA|SDMA|MEMCPY|MEMSET)\w*")
 _COMPUTE = re.compile(r"(AI_?|MIX_|KERNEL_|DSA|DVPP|AICPU)\w*")
 _COLLECTIVE = re.compile(r"hcom_([A-Za-z]+?)_{1,2}\w*")
 #: c10d's names, by HCCL's, of the collectives whose count is that of the input and the output.
-_WHOLE = {"allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
-          "receive": "recv"}  # fmt: skip
+_SAME_COUNT = {
+    "allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
+    "receive": "recv",
+}  # fmt: skip
 _DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
@@ -283,8 +285,8 @@ def _collective_args(name: str, group: str, dtype: str, count: int) -> dict[str,
     args: dict[str, Any] = {"Process Group Name": group, "data type": dtype, "count": count}
     kind, bits = re.fullmatch(r"([A-Z]*)(\d*)", dtype.upper()).groups()  # type: ignore[union-attr]
     if operation:
-        args["Collective name"] = _WHOLE.get(operation, operation)
-    if operation in _WHOLE and kind in _DTYPES and count >= 0:
+        args["Collective name"] = _SAME_COUNT.get(operation, operation)
+    if operation in _SAME_COUNT and kind in _DTYPES and count >= 0:
         args |= {"dtype": _DTYPES[kind] + bits, "In msg nelems": count, "Out msg nelems": count}
     return args
 

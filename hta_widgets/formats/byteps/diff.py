@@ -196,9 +196,6 @@ WORKER_TABLES = {
 SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times}
 
 
-# --- steps and their waits ------------------------------------------------------------------------
-
-
 def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
@@ -261,9 +258,6 @@ def _cause_of_stage(stage: str) -> str:
     if stage.startswith("COORDINATE"):
         return "coordination"
     return "copies" if stage.startswith("COPY") else "communication"
-
-
-# --- findings -------------------------------------------------------------------------------------
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:

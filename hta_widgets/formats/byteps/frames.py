@@ -16,8 +16,8 @@ from hta_widgets import analysis
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
 from hta_widgets.panels.frames import (
+    BaseFrameMaker,
     Panel,
-    Whole,
     catalogue_panel,
     frame_to_json,
     small_frame_to_json,
@@ -125,18 +125,15 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-# --- the panels -----------------------------------------------------------------------------------
-
-
-def _analysis_function(name: str, *formats: str) -> Whole:
+def _analysis_function(name: str, *formats: str) -> BaseFrameMaker:
     """Return a function that runs an analysis on the selected ranks of these formats."""
 
-    def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+    def base_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         scope = restrict_to_format(traces, selection, *formats)
         frame: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
         return frame
 
-    return whole
+    return base_frame
 
 
 def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
@@ -154,7 +151,7 @@ def _panel(
     needs: str,
     shape: Callable[[pd.DataFrame], pd.DataFrame] = _all_columns,
     *,
-    whole: Whole | None = None,
+    base_frame: BaseFrameMaker | None = None,
     fits: Callable[[set[str], int], bool] | None = None,
     ranks_of: str = "",
 ) -> Panel:
@@ -162,7 +159,7 @@ def _panel(
 
     With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
     """
-    run = whole or _analysis_function(facts("panels")[name]["analysis"], needs)
+    run = base_frame or _analysis_function(facts("panels")[name]["analysis"], needs)
 
     def frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
         shaped = shape(run(traces, selection))
@@ -179,7 +176,7 @@ def _panel(
     def has_format(formats: set[str], _workers: int) -> bool:
         return needs in formats
 
-    return catalogue_panel(name, frame=frame, whole=run, fits=fits or has_format)
+    return catalogue_panel(name, frame=frame, base_frame=run, fits=fits or has_format)
 
 
 def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -196,7 +193,7 @@ PANELS = (
         "byteps_stragglers",
         "byteps-server",
         by_iteration,
-        whole=_arrivals_frame,
+        base_frame=_arrivals_frame,
         fits=lambda formats, workers: "byteps-server" in formats or workers > 1,
     ),
     _panel("byteps_gradients", "byteps", by_tensor),
@@ -211,19 +208,16 @@ PANELS = (
     catalogue_panel(
         "byteps_requests",
         frame=_requests_frame,
-        whole=_analysis_function("byteps_requests", "byteps-server"),
+        base_frame=_analysis_function("byteps_requests", "byteps-server"),
         fits=lambda formats, _: "byteps-server" in formats,
     ),
     _panel(
         "byteps_clock",
         "byteps",
-        whole=lambda traces, _: analysis.byteps_clock(traces),
+        base_frame=lambda traces, _: analysis.byteps_clock(traces),
         fits=lambda formats, _: formats >= {"byteps", "byteps-server"},
     ),
 )
-
-
-# --- tables of pages ------------------------------------------------------------------------------
 
 
 def base_tables(traces: TraceSet) -> dict[str, Any]:
@@ -323,8 +317,6 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
     combined.attrs = {"keys": keys}
     return combined
 
-
-# --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum ratio of a server's load to the mean load for the server to be reported.
 _UNEVEN_RATIO = 1.25

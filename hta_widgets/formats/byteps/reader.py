@@ -46,8 +46,6 @@ _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
 _SERVER_WAIT = "waiting for other pushes"
 
-# --- numbers of workers, GPUs and servers ---------------------------------------------------------
-
 
 def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to workers and their GPUs, and sort by both.
@@ -173,9 +171,6 @@ def _job_folder(path: str) -> str | None:
     parts = PurePath(path).parts
     first = next((index for index, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
     return str(PurePath(*parts[:first])) if first else None
-
-
-# --- servers --------------------------------------------------------------------------------------
 
 
 def is_server(columns: RankColumns) -> bool:
@@ -335,9 +330,6 @@ def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     )
 
 
-# --- workers --------------------------------------------------------------------------------------
-
-
 def is_worker(columns: RankColumns) -> bool:
     """Whether more than half of the complete events have BytePS's names of tensors."""
     complete = np.flatnonzero(columns.phase == ord("X"))
@@ -458,9 +450,6 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
     problems.add("truncated", int((counts < steps).sum()), detail, rank, path)
     without_parts = set(range(len(rows.tensors))) - set(np.unique(parts.tensor).tolist())
     problems.add("truncated", len(without_parts), "tensors without any stage", rank, path)
-
-
-# --- tables of both -------------------------------------------------------------------------------
 
 
 def _async_table(

@@ -36,9 +36,6 @@ _RAW_KEYS = 1 << 32
 _MOST_SERVERS = 4096
 
 
-# --- workers --------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class TotalRows:
     """Whole synchronisations, each of one tensor in one step."""
@@ -183,9 +180,6 @@ def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
     order = np.argsort(place, kind="stable")
     rows.stage = np.argsort(order)[rows.stage]
     return [names[code] for code in order.tolist()]
-
-
-# --- servers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

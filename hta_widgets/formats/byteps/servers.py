@@ -382,8 +382,6 @@ def _requests_frame(trace: Trace, requests: Requests) -> pd.DataFrame:
     )
 
 
-# --- clocks ---------------------------------------------------------------------------------------
-
 #: A node, and the number of iterations that the server served before the worker's trace began.
 _Place = tuple[int, int]
 

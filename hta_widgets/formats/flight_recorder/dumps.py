@@ -265,9 +265,6 @@ def group_name(group: str, description: str) -> str:
     return f"{description} ({group})" if description and description != group else group
 
 
-# --- values of any type ---------------------------------------------------------------------------
-
-
 def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
 

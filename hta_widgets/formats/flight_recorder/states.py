@@ -173,9 +173,6 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
     return list(groups.values())
 
 
-# --- hangs ----------------------------------------------------------------------------------------
-
-
 @memoize
 def find_hangs(traces: TraceSet) -> list[Hang]:
     """Return the first unfinished or differing collective of each group, causes first."""
@@ -292,9 +289,6 @@ def _last_call(dump: FlightDump) -> tuple[str, str]:
         return "nothing", ""
     last = dump.entries[-1]
     return call_text(last, dump), frame_text(dump.stacks[last.stack])
-
-
-# --- analyses -------------------------------------------------------------------------------------
 
 
 @memoize
@@ -451,9 +445,6 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         matched={"hangs": len(rows)},
         note="" if rows else note,
     )
-
-
-# --- words ----------------------------------------------------------------------------------------
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

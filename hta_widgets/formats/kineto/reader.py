@@ -531,9 +531,6 @@ def peek_rank(path: str) -> int | None:
     return stated_rank(decode_values(head.values))
 
 
-# --- other formats of Chrome JSON -----------------------------------------------------------------
-
-
 _WORKER = re.compile(rb'"pid"\s*:\s*"Comm\.')
 _SERVER = re.compile(rb'"name"\s*:\s*"(push|pull)-\d+"\s*,\s*"ph"\s*:\s*"[BE]"')
 

@@ -159,7 +159,7 @@ def _find_devices(columns: RankColumns) -> _Devices | None:
         )
 
     keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
-    # Records that state no process are of no device of their own.
+    # Records without a process do not belong to a device of their own.
     devices = sorted(filter(None, set(keys.values())), key=_natural)
     if len(devices) < 2:
         return None

@@ -75,9 +75,6 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     }
 
 
-# --- the headline ---------------------------------------------------------------------------------
-
-
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return failed allocations as findings, and sentences on the peak and on fragmentation."""
     findings = []
@@ -121,9 +118,6 @@ def _peak_text(peak: pd.DataFrame) -> str:
         f"Memory of {first['device']} on rank {first['rank']} peaks at {size(first['peak_bytes'])}"
         f" in use, of {size(first['reserved_bytes'])} reserved{held}."
     )
-
-
-# --- comparison -----------------------------------------------------------------------------------
 
 
 def _compare_peaks(diff: Comparison) -> pd.DataFrame:

@@ -191,8 +191,6 @@ PROFILE_TABLES = {
 TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 
-# --- findings -------------------------------------------------------------------------------------
-
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
 #: Smallest relative difference of two totals, whose spread is unknown.

@@ -89,9 +89,6 @@ def _keys_of_ranks(traces: TraceSet) -> _Keys:
     return keys_by_rank
 
 
-# --- the panels -----------------------------------------------------------------------------------
-
-
 def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
     ranks = restrict_to_format(traces, selection, *MPI_FORMATS).ranks
     return {} if ranks is None else {"ranks": ranks}
@@ -149,12 +146,12 @@ def _hosts_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
 
 
 def _panel(name: str, frame: FrameMaker) -> Panel:
-    def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+    def base_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         run = getattr(analysis, facts("panels")[name]["analysis"])
         rows: pd.DataFrame = run(traces, **_scope(traces, selection))
         return rows
 
-    return catalogue_panel(name, frame=frame, whole=whole)
+    return catalogue_panel(name, frame=frame, base_frame=base_frame)
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.
@@ -192,8 +189,6 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
         "mpi_hosts": frame_to_json(_hosts_frame(traces, Selection(), None)),
     }
 
-
-# --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum share of a routine's time for a message size to be reported.
 _MIN_SHARE_OF_TIME = 0.1

@@ -32,8 +32,6 @@ from hta_widgets.trace.trace import Trace
 
 _NAN = float("nan")
 
-# --- lines ----------------------------------------------------------------------------------------
-
 # Widths and separators differ between generations, and long names push columns to the right;
 # there are always blanks between the columns.
 
@@ -143,9 +141,6 @@ def _scale(text: str, unit: str) -> float:
     return _number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
 
-# --- profiles -------------------------------------------------------------------------------------
-
-
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     """Return the profiles of a file: one, or several that were concatenated."""
     parsers: list[_Parser] = []
@@ -242,8 +237,6 @@ class _Parser:
         if stated := _STACKS.search(line):
             self.stated_stacks = min(int(stated[1]), _MOST_STACKS)
         return True
-
-    # --- lines of each section --------------------------------------------------------------------
 
     def _value(self, line: str) -> bool:
         if value := _VALUE.match(line):
@@ -360,8 +353,6 @@ class _Parser:
             return False
         return True
 
-    # --- the profile -----------------------------------------------------------------------------
-
     def finish(self, *, ended: bool) -> tuple[MpiProfile, Problems]:
         """Return the profile and its problems; `ended` is False if its last line may be cut."""
         summary = None
@@ -445,8 +436,6 @@ def _without_size(profile: MpiProfile) -> dict[str, int]:
         if row.calls > binned.get(row.routine, row.calls)
     }
 
-
-# --- files ----------------------------------------------------------------------------------------
 
 _FIRST_LINE = re.compile(rb"Data for MPI rank \d+ of \d+:")
 _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")

@@ -530,8 +530,6 @@ def _frame(frame: StackFrame) -> str:
     return f"{frame.file.rpartition('/')[2]}+{offset}"
 
 
-# --- two runs -------------------------------------------------------------------------------------
-
 #: A routine and the bounds of a bin, or -1 for all sizes.
 _Key = tuple[str, int, int]
 

@@ -58,9 +58,6 @@ _ROOTED = ROOT_SENDS | ROOT_RECEIVES
 _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
-# --- collectives ----------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _RankCalls:
     """The blocking collectives of a rank, by start."""
@@ -175,8 +172,6 @@ def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEven
         early=np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),
     )
 
-
-# --- records --------------------------------------------------------------------------------------
 
 _RECORD_BYTES = 48
 _MOST_RANKS = 1 << 24
@@ -317,7 +312,7 @@ class TimeLineRecords(NumberedRecords):
             start.tolist(), dur.tolist(), *columns, strict=True
         ):
             category, tid = (MPI_IO_CATEGORY, 1) if routine >= IO_FROM else (MPI_CATEGORY, 0)
-            args = _args(routine, source, target, size, io=bool(io))
+            args = _record_args(routine, source, target, size, io=bool(io))
             if caller:
                 args["caller"] = f"0x{caller:08x}"
             if above:
@@ -329,7 +324,7 @@ class TimeLineRecords(NumberedRecords):
             ).encode()
 
 
-def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dict[str, Any]:
+def _record_args(routine: int, source: int, target: int, size: int, *, io: bool) -> dict[str, Any]:
     """Return the args of a record; -1 is a missing value."""
     args: dict[str, Any] = {}
     if size != -1:

@@ -167,9 +167,6 @@ def _domain_codes(
     return places.reshape(-1).astype(np.int32), domains
 
 
-# --- args and payloads ----------------------------------------------------------------------------
-
-
 def args_of_ranges(
     database: Database, ranges: EventBlock, domains: list[str]
 ) -> list[dict[str, Any]]:

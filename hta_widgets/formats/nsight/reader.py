@@ -176,9 +176,6 @@ def _drop_recorded_graphs(
     return graphs.select(~is_twice)
 
 
-# --- ranks ----------------------------------------------------------------------------------------
-
-
 def _rank_rows(process: int, device: int, events: EventBlock, rows: Rows) -> RankRows:
     """Return the events of a rank, which are at `rows`."""
     events = events if len(rows) == len(events) else events.take(rows)

@@ -225,9 +225,6 @@ def _rank_of(environment: object) -> int | None:
     return ranks[0] if ranks and is_rank(ranks[0]) else None
 
 
-# --- rocmProfileData ------------------------------------------------------------------------------
-
-
 def _read_old(database: Database, events: RocmEvents) -> None:
     """Read a database of rocmProfileData, whose links are a table of their own."""
     columns = database.integers(

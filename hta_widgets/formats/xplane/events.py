@@ -123,9 +123,6 @@ def whole_number(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
 
 
-# --- fields of many messages ----------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _FieldColumns:
     """Fields of messages, in the order of `row`, the message of each."""
@@ -141,7 +138,7 @@ class _FieldColumns:
 
     def require_wire(self, wire: int) -> None:
         if (self.wire != wire).any():
-            raise ProtobufError("a field has another type than in the schema")
+            raise ProtobufError("the type of a field differs from the schema")
 
     def last_integers(self, number: int, count: int) -> Unsigned:
         """Return the last value of a field of each message; 0 for none."""
@@ -221,9 +218,6 @@ def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:
         if shift > _MAX_SHIFT and len(rest):
             raise ProtobufError(f"a number of more than 10 bytes at byte {int(at[rest[0]]):,}")
     return value, after
-
-
-# --- statistics -----------------------------------------------------------------------------------
 
 
 def _split_correlation(

@@ -92,7 +92,7 @@ def _signed_integer(value: Any) -> int:
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int):
-        raise ProtobufError("a field has another type than in the schema")
+        raise ProtobufError("the type of a field differs from the schema")
     return value
 
 
@@ -102,7 +102,7 @@ def _text(data: bytes, value: Any) -> str:
 
 def _span(value: Any) -> Span:
     if not isinstance(value, tuple):
-        raise ProtobufError("a field has another type than in the schema")
+        raise ProtobufError("the type of a field differs from the schema")
     return value
 
 

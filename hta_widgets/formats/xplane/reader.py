@@ -181,8 +181,6 @@ class _ProfileEvents:
             has_steps_of_device="TPU" in plane.name,
         )
 
-    # --- devices ----------------------------------------------------------------------------------
-
     def _read_device(self, plane: Plane, kind: str, number: int) -> int:
         """Read the work of a device; return the number of events that repeat it."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
@@ -250,8 +248,6 @@ class _ProfileEvents:
         steps = replace(events, kind=np.arange(len(number)), names=names)
         self._append(steps, "user_annotation", place, **columns)
 
-    # --- the host ---------------------------------------------------------------------------------
-
     def _read_thread(self, plane: Plane, line: Line) -> None:
         events = self._events(plane, line)
         self._note_memory(events)
@@ -301,8 +297,6 @@ class _ProfileEvents:
         names = [str(stats.get("hlo_op")) for stats in events.stats]
         operations = replace(launches, names=names)
         self._append(operations, "cpu_op", place, args=self.rows.args_codes(args)[code])
-
-    # --- events -----------------------------------------------------------------------------------
 
     def _append(self, events: LineEvents, category: str | Ints, place: int, **columns: Any) -> None:
         used, kind = np.unique(events.kind, return_inverse=True)

@@ -57,7 +57,7 @@ export type ItemColor =
   | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }
   | { type: "mix"; start: string; end: string; at: string };
 
-/** What a mark shows and selects if that differs from its row. */
+/** Tooltip and selection of a mark, if they differ from those of its row. */
 interface MarkInteraction {
   tooltip?: TooltipTemplate;
   /** The window that the mark selects, and the keys that it selects instead of its row's. */

@@ -473,7 +473,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
   const span = right - 16 - longest - 6;
-  const beside = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
+  const overlappedRows = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
   if (right > 0) textLayer.text(left + plotWidth + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
     const late = content.lateRows.has(row);
@@ -491,8 +491,8 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
         // In thin rows, the text also overlaps the neighbours' bars.
         let clear = size;
         for (
-          let nearRow = Math.max(0, row - beside);
-          nearRow <= Math.min(rows - 1, row + beside);
+          let nearRow = Math.max(0, row - overlappedRows);
+          nearRow <= Math.min(rows - 1, row + overlappedRows);
           nearRow += 1
         ) {
           clear = Math.max(clear, barLength(nearRow));

@@ -363,7 +363,10 @@ function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): Sco
 const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** Evaluate a comparison, or a combination of two. */
+/**
+ * Evaluate a comparison (`==`, `<` …), or `and` or `or` of two. Texts can only be equal or
+ * different.
+ */
 function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
   if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
   const results = applyNumbers(COMPARISONS[sign]!, values);
@@ -479,7 +482,7 @@ function evaluateCall(
   return mapCells(cellFunction, args);
 }
 
-/** Format a value; "" if it is unknown and the hole names no format. */
+/** Format a value; "" if it is unknown and the hole has no format. */
 function formatHole(value: ScalarValue, format: string): string {
   if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";

@@ -30,7 +30,7 @@ export function causeLabel(name: string): string {
   return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
-/** What a stack draws: its marks, texts in bars, legend, and lines of tooltips. */
+/** Content of a stack: its marks, texts in bars, legend, and lines of tooltips. */
 interface StackContent {
   marks: ChartMark[];
   barTexts(): BarText[];

@@ -146,8 +146,6 @@ export class TimelineLink {
     );
   }
 
-  // --- views --------------------------------------------------------------------------------------
-
   /** Load the chosen alignment; `movesPartner` moves the side that does not lead. */
   async realign(movesPartner: boolean): Promise<void> {
     const { base, frames, options, statusText } = this.ctx;
@@ -224,8 +222,6 @@ export class TimelineLink {
       this.isQuiet = false;
     }
   }
-
-  // --- choices outside the timelines --------------------------------------------------------------
 
   /** Undo or redo; false if there is nothing to undo or redo. */
   walk(direction: "undo" | "redo"): boolean {
@@ -323,8 +319,6 @@ export class TimelineLink {
     const ranks = this.ranksOf(side);
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };
   }
-
-  // --- selections and partners --------------------------------------------------------------------
 
   /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
   private onSelect(side: Side): void {
@@ -438,13 +432,13 @@ export class TimelineLink {
   /** The counterpart of a step by slots, as steps are not matched as calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
-    const [ownSide, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
+    const [ownSide, otherSide] = side === 0 ? ["before", "after"] : ["after", "before"];
     const slots = await this.ctx.frames.get("slots:steps");
     const row = rowsOf(slots).find((slot) => slot[`${ownSide}_label`] === event.name);
     if (row === undefined) return null;
-    const start = numberAt(row, `${theirs}_start_ns`);
-    const name = textAt(row, `${theirs}_label`);
-    const dur = numberAt(row, `${theirs}_end_ns`) - start;
+    const start = numberAt(row, `${otherSide}_start_ns`);
+    const name = textAt(row, `${otherSide}_label`);
+    const dur = numberAt(row, `${otherSide}_end_ns`) - start;
     return { ...event, name, short: name, start, dur };
   }
 }

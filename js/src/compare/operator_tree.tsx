@@ -91,7 +91,7 @@ export interface FrameOfRanks {
   frame: PanelFrame;
   /** The pair of ranks; null for all. */
   pair: number | null;
-  /** Text on the ranks, if not all that are compared. */
+  /** Names the ranks if not all compared ranks are included; else "". */
   ranksText: string;
 }
 

@@ -19,7 +19,7 @@ export abstract class DiffPanel<Shown> {
   protected readonly replacement = signal<ComponentChildren>(null);
   private requestCount = 0;
 
-  /** `title` says what could not be drawn. */
+  /** `title` names the panel that could not be drawn. */
   protected constructor(
     protected readonly ctx: DiffContext,
     private readonly title: string,

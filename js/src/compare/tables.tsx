@@ -451,7 +451,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   return `${value > 0 ? "+" : "−"}${plain(Math.abs(value))}`;
 }
 
-/** More time is slower; other measures have no better direction. */
+/** Class for a change of a time: more is slower. Other measures are neither better nor worse. */
 function deltaClass(column: string, value: unknown): string {
   const isTime = PER_NS[UNITS.exec(column)?.[1] ?? ""] !== undefined;
   if (!isTime || typeof value !== "number" || cellText(column, value, true) === "±0") return "";

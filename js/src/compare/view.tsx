@@ -74,8 +74,6 @@ export class DiffApp {
     void this.start();
   }
 
-  // --- parts --------------------------------------------------------------------------------------
-
   private buildLayout(): void {
     const { ctx, root, body, events } = this;
     const { signal: abortSignal } = ctx.options;
@@ -185,8 +183,6 @@ export class DiffApp {
     if (this.events?.timelines.link.walk(direction) === true) return;
     this.ctx.statusText.value = direction === "undo" ? "Nothing to undo." : "Nothing to redo.";
   }
-
-  // --- frames -------------------------------------------------------------------------------------
 
   private async start(): Promise<void> {
     const { ctx, events } = this;

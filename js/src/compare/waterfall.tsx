@@ -98,12 +98,12 @@ function barsOf(
   });
 }
 
-/** Scale of the changes: their own if they would be invisible at that of the totals. */
-function fallScale(ends: readonly number[], maximum: number): { low: number; high: number } {
-  const [minimum, largest] = [Math.min(...ends), Math.max(...ends)];
-  const spread = largest - minimum;
-  if (spread === 0 || spread > maximum / 4) return { low: 0, high: maximum };
-  return { low: minimum - spread * 0.05, high: largest + spread * 0.05 };
+/** Scale of the bars: from 0, or close to the changes if they would be too small to see. */
+function waterfallScale(ends: readonly number[], total: number): { low: number; high: number } {
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const spread = high - low;
+  if (spread === 0 || spread > total / 4) return { low: 0, high: total };
+  return { low: low - spread * 0.05, high: high + spread * 0.05 };
 }
 
 interface WaterfallData {
@@ -168,7 +168,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     );
     const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
     const maximum = Math.max(1, ...ends);
-    const { low, high } = fallScale(ends, maximum);
+    const { low, high } = waterfallScale(ends, maximum);
     const enlarged = maximum / (high - low);
     const diff = after - before;
     const steps = Number(kinds.attrs.steps ?? 1);

@@ -83,7 +83,7 @@ export class HybridSource implements Source {
     }
     try {
       const answer = await this.kernel.ask(op, request, signal);
-      // What the kernel can answer, the page's engine should have answered.
+      // The page's engine should answer every request that the kernel can.
       if (pageError !== undefined && !this.loggedOps.has(op)) {
         this.loggedOps.add(op);
         console.error(`The page could not answer ${op}; the kernel did.`, pageError);

@@ -6,7 +6,7 @@ import type { DashContext } from "./context";
 import { type LayoutColumn, type PanelLayout, choiceWithPanel, computeLayout } from "./layout";
 import type { PaneSet } from "./panels";
 
-/** Heights of the timeline. px. */
+/** Minimum and maximum height of the timeline, px. */
 export const MIN_PX = 220;
 const MAX_PX = 560;
 /** Factor up to which the timeline exceeds its natural height to fill free space. */

@@ -149,7 +149,7 @@ function totalsText(sums: PanelFrame, { ranks }: Scene): string {
 
 export class DashSelection {
   readonly selection = computed(() => this.shared.stateSignal.value.selection);
-  /** What figures are of: without a selection, `selection` is the whole job. */
+  /** Scope of the figures: without a selection, `selection` is the whole job. */
   readonly scope = computed((): FigureScope => {
     const { scope } = this.shared.stateSignal.value;
     return scope === "selection" && this.selection.value === null ? "job" : scope;

@@ -349,7 +349,7 @@ const KERNELS: TableSpec = {
     }),
     countColumn(400),
     durationColumn("mean_ns", "mean", "Mean of a call", 440),
-    ...rateColumnsOf(frame, "of the calls of operators whose longest kernel it is"),
+    ...rateColumnsOf(frame, "of the operators' calls in which it is the longest kernel"),
     durationColumn("min_ns", "min", "Shortest call", 640),
     durationColumn("max_ns", "max", "Longest call", 640),
     ...outlierColumn(frame),
@@ -468,7 +468,7 @@ const REQUESTS: TableSpec = {
   selectsRanks: true,
   title: "Server requests",
   about: (frame) =>
-    `by key, to its last digit · who pushes last makes the others' pulls wait${noteSuffix(frame)}`,
+    `all digits of the key · the others' pulls wait for the last push${noteSuffix(frame)}`,
   columns: () => [
     nameColumn({
       title: "key",

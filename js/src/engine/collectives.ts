@@ -617,7 +617,7 @@ function summarizeCall(members: readonly CallMember[], callIndex: number): Colle
   const last = members.reduce((latest, member) =>
     member.arrival >= latest.arrival ? member : latest,
   );
-  const together = members.filter(({ arrival }) => arrival === last.arrival).length;
+  const lastCount = members.filter(({ arrival }) => arrival === last.arrival).length;
   const totalWait = members.reduce(
     (sum, { rankDelays, index }) => sum + rankDelays.wait[index]!,
     0,
@@ -626,7 +626,7 @@ function summarizeCall(members: readonly CallMember[], callIndex: number): Colle
     number: callIndex + 1,
     time: last.rankDelays.start[last.index]!,
     wait: Math.floor(totalWait / Math.max(members.length - 1, 1)),
-    rank: members.length > 1 && together === 1 ? last.rankDelays.rank : -1,
+    rank: members.length > 1 && lastCount === 1 ? last.rankDelays.rank : -1,
     name: last.rankDelays.recordedName[last.index]!,
     id: last.rankDelays.id[last.index]!,
   };

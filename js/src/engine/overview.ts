@@ -98,8 +98,6 @@ export class RankOverview {
     });
   }
 
-  // --- tiles ---
-
   tiles(lane: number, requested: TileRange): CellTile[] {
     const grid = this.lanes.get(lane);
     if (grid === undefined) return [];
@@ -132,8 +130,6 @@ export class RankOverview {
     const { first, cells } = this.header;
     return [first * this.cellNs, (first + cells) * this.cellNs];
   }
-
-  // --- one cell, one event ---
 
   /** Cells of the grid in a window, end exclusive; null if its edges are not edges of the grid. */
   private cellRange(start: number, end: number): [from: number, to: number] | null {
@@ -216,9 +212,10 @@ export class RankOverview {
         : "events";
   }
 
-  // --- covered time between the grid's edges: evenly spread within a cell ---
-
-  /** Covered time before an instant, for one of the device's unions. */
+  /**
+   * Covered time before an instant, for one of the device's unions. Within a cell it is spread
+   * evenly.
+   */
   deviceTimeBefore(name: string): (time: number) => number {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }

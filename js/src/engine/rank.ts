@@ -151,8 +151,6 @@ export class RankTrace {
     );
   }
 
-  // --- lanes ---
-
   laneContent(lane: number): LaneContent {
     const summary = this.header.summary.find((candidate) => candidate.lane === lane);
     if (summary !== undefined) return { role: summary.role, summary };
@@ -305,8 +303,6 @@ export class RankTrace {
     );
   }
 
-  // --- columns that few requests need ---
-
   /** Row of the enclosing event on the track, -1 for none. */
   parents(): Int32Array {
     return this.memo("parents", () => parentRows(this.columns.i32("parent")));
@@ -376,19 +372,19 @@ export class RankTrace {
     const place = this.callPlaces()[row]!;
     if (place < 0) return null;
     const { columns } = this;
-    const whole = (name: string) => this.memo(name, () => columns.i32(`call_${name}`))[place]!;
+    const integer = (name: string) => this.memo(name, () => columns.i32(`call_${name}`))[place]!;
     const rate = (name: string): number | null => {
       const value = this.memo(name, () => columns.floats(`call_${name}`))[place]!;
       return Number.isNaN(value) ? null : value;
     };
     return {
-      call: this.brief(this.events, whole("row")),
-      kernels: whole("kernels"),
+      call: this.brief(this.events, integer("row")),
+      kernels: integer("kernels"),
       device_ns: this.memo("device_ns", () => columns.f64("call_device_ns"))[place]!,
       tflop_per_s: rate("tflop_per_s"),
       gb_per_s: rate("gb_per_s"),
       roofline_share: rate("roofline_share"),
-      ...this.header.signatures![whole("signature")]!,
+      ...this.header.signatures![integer("signature")]!,
     };
   }
 

@@ -98,8 +98,6 @@ class ViewPage {
     this.followHash();
   }
 
-  // --- the shown view -----------------------------------------------------------------------------
-
   /** Show the view that the address names, so that reloads and the browser's Back work. */
   private followHash(): void {
     const before = this.request;
@@ -193,8 +191,6 @@ class ViewPage {
     }
     this.printBar();
   }
-
-  // --- the bar ------------------------------------------------------------------------------------
 
   private printBar(): void {
     const { request } = this;

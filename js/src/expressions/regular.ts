@@ -94,9 +94,9 @@ class PatternParser {
     return match;
   }
 
-  private parseAlternation(given: Flags): PatternNode {
+  private parseAlternation(outerFlags: Flags): PatternNode {
     if ((this.depth += 1) > MAX_DEPTH) throw new Error("groups are nested too deeply");
-    let flags = given;
+    let flags = outerFlags;
     const choices: PatternNode[][] = [[]];
     while (this.position < this.chars.length && this.chars[this.position] !== ")") {
       if (this.take("|")) {
@@ -234,6 +234,7 @@ class PatternParser {
   }
 }
 
+/** Return the flags after an inline group such as `(?i-s)`. */
 function applyFlags(flags: Flags, [, on = "", off = ""]: RegExpExecArray): Flags {
   const value = (name: keyof Flags): boolean =>
     (flags[name] || on.includes(name)) && !off.includes(name);

@@ -40,10 +40,10 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
     const remaining = Array.from({ length: rows }, (_, index) => index).filter(
       (row) => start === undefined || overlaps(start[row]!, end![row]! - start[row]!),
     );
-    const taken: PanelFrame["columns"] = {};
+    const selected: PanelFrame["columns"] = {};
     for (const [name, values] of Object.entries(columns))
-      taken[name] = remaining.map((row) => values[row]!);
-    return { rows: remaining.length, columns: taken, attrs };
+      selected[name] = remaining.map((row) => values[row]!);
+    return { rows: remaining.length, columns: selected, attrs };
   };
 }
 

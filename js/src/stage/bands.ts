@@ -100,18 +100,19 @@ export function computeFoldSizes(
   const gpuHeight = hasGpu ? FULL_SIZES.gpu : 0;
   const commHeight = hasComm ? FULL_SIZES.comm + FULL_SIZES.gap : 0;
 
-  const full = (cpuBars: number, ribbon = 0, min = TWO_LINES_HEIGHT): FoldSizes => {
-    const cpu = cpuBars > 0 ? FULL_SIZES.beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
-    const late = ribbon > 0 ? ribbon + FULL_SIZES.gap : 0;
-    const parts = FULL_SIZES.pad + gpuHeight + commHeight + late + cpu + FULL_SIZES.below;
-    const { pad, gpu, comm } = FULL_SIZES;
-    return { mode: "full", height: Math.max(min, parts), pad, gpu, comm, cpuBars, ribbon };
+  const fullFold = (cpuBars: number, ribbon = 0, minHeight = TWO_LINES_HEIGHT): FoldSizes => {
+    const { pad, gpu, comm, gap, beforeCpu, below } = FULL_SIZES;
+    const cpuHeight = cpuBars > 0 ? beforeCpu + cpuBars * (CPU_BAR_HEIGHT + 1) - 1 : 0;
+    const ribbonHeight = ribbon > 0 ? ribbon + gap : 0;
+    const contentHeight = pad + gpuHeight + commHeight + ribbonHeight + cpuHeight + below;
+    const height = Math.max(minHeight, contentHeight);
+    return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
   };
   if (count > MANY_RANKS_FROM && hasGpu) {
-    const plain = full(0, 0, TWO_LINES_HEIGHT - 2);
+    const plain = fullFold(0, 0, TWO_LINES_HEIGHT - 2);
     if (rankHeight < plain.height) return compactFold(rankHeight, hasComm);
-    const rich = full(0, RIBBON_HEIGHT, TWO_LINES_HEIGHT - 2);
-    return growFold(ribbons && rich.height <= rankHeight ? rich : plain, rankHeight);
+    const withRibbon = fullFold(0, RIBBON_HEIGHT, TWO_LINES_HEIGHT - 2);
+    return growFold(ribbons && withRibbon.height <= rankHeight ? withRibbon : plain, rankHeight);
   }
   if (count > MANY_RANKS_FROM) {
     return {
@@ -121,12 +122,13 @@ export function computeFoldSizes(
       ribbon: 0,
     };
   }
-  const all = full(Math.min(threads, MAX_CPU_BARS));
-  const bars = all.height <= rankHeight ? all.cpuBars : Math.min(threads, MIN_CPU_BARS);
-  if (!ribbons) return growFold(full(bars), rankHeight);
-  const rich = full(bars, RIBBON_HEIGHT);
-  if (rich.height <= rankHeight) return growFold(rich, rankHeight);
-  return growFold(count > RIBBON_FIRST ? full(0, RIBBON_HEIGHT) : full(bars), rankHeight);
+  const withAllBars = fullFold(Math.min(threads, MAX_CPU_BARS));
+  const bars =
+    withAllBars.height <= rankHeight ? withAllBars.cpuBars : Math.min(threads, MIN_CPU_BARS);
+  if (!ribbons) return growFold(fullFold(bars), rankHeight);
+  const withRibbon = fullFold(bars, RIBBON_HEIGHT);
+  if (withRibbon.height <= rankHeight) return growFold(withRibbon, rankHeight);
+  return growFold(count > RIBBON_FIRST ? fullFold(0, RIBBON_HEIGHT) : fullFold(bars), rankHeight);
 }
 
 /** Position of the ribbon in a folded row, from its top; null for none. */

@@ -216,19 +216,19 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
       font: string,
     ) => {
       const all = right - left;
-      const beside = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
+      const sameLine = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
       const freeWidth = (): number => {
-        const widths = beside.map(({ label }) => pen.textWidth(label, FONT.label) + 8);
+        const widths = sameLine.map(({ label }) => pen.textWidth(label, FONT.label) + 8);
         return all - Math.max(0, ...widths);
       };
       const widest = texts.map((text) => pen.textWidth(text, font)).find((width) => width <= all);
       if (widest === undefined || widest <= freeWidth()) return freeWidth();
       if (!isGroup) {
-        for (const lane of beside) lane.label = SHORT_LANE_NAMES[lane.label] ?? lane.label;
+        for (const lane of sameLine) lane.label = SHORT_LANE_NAMES[lane.label] ?? lane.label;
         // A cut name may be ambiguous; the names of lanes are repeated in every row.
         if (texts !== names || widest <= freeWidth()) return freeWidth();
       }
-      lanes = lanes.filter((lane) => !beside.includes(lane));
+      lanes = lanes.filter((lane) => !sameLine.includes(lane));
       return all;
     };
     const left = 12 + badge;
@@ -289,27 +289,31 @@ function drawBadge(
  * Baseline of a lane's name, from the top of the row; a bar's name is drawn next to the first bar.
  */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
-  const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
+  const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
   // A bar at the bottom is lower than its name: keep the name above the next row.
-  return Math.min(beside, rowHeight - 3);
+  return Math.min(centred, rowHeight - 3);
 }
 
+/**
+ * Draw the name of an open track, centred in the visible part of its lanes; the range of a
+ * counter below it; and the names of its Python stacks and of further bands.
+ */
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme } = frame;
   const { row, y, clipTop, clipBottom } = placed;
   const bands = row.bands();
-  const spill = bands.find(({ label }, index) => index > 0 && label !== "");
-  const last = spill === undefined ? y + row.height - 4 : y + spill.top;
+  const nextLabelled = bands.find(({ label }, index) => index > 0 && label !== "");
+  const lanesBottom = nextLabelled === undefined ? y + row.height - 4 : y + nextLabelled.top;
   const stacks = bands.filter(({ frames, height }) => frames !== undefined && height >= 11);
   for (const band of stacks) drawStackName(pen, frame, band, y, row.stacks === "folded");
   // The name is below a stack at the top, or before it if there is no other lane.
-  const first = stacks.find((band) => band === bands[0]);
-  const above = first === undefined ? y : y + first.top + first.height;
-  const isAlone = last - above < LINE;
-  const right = geometry.gutter - 8 - (isAlone ? stackNameWidth(pen, frame, first) + 8 : 0);
+  const topStack = stacks.find((band) => band === bands[0]);
+  const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
+  const isOnlyStack = lanesBottom - lanesTop < LINE;
+  const right = geometry.gutter - 8 - (isOnlyStack ? stackNameWidth(pen, frame, topStack) + 8 : 0);
   const availableWidth = right - (row.pinned ? 14 : 10);
-  const top = Math.max(isAlone ? y : above, clipTop);
-  const bottom = Math.min(last, clipBottom);
+  const top = Math.max(isOnlyStack ? y : lanesTop, clipTop);
+  const bottom = Math.min(lanesBottom, clipBottom);
   const fullName = row.pairName ?? row.name;
   const name = geometry.narrow ? fullName.replace(/^(CPU|GPU) {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;

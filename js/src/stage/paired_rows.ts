@@ -34,7 +34,8 @@ function rowsByRank({ rows }: RowLayout): StageRow[][] {
 }
 
 /**
- * Merge two lists in their order. Partners are adjacent; what has none comes before the next pair.
+ * Merge two lists and keep the order of each. Partners are adjacent; entries without a partner come
+ * before the next pair.
  */
 function mergeInOrder<T>(
   behind: readonly T[],
@@ -52,8 +53,9 @@ function mergeInOrder<T>(
 }
 
 /**
- * Place the rows of both layouts, tracks below their ranks, and name them: `rank 0`, below it
- * `after`; with the word if a row has no partner, or a partner of another name.
+ * Place the rows of both layouts, tracks below their ranks. A row behind has the name that both
+ * share, such as `rank 0`, and its partner below has the word `after`. If a row has no partner, or
+ * the names differ, its name and its word are joined.
  */
 export function interleaveRows(
   behind: RowLayout,

@@ -514,9 +514,9 @@ export class SvgSheet {
       if (batch.fill === fill) return batch;
       if (x0 < batch.right && y0 < batch.bottom && y1 > batch.top) break;
     }
-    const made = { fill, data: [], right: x0, top: y0, bottom: y1, open: null };
-    batches.push(made);
-    return made;
+    const batch = { fill, data: [], right: x0, top: y0, bottom: y1, open: null };
+    batches.push(batch);
+    return batch;
   }
 
   private flush(): void {

@@ -186,18 +186,18 @@ export function debounce(
   let timer = 0;
   const cancel = (): void => clearTimeout(timer);
   signal.addEventListener("abort", cancel, { once: true });
-  const later = (): void => {
+  const restart = (): void => {
     cancel();
     if (!signal.aborted) timer = window.setTimeout(call, ms);
   };
-  return Object.assign(later, { cancel });
+  return Object.assign(restart, { cancel });
 }
 
 // Marks over the lanes, set with M.
 
 export type TimeMark = Overlay["timeMarks"][number];
 
-/** The list after marking a time range: an unkept mark replaces the one before. */
+/** The list after marking a time range. Of the marks that are not kept, only the last remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(

@@ -250,8 +250,8 @@ export class FoldingController {
     const clusters = this.clusters.value;
     if (!this.isEnabled.value || clusters === null) return null;
     const selected = partlyNamedGroups(clusters, this.app.picking.selectionSignal.value);
-    const held = this.keptOpen.value === null ? selected : [this.keptOpen.value, ...selected];
-    return rankGroupsOf(clusters, this.unfolded.value, new Set(held));
+    const shownAlone = this.keptOpen.value === null ? selected : [this.keptOpen.value, ...selected];
+    return rankGroupsOf(clusters, this.unfolded.value, new Set(shownAlone));
   });
   readonly stateSignal = computed((): FoldingState => {
     const { scene, source } = this.app.ctx;

@@ -48,7 +48,7 @@ export function activate(context: vscode.ExtensionContext): void {
   let selected: vscode.Uri | null = null;
 
   const open = (request: OpenTraceRequest): void => {
-    const title = request.paths.map((one) => path.basename(one));
+    const title = request.paths.map((item) => path.basename(item));
     const name = request.view === "diff" ? title.join(" ↔ ") : (title[0] ?? "");
     const column = vscode.ViewColumn.Active;
     new TraceEditor(

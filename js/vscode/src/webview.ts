@@ -44,7 +44,7 @@ class EditorPage {
     watchTheme(el, new AbortController().signal, setTheme);
     setTheme();
     this.showCard({ stage: "start" });
-    window.addEventListener("message", ({ data }: MessageEvent<ToPage>) => this.hear(data));
+    window.addEventListener("message", ({ data }: MessageEvent<ToPage>) => this.onEditor(data));
     document.addEventListener("hta-save", (event) => {
       event.preventDefault();
       const { name, file } = (event as CustomEvent<{ name: string; file: Blob }>).detail;
@@ -60,27 +60,27 @@ class EditorPage {
     this.editor.postMessage({ type: "ready" });
   }
 
-  private hear(said: ToPage): void {
-    if (said.type === "frame") {
-      const { message, buffers } = unpack(said.frame);
+  private onEditor(request: ToPage): void {
+    if (request.type === "frame") {
+      const { message, buffers } = unpack(request.frame);
       this.receive(message, buffers);
-    } else if (said.type === "started") this.begin();
-    else if (said.type === "cancel") this.cancel();
-    else if (said.type === "colors") {
+    } else if (request.type === "started") this.begin();
+    else if (request.type === "cancel") this.cancel();
+    else if (request.type === "colors") {
       // The theme of the root takes precedence over the editor's; views observe the body.
       for (const { dataset } of [this.root, document.body]) {
-        if (said.colors === "editor") delete dataset.theme;
-        else dataset.theme = said.colors;
+        if (request.colors === "editor") delete dataset.theme;
+        else dataset.theme = request.colors;
       }
-    } else if (said.type === "problem") this.fail(said.problem);
-    else this.end(said.problem);
+    } else if (request.type === "problem") this.fail(request.problem);
+    else this.end(request.problem);
   }
 
   private begin(): void {
     this.place.removeShown();
     this.texts.clear();
     this.showCard({ stage: "start" });
-    const text = (key: string): Promise<string> =>
+    const requestText = (key: string): Promise<string> =>
       new Promise((resolve) => {
         this.texts.set(key, resolve);
         this.post({ type: "text", key });
@@ -88,8 +88,8 @@ class EditorPage {
     this.host = new WidgetHost(
       {
         post: (message, buffers) => this.post(message, buffers),
-        load: async (key) => importText(await text(key)),
-        css: text,
+        load: async (key) => importText(await requestText(key)),
+        css: requestText,
       },
       WORDS,
     );
@@ -131,8 +131,8 @@ class EditorPage {
   private fail(problem: HostProblem): void {
     this.tell(null);
     const { load, actions = [] } = problem;
-    const more = actions.map((one) =>
-      renderButton({ text: NAMES[one], press: () => this.act(one) }),
+    const more = actions.map((action) =>
+      renderButton({ text: NAMES[action], press: () => this.act(action) }),
     );
     const cancelled = (problem as { cancelled?: boolean }).cancelled ?? load !== undefined;
     this.place.showFailure({ ...problem, cancelled }, more);

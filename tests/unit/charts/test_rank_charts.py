@@ -434,7 +434,7 @@ def test_one_step_a_side_has_no_mean():
     alone.attrs["p_value"] = None
     figure = charts.diff_steps(alone)
     assert len(data_of(figure, "before_ns", "label")) == 1
-    assert "one step a side tells nothing of chance" in words_of(figure)
+    assert "with one step per side, chance cannot be estimated" in words_of(figure)
 
 
 def test_who_is_last_has_the_colour_of_who_is_late():

@@ -336,8 +336,8 @@ function stepText(step: number, category: string | null): string {
 export function positionInBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
-  const ends = edges.slice(1, -1).findIndex((end) => value <= end);
-  const bin = ends < 0 ? bins - 1 : ends;
+  const innerBin = edges.slice(1, -1).findIndex((end) => value <= end);
+  const bin = innerBin < 0 ? bins - 1 : innerBin;
   const [low, high] = [edges[bin]!, edges[bin + 1]!];
   const within = high > low ? (value - low) / (high - low) : 0.5;
   return (bin + Math.min(Math.max(within, 0), 1)) / bins;

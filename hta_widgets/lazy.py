@@ -1,0 +1,33 @@
+"""Names of a package that are imported when they are first used: pandas alone takes half a second.
+
+They are listed once, in the package's ``__init__.pyi``, which type checkers and editors read
+instead of its ``__init__.py``. The line ::
+
+    from hta_widgets.readers.load import load as load
+
+in ``hta_widgets/__init__.pyi`` declares ``hta_widgets.load``, and lets the package's
+``__getattr__`` import ``hta_widgets.readers.load`` at the first access.
+"""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def stub_modules(init_file: str) -> dict[str, str]:
+    """Return the module of each name that the stub next to an ``__init__.py`` re-exports."""
+    stub = ast.parse(Path(init_file).with_suffix(".pyi").read_text("utf-8"))
+    return {
+        alias.name: statement.module
+        for statement in stub.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+        if alias.asname == alias.name
+    }
+
+
+def import_name(module: str, name: str) -> Any:
+    """Return what ``from module import name`` binds: an attribute or a submodule."""
+    attributes = vars(import_module(module))  # Not `getattr`: a lazy package would call this again.
+    return attributes[name] if name in attributes else import_module(f"{module}.{name}")
