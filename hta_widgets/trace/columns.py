@@ -363,18 +363,10 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
 PARAM_COMMS = "record_param_comms"
 #: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
-    "Collective name",
-    "dtype",
-    "In msg nelems",
-    "Out msg nelems",
-    "Group size",
-    "Process Group Name",
-    "Process Group Description",
-    "Process Group Ranks",
-    "Src Rank",
-    "Dst Rank",
-    "Seq",
-)
+    "Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size",
+    "Process Group Name", "Process Group Description", "Process Group Ranks", "Src Rank",
+    "Dst Rank", "Seq",
+)  # fmt: skip
 
 
 def decode_json(text: bytes, *, strict: bool = True) -> Any:

@@ -42,6 +42,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.host_stack import (
     CALLS,
+    add_enclosing_rows,
     category_mask,
     name_mask,
     nearest_ancestor,
@@ -291,12 +292,8 @@ def _host_parents(capture: Trace) -> Ints:
 
 def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
     """Return the captured calls of a graph and all events above them, ascending."""
-    rows = graph.calls
-    is_chosen = mask_of_rows(rows, len(capture))
-    while len(rows):
-        rows = np.unique(parent[rows[parent[rows] >= 0]])
-        rows = rows[~is_chosen[rows]]
-        is_chosen[rows] = True
+    is_chosen = mask_of_rows(graph.calls, len(capture))
+    add_enclosing_rows(is_chosen, parent)
     return np.flatnonzero(is_chosen)
 
 
