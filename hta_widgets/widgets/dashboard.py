@@ -399,7 +399,7 @@ class Dashboard(LinkedView):
     # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.panel_engine, self.engine)

@@ -501,7 +501,7 @@ class TraceDiff(anywidget.AnyWidget):
     # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         if isinstance(request, Mapping) and "side" in request:
             side = request["side"]
             if side not in (0, 1):
