@@ -1,7 +1,8 @@
 """Write what follows from the requests in `live/operations.py` and `tiles/replies.py`.
 
-These are the types in `js/src/protocol.d.ts` and the column "request" in docs/protocol-requests.md. With
-`--check`, nothing is written and the exit code is 1 if a file is out of date.
+These are the types in `js/src/protocol.d.ts` and the column "request" in
+docs/protocol-requests.md. With `--check`, nothing is written and the exit code is 1 if a file is
+out of date.
 """
 
 import inspect
