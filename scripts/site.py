@@ -122,7 +122,7 @@ def with_frames(match: re.Match[str]) -> str:
 def frame(address: str, text: str) -> str:
     """Return a frame with a saved page, and a link to it."""
     title = text or address
-    view = f'<iframe class="live" loading="lazy" src="{address}" title="{title}"></iframe>'
+    view = f'<iframe class="live" data-src="{address}" title="{title}"></iframe>'
     return f"{text}\n\n{view}\n\n[Open this page by itself]({address})"
 
 
