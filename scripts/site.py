@@ -85,9 +85,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Show saved pages in frames, and point links to where the site has their targets."""
+    markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     if page.file.src_uri == "gallery.md":
         markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
-    markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     for old, new in _MOVED.items():
         markdown = markdown.replace(f"]({old})", f"]({new})")
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
