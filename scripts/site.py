@@ -60,6 +60,7 @@ hta-widgets demo {name} --kind {kind}{options}
 hw.Dashboard(hw.load({files})).save_html("{name}.html")
 ```
 """
+_TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
@@ -101,7 +102,7 @@ def with_kinds(text: str) -> str:
     kinds = next(action.choices for action in options if action.dest == "kind")
     sections = [
         _KIND.format(
-            title=kind.replace("_", " ").capitalize(),
+            title=_TITLES.get(kind, kind.replace("_", " ").capitalize()),
             name=(name := kind.replace("_", "-")),
             kind=kind,
             options=" --ranks 4 --steps 3 --healthy" if kind in KINDS else "",
