@@ -162,7 +162,7 @@ class PanelEngine:
         return self.headline() if all(task.wait_until(deadline) for task in tasks) else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them."""
+        """Answer ``panels`` or ``heatmap``, as docs/protocol-requests.md describes them."""
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
@@ -296,7 +296,7 @@ class TileEngine:
         return bound_classes(self.job.of_rank(rank).trace)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         return answer(request, self)
 
     def _on_tiles(self, request: operations.TilesRequest) -> Answer:

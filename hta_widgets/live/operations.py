@@ -1,6 +1,6 @@
 """Types and validation of the requests of pages, and the exchange of requests and replies.
 
-`scripts/protocol.py` writes the page's types and the requests in docs/protocol.md from them.
+`scripts/protocol.py` writes types of the page and rows of docs/protocol-requests.md from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/** Answer the kernel's requests from the page's data; see docs/protocol.md. */
+/** Answer the kernel's requests from the page's data; see docs/protocol-requests.md. */
 
 import {
   type Answer,
