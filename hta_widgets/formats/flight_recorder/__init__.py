@@ -20,6 +20,7 @@ DUMPS = Format(
         profile=f"{__name__}.dumps:FlightDump",
         yields_ranks=True,
         memory_factor=4.0,
+        shortens_paths=True,
     ),
     analyses=FormatAnalyses(
         functions=references(f"{__name__}.states", "collective_hangs collective_states")

@@ -30,6 +30,7 @@ from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"
 #: Category of events that are enqueued collectives; they have no duration.
@@ -149,7 +150,10 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems) -> FlightDump:
     config = _mapping(value.get("pg_config"))
     members = {name: ranks for name, entry in config.items() if (ranks := _ranks(_mapping(entry)))}
-    described = {name: str(_mapping(entry).get("desc") or "") for name, entry in config.items()}
+    described = {
+        name: shorten_paths(str(_mapping(entry).get("desc") or ""))
+        for name, entry in config.items()
+    }
     status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
     dump = FlightDump(rank, str(value.get("version") or ""), described, members)
     number_of: dict[tuple[DumpFrame, ...], int] = {}
@@ -175,7 +179,7 @@ def _collective(
 ) -> EnqueuedCollective | None:
     named = entry.get("process_group")
     names = [
-        str(part)
+        shorten_paths(str(part))
         for part in (named if isinstance(named, (list, tuple)) else [named])
         if isinstance(part, (str, int))
     ]
@@ -205,7 +209,7 @@ def _collective(
         group,
         sequence,
         is_p2p,
-        str(entry.get("profiling_name") or "unknown"),
+        shorten_paths(str(entry.get("profiling_name") or "unknown")),
         state,
         is_finished,
         _integer(entry.get("time_created_ns")) or -1,
