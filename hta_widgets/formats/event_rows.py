@@ -278,6 +278,15 @@ def rows_of_ranks(
         for number in np.unique(process[process >= 0]).tolist():
             yield number, -1, np.flatnonzero(process == number)
         return
+    work_ids = events["correlation"][on_device]
+    is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])
+    problems.add(
+        "part",
+        0 if is_launched.any() else len(is_launched),
+        "events of devices whose calls on the host are not recorded: launches, operators and the"
+        " causes of idle time are not known",
+        file=path,
+    )
     left_out = ~np.isin(process, process[on_device])
     problems.add(
         "part",

@@ -43,6 +43,8 @@ _MEMORY_KINDS = (
 #: The version of CUDA in a call's name, as in ``cudaLaunchKernel_v7000``; not in ``cuMemAlloc_v2``.
 _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 _TEXT_TABLE = "StringIds"
+#: Columns with names of kernels; the first that has one counts.
+_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 
 
 def process_of(global_id: Ints) -> Ints:
@@ -187,7 +189,10 @@ class ExportTable:
 
 
 def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
-    codes = texts.codes(columns["demangledName"], unknown="kernel {}")
+    ids = columns[_KERNEL_NAMES[-1]]
+    for column in _KERNEL_NAMES[-2::-1]:
+        ids = np.where(columns[column] >= 0, columns[column], ids)
+    codes = texts.codes(ids, unknown="kernel {}")
     return codes, category_code("kernel")
 
 
@@ -260,7 +265,7 @@ _OVERHEAD = _names_in("nameId", "overhead")
 #: All tables of events but NVTX's. Records refer to positions in this list.
 EVENT_TABLES = (
     ExportTable(
-        "CUPTI_ACTIVITY_KIND_KERNEL", ("demangledName",), _name_kernels, of_device=True,
+        "CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL_NAMES, _name_kernels, of_device=True,
         args=_LAUNCH_ARGS, text_args={"short name": "shortName"},
     ),
     ExportTable(

@@ -192,3 +192,16 @@ def test_collectives_next_to_the_profilers_traces(tmp_path):
     job = headline(traces)
     assert job.text.startswith("Rank 1 did not enqueue all_reduce #3")
     assert "of 6" not in str(job)
+
+
+def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
+    def status(enqueued):
+        numbers = {"enqueued": enqueued, "started": enqueued, "completed": 2}
+        reached = {f"last_{what}_collective": str(number) for what, number in numbers.items()}
+        return {**dump([], {"0": [0, 1]}), "pg_status": {"0": reached}}
+
+    dumps = {0: status(3), 1: status(2)}
+    (sentence,) = sentences(write_dumps(tmp_path / "job", dumps, as_json=True))
+    assert sentence.startswith("Rank 1 did not enqueue collective #3 of 0, for which rank 0 waits")
+    traces = load(write_dumps(tmp_path / "none", {0: dump([], {"0": [0]})}))
+    assert str(headline(traces)) == "No rank waits in a collective: the dumps hold no collectives."

@@ -412,3 +412,39 @@ def test_a_call_states_what_it_waits_for(export):
     args = json.loads(trace.source.record(int(trace.table.record[call])))["args"]
     assert (args["synchronization"], args["waited stream"]) == ("stream", 9)
     assert "waited event" not in args
+
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+@pytest.mark.parametrize("change_names", ["alter table {} drop column demangledName",
+                                          "update {} set demangledName = null"])  # fmt: skip
+def test_kernels_without_a_full_name_have_their_short_one(export, change_names):
+    traces = load(change(export, change_names.format(KERNELS)))
+    assert (temporal_breakdown(traces).communication_ns > 0).all()
+    assert traces[0].events.query("category == 'kernel'").name.unique().tolist() == ["gemm", "nccl"]
+
+
+def test_what_older_or_damaged_exports_lack_is_said(export, tmp_path):
+    change(export, "update StringIds set value = null where value like 'void gemm%'")
+    change(
+        export, "drop table CUPTI_ACTIVITY_KIND_RUNTIME", f"update {KERNELS} set globalPid = null"
+    )
+    traces = load(export)
+    details = " ".join(traces.problems.detail)
+    for text in (
+        "StringIds lacks",
+        "calls on the host are not recorded",
+        "not state their process",
+    ):
+        assert text in details
+    sole = write_export(tmp_path / "sole.sqlite", ranks=1)
+    (trace,) = load(change(sole, f"update {KERNELS} set globalPid = null")).values()
+    assert (trace.launch_of >= 0).sum() == 6
+
+
+def test_the_rank_of_a_process_does_not_count_for_each_of_its_devices(tmp_path):
+    traces = load(write_export(tmp_path / "two.sqlite", devices_per_process=2, first_rank=7))
+    assert traces.ranks == [0, 1]
+    assert set(traces.problems.kind) >= {"guessed_rank"}
+    assert "duplicate_rank" not in set(traces.problems.kind)
