@@ -23,10 +23,10 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, code_fingerprint
+from hta_widgets.readers.file_traces import read_file, shorten_paths_of_source
 from hta_widgets.readers.formats import (
     Outcome,
     all_formats,
-    format_named,
     profile_type,
     resolve_reference,
 )
@@ -179,6 +179,7 @@ def source_to_store(source: RecordSource) -> StoredSource:
     if not hasattr(source, "to_stored"):
         raise TypeError(f"no way to keep a {type(source).__name__}")
     stored: StoredSource = source.to_stored()
+    stored.facts["shortens_paths"] = getattr(source, "shortens_paths", False)
     return stored
 
 
@@ -188,6 +189,8 @@ def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> Re
         kind: name for format_ in all_formats() for kind, name in format_.reading.sources.items()
     }
     source: RecordSource = resolve_reference(kinds[facts["kind"]]).restore(facts, column)
+    if facts["shortens_paths"]:
+        shorten_paths_of_source(source)
     return source
 
 
@@ -210,8 +213,7 @@ def _rebuild_entry(path: str, format_name: str, copy: str, place: int) -> Trace:
     """Remove a damaged entry and return its trace number `place`, read from the trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
-    outcome: Outcome = resolve_reference(format_named(format_name).reading.read)(path)
-    return outcome.traces[place]
+    return read_file(path, format_name).traces[place]
 
 
 def _entry_folder(path: str, format_name: str) -> Path | None:

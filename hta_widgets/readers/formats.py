@@ -111,6 +111,8 @@ class FileReading:
         Whether a file of another format gets the rank that both state.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
+    shortens_paths : bool
+        Whether names and args lose the folders of paths, which name users.
     """
 
     sniff: str
@@ -125,6 +127,7 @@ class FileReading:
     memory_factor: float = 1.0
     yields_ranks: bool = False
     takes_steps: bool = False
+    shortens_paths: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
+from hta_widgets.readers.file_traces import read_file
 from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.formats import (
     Outcome,
@@ -255,11 +256,8 @@ def read_trace(
     size_bytes = 0
     try:
         size_bytes = decompressed_size(path)
-        reading = format_named(format_name).reading
-        options = {"steps": steps} if reading.takes_steps else {}
-        outcome: Outcome = resolve_reference(reading.read)(
-            path, advance=advance, keepalive=keepalive, **options
-        )
+        options = {"steps": steps} if format_named(format_name).reading.takes_steps else {}
+        outcome = read_file(path, format_name, advance=advance, keepalive=keepalive, **options)
         entry = None
         if cache and format_name != "store" and not taxonomy.version():
             with time_stage("cache"):

@@ -243,7 +243,7 @@ _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("recor
 def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
     # Columns without a rule belong to sources of records, which check the order themselves.
-    rule = RULES.get(name) or ColumnRule()
+    rule = RULES.get(name) or ColumnRule(kinds="iu")
     dtype = values.dtype
     if dtype.kind not in rule.kinds or not dtype.isnative:
         raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
