@@ -277,18 +277,27 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free memory, if the host frees as often as a program without a cache.
+    """Return the calls that free memory of a device, if as often as in a program without a cache.
 
     PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. A call that
     takes more than all others does more than to free: the first ones of a program load libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
-    frees = np.array(["free" in name.lower() for name in table.names.values], dtype=bool)
-    freed: Rows = rows[frees[table.name[rows]]]
+    freed: Rows = rows[
+        name_mask(trace, lambda name: "free" in name.lower() and "host" not in name.lower())[rows]
+    ]
     is_often = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
     dur = table.dur_ns[freed]
     return freed if is_often and 2 * int(dur.max()) <= int(dur.sum()) else freed[:0]
+
+
+def pinned_memory_calls(trace: Trace) -> Rows:
+    """Return the calls for memory of the host, if they take most of the time of memory calls."""
+    rows = np.flatnonzero(memory_calls(trace))
+    pinned: Rows = rows[name_mask(trace, lambda name: "host" in name.lower())[rows]]
+    dur = trace.table.dur_ns
+    return pinned if 2 * int(dur[pinned].sum()) > int(dur[rows].sum()) else pinned[:0]
 
 
 def longest_memory_call(trace: Trace) -> int | None:
