@@ -269,6 +269,14 @@ def waiting_calls(trace: Trace) -> Bools:
 
 
 @memoize
+def union_of_waits(trace: Trace) -> Intervals:
+    """Return the times in which any host thread waits for its device."""
+    calls = np.flatnonzero(waiting_calls(trace))
+    start = trace.table.start_ns[calls]
+    return union(start, start + trace.table.dur_ns[calls])
+
+
+@memoize
 def memory_calls(trace: Trace) -> Bools:
     """Return whether each event is a call that allocates or frees memory."""
     return category_mask(trace, CALLS) & name_mask(

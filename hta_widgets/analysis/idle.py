@@ -24,6 +24,7 @@ from hta_widgets.analysis.host_activity import (
     UNRECORDED_WAIT,
     activity_times,
     follows_stream_wait,
+    union_of_waits,
     unrecorded_waits_by_thread,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -50,7 +51,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import Intervals, intersect, union, unite
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, union, unite
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
@@ -446,6 +447,11 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     blocked = np.zeros(len(call), dtype=bool)
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
+    if len(long):
+        # The waits of all threads bound those that count, which take longer to find.
+        waiting = CumulativeCoverage(*union_of_waits(trace))
+        waited = waiting(gap[1][long]) - waiting(begin[long])
+        long = long[2 * waited > (gap[1] - begin)[long]]
     if not len(long):
         return blocked
     begin, end = begin[long], gap[1][long]
