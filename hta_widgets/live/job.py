@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
-from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit, drift_error_ns
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
@@ -103,7 +103,9 @@ def _clock_facts(traces: TraceSet) -> ClockFacts | None:
     if is_compared.sum() < 2:
         return None
     offsets = pd.Series(fit.offset_ns[is_compared]).groupby(fit.part[is_compared])
+    drift_ns = drift_error_ns(traces)
     return {
+        **({"drift_ns": drift_ns} if drift_ns else {}),
         "is_fitted": traces.clock == "fitted",
         "apart_ns": int((offsets.max() - offsets.min()).max()),
         "residual_ns": int(fit.residual_ns[is_compared].max()),
