@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -49,6 +50,8 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     *("total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns"),
 )  # fmt: skip
+#: Columns of figures, by the field of `Work`.
+_FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
 #: Figures of a call, and their sums; of a call that the window cuts, the part inside.
 _TOTALS: Final = {
     "flops": "total_flops",
@@ -147,7 +150,8 @@ def operator_efficiency(
           kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
           kernel_size, stride``
         - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
-          bound``, ``stated`` (by the profiler, as XLA does), ``unknown`` with its ``reason``
+          bound``, ``stated`` (by the profiler, as XLA does), ``unknown``; ``reason``, why it is
+          unknown, or what an estimate assumes
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
@@ -258,7 +262,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
     phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     flags = times.communicates * 2 + times.is_host_copy
-    columns = [signature_set.code, signature_set.is_recomputed, times.precision, step, phase, flags]
+    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
     key = pd.DataFrame({str(number): column[place] for number, column in enumerate(columns)})
     group = key.groupby(list(key), sort=False).ngroup().to_numpy()
     first = place[np.unique(group, return_index=True)[1]] if len(place) else place
@@ -299,9 +303,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         **{str(name): sums[name].to_numpy() for name in sums},
         "min_ns": spread["min"].to_numpy(),
         "max_ns": spread["max"].to_numpy(),
-        "flops": np.array([work.flops for work in works]),
-        "model_flops": np.array([work.model_flops for work in works]),
-        "least_bytes": np.array([work.min_bytes for work in works]),
+        **_figures_of_calls(times, place, group, first),
         "peak_tflop_per_s": np.array(
             [device.peak(name) if device else np.nan for name in precisions]
         ),
@@ -324,6 +326,22 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         max(operators, len(calls)),
         len(calls),
     )
+
+
+def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:
+    """Return the figures of a call of each row: the mean where calls of a row differ."""
+    signature_set = times.signatures
+    code, inside = signature_set.code, times.inside[place]
+    mixed = np.unique(group[code[place] != code[first][group]])
+    weight = np.bincount(group, inside, minlength=len(first))
+    columns = {}
+    for name, figure in _FIGURES.items():
+        of_calls = signature_set.of_calls(attrgetter(figure), np.float64)
+        values = of_calls[first]
+        sums = np.bincount(group, of_calls[place] * inside, minlength=len(first))
+        values[mixed] = sums[mixed] / weight[mixed]
+        columns[name] = values
+    return columns
 
 
 def _phases(times: CallTimes) -> Ints:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk\d+sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
+from hta_widgets.analysis.efficiency.calls import StepLengths
+
+_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk(?P<{0}_sk>\d+)sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
 _TOKENS: Final = r"|(?P<{0}_tokens>\d+)(?:_(?P<{0}_square>\d+))?)"
 _VLLM: Final = re.compile(
     r"execute_(?:\d+_)?"
@@ -42,6 +44,13 @@ class StepName:
     decode_tokens: int = -1
     padded_tokens: int = -1
     attention_pairs: float = float("nan")
+    visible_tokens: int = -1
+
+    @property
+    def lengths(self) -> StepLengths:
+        """Sums over the requests, for attention."""
+        tokens = max(self.prefill_tokens, 0) + max(self.decode_tokens, 0)
+        return StepLengths(tokens, self.visible_tokens, self.attention_pairs)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -72,16 +81,17 @@ def _pairs(new: int, square: int, product: int) -> float:
 
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
     number = {key: int(text) for key, text in texts.items() if text is not None}
-    pairs, tokens = 0.0, {}
+    pairs, visible, tokens = 0.0, 0, {}
     for letter in "cg":
         tokens[letter] = number.get(f"{letter}_tokens", number.get(f"{letter}_sq", -1))
         square = number.get(f"{letter}_square", number.get(f"{letter}_sqsq", -1))
         product = number.get(f"{letter}_sqsk", square)
         if number[letter]:
             pairs += _pairs(tokens[letter], square, product) if square >= 0 else float("nan")
+            visible += number.get(f"{letter}_sk", tokens[letter])  # without a cache, new ones only
     phase = "decode" if not number["c"] else "mixed" if number["g"] else "prefill"
     return StepName(
-        "vllm", phase, number["c"], number["g"], tokens["c"], tokens["g"], attention_pairs=pairs
+        "vllm", phase, number["c"], number["g"], tokens["c"], tokens["g"], -1, pairs, visible
     )
 
 
@@ -93,15 +103,16 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
         if f"{letter}_sqsk" in number
     ]
     pairs = sum(sums) if sums else float("nan")
+    visible = sum(number.get(f"{letter}_sk", 0) for letter in "cg") if sums else -1
     if mode == "DECODE":
         tokens = number.get("g_sq", requests)
-        return StepName("sglang", "decode", 0, requests, 0, tokens, attention_pairs=pairs)
+        return StepName("sglang", "decode", 0, requests, 0, tokens, -1, pairs, visible)
     if mode == "EXTEND":
         tokens = number.get("toks", number.get("c_sq", -1))
-        return StepName("sglang", "prefill", requests, 0, tokens, 0, attention_pairs=pairs)
+        return StepName("sglang", "prefill", requests, 0, tokens, 0, -1, pairs, visible)
     prefill, decode, prefill_tokens, decode_tokens = (
         number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
     )
     return StepName(
-        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, attention_pairs=pairs
+        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, -1, pairs, visible
     )
