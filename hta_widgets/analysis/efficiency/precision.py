@@ -2,8 +2,9 @@
 
 The first pattern that the lower-case name contains decides. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. Of an enumeration's value among template arguments, such as
-``(vllm::Fp8KVCacheDataType)0``, the value decides, not the name of its type. Other names, for example of hand-written Triton kernels, are unknown.
+on ordinary units in FP32. Of a value of an
+enumeration, such as ``(vllm::Fp8KVCacheDataType)0``, the value decides, not the type's name. Other
+names, for example of hand-written Triton kernels, are unknown.
 """
 
 from __future__ import annotations
