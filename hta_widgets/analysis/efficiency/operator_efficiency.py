@@ -30,7 +30,13 @@ from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import share as share_text
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import (
+    Ints,
+    Rows,
+    group_by_columns,
+    group_statistics,
+    sum_by_group,
+)
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -263,20 +269,14 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     flags = times.communicates * 2 + times.is_host_copy
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
-    key = pd.DataFrame({str(number): column[place] for number, column in enumerate(columns)})
-    group = key.groupby(list(key), sort=False).ngroup().to_numpy()
-    first = place[np.unique(group, return_index=True)[1]] if len(place) else place
-    measures = pd.DataFrame(
-        {
-            "device_ns": times.device_ns[place],
-            "kernels": times.kernels[place],
-            "compute_kernel_ns": times.compute_ns[place],
-            "overlapped_ns": times.overlapped_ns[place],
-            "inside": times.inside[place],
-        }
-    )
-    groups = measures.groupby(group)
-    sums, spread = groups.sum(), groups["device_ns"].agg(["min", "max"])
+    first_places, group = group_by_columns([column[place] for column in columns])
+    first, size = place[first_places], len(first_places)
+    measures = {
+        "kernels": times.kernels,
+        "compute_kernel_ns": times.compute_ns,
+        "overlapped_ns": times.overlapped_ns,
+    }
+    spent = group_statistics(group, size, times.device_ns[place])
     rows = signature_set.code[first].tolist()
     works = [signature_set.works[code] for code in rows]
     texts = [signature_set.texts[code] for code in rows]
@@ -299,10 +299,12 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
         "is_limited": ~(times.communicates | times.is_host_copy)[first],
-        "count": np.bincount(group, minlength=len(first)),
-        **{str(name): sums[name].to_numpy() for name in sums},
-        "min_ns": spread["min"].to_numpy(),
-        "max_ns": spread["max"].to_numpy(),
+        "count": spent.count,
+        "device_ns": spent.sum,
+        **{name: sum_by_group(group, of_calls[place], size) for name, of_calls in measures.items()},
+        "inside": np.bincount(group, times.inside[place], minlength=size),
+        "min_ns": spent.min,
+        "max_ns": spent.max,
         **_figures_of_calls(times, place, group, first),
         "peak_tflop_per_s": np.array(
             [device.peak(name) if device else np.nan for name in precisions]
