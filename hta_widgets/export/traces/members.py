@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -305,6 +306,9 @@ def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
 
 
 def _number(value: float) -> bytes:
+    """Return a value as JSON; a missing value is 0, since samples of trace files have no gaps."""
+    if math.isnan(value):
+        return b"0"
     return (str(int(value)) if value.is_integer() else repr(value)).encode()
 
 
