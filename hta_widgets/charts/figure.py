@@ -49,7 +49,7 @@ _loaded_by: dict[str, tuple[str | None, str | None]] = {}
 def display_in_notebooks(chart: Any) -> Any:
     """Make notebooks draw a chart that is a cell's value; Bokeh's default lists its properties."""
 
-    def bundle(**_: Any) -> dict[str, str]:
+    def bundle(**_: object) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
 
     chart._repr_mimebundle_ = bundle

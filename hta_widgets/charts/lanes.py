@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
     FigureStyle,
@@ -142,7 +143,7 @@ def lanes_figure(
     return figure, finish
 
 
-def lane_steps(time_ns: Any, value: Any, end_ns: float, most: int) -> LaneSteps:
+def lane_steps(time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, most: int) -> LaneSteps:
     """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)

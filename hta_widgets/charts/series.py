@@ -34,6 +34,7 @@ from hta_widgets.charts.lanes import (
 from hta_widgets.charts.rows import Bars, Tooltip, legend_for
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import duration, plural, rate, size, value
+from hta_widgets.trace.arrays import Array
 
 
 @check_arguments
@@ -312,7 +313,7 @@ def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: 
     return figure
 
 
-def _rows_to_draw(times: Any, total: Any, most: int) -> Any:
+def _rows_to_draw(times: Array, total: Array, most: int) -> Array:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
     if len(times) <= most:
         return np.arange(len(times))

@@ -63,7 +63,7 @@ _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 LAST_RANK = (1 << 31) - 1
 
 
-def is_rank(value: Any) -> bool:
+def is_rank(value: object) -> bool:
     """Whether a value is a whole number that can be a rank."""
     return (
         hasattr(value, "__index__")
