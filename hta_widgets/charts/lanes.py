@@ -14,6 +14,7 @@ from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
     blend,
+    draw_areas,
     escape_text,
     keep_fitting,
     models,
@@ -211,19 +212,7 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
     )
     boxes = [_draw_steps(figure, row, lane, content.color, theme) for row, lane in enumerate(steps)]
     source = models.ColumnDataSource(_step_columns(content, steps, boxes))
-    # Invisible rectangles, which tooltips and selections refer to.
-    mark = figure.quad(
-        left="time_ns",
-        right="until_ns",
-        top="top",
-        bottom="bottom",
-        source=source,
-        fill_color=theme.brush_line,
-        fill_alpha=0,
-        line_color=None,
-        selection_fill_alpha=0.35,
-        nonselection_fill_alpha=0,
-    )
+    mark = draw_areas(figure, source, theme.brush_line, bottom="bottom", top="top", alpha=0.35)
     base_lines = [row + _BASE for row in range(len(series))]
     figure.segment(
         x0=[start_ns] * len(series),

@@ -19,6 +19,7 @@ from hta_widgets.charts.data import (
 from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
+    draw_areas,
     empty_figure,
     models,
     unmatched_note,
@@ -289,18 +290,7 @@ def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: 
             fill_color=color,
         )
         entries.append(Bars(0.0, "", color, name))
-    areas = figure.quad(
-        left="time_ns",
-        right="until_ns",
-        top=0,
-        bottom=1,
-        source=source,
-        fill_color=theme.brush_line,
-        fill_alpha=0,
-        line_color=None,
-        selection_fill_alpha=0.2,
-        nonselection_fill_alpha=0,
-    )
+    areas = draw_areas(figure, source, theme.brush_line, bottom=1, top=0, alpha=0.2)
     lines = [
         *((name, f"@{{{name} text}}") for name in reversed(used)),
         ("from", "@{time_ns}{0,0} ns"),
