@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis as analyses
@@ -24,7 +25,7 @@ from hta_widgets.trace.traceset import TraceSet
 _MIN_COLLECTIVES = 4
 
 
-def median_of(values: Any, groups: Any) -> Floats:
+def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
     """Return for each value the median of its group."""
     numbers = pd.Series(np.asarray(values, dtype=float))
     return numbers.groupby(np.asarray(groups)).transform("median").to_numpy(float)

@@ -49,7 +49,7 @@ _loaded_by: dict[str, tuple[str | None, str | None]] = {}
 def display_in_notebooks(chart: Any) -> Any:
     """Make notebooks draw a chart that is a cell's value; Bokeh's default lists its properties."""
 
-    def bundle(**_: Any) -> dict[str, str]:
+    def bundle(**_: object) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
 
     chart._repr_mimebundle_ = bundle
@@ -371,17 +371,10 @@ def new_figure(
     )
     figure.toolbar.logo = None
     figure.toolbar.autohide = True
-    figure.title = models.Title(
-        text=escape_text(style.title),
-        text_font=FONT,
-        text_font_size="13px",
-        text_font_style="bold",
-        text_color=theme.ink,
-        text_line_height=1.3,
-        standoff=4,
-    )
+    figure.title = _title(style.title, "13px", "bold", theme.ink, standoff=4)
     if style.subtitle:
-        figure.add_layout(_small_title(style.subtitle, theme), "above")
+        subtitle = _title(style.subtitle, "11px", "normal", theme.ink3, standoff=6)
+        figure.add_layout(subtitle, "above")
     for axis in figure.axis:
         plain_axis(axis, theme)
     figure.grid.grid_line_color = None
@@ -407,15 +400,33 @@ def _selection_box(theme: Theme) -> Any:
     )
 
 
-def _small_title(text: str, theme: Theme) -> Any:
+def _title(text: str, size: str, weight: str, color: str, *, standoff: int) -> Any:
     return models.Title(
         text=escape_text(text),
         text_font=FONT,
-        text_font_size="11px",
-        text_font_style="normal",
-        text_color=theme.ink3,
+        text_font_size=size,
+        text_font_style=weight,
+        text_color=color,
         text_line_height=1.3,
-        standoff=6,
+        standoff=standoff,
+    )
+
+
+def draw_areas(
+    figure: Any, source: Any, color: str, *, bottom: str | float, top: str | float, alpha: float
+) -> Any:
+    """Draw invisible rectangles of time, which tooltips and selections refer to."""
+    return figure.quad(
+        left="time_ns",
+        right="until_ns",
+        top=top,
+        bottom=bottom,
+        source=source,
+        fill_color=color,
+        fill_alpha=0,
+        line_color=None,
+        selection_fill_alpha=alpha,
+        nonselection_fill_alpha=0,
     )
 
 

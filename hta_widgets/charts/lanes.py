@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
     blend,
+    draw_areas,
     escape_text,
     keep_fitting,
     models,
@@ -142,7 +144,7 @@ def lanes_figure(
     return figure, finish
 
 
-def lane_steps(time_ns: Any, value: Any, end_ns: float, most: int) -> LaneSteps:
+def lane_steps(time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, most: int) -> LaneSteps:
     """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
@@ -210,19 +212,7 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
     )
     boxes = [_draw_steps(figure, row, lane, content.color, theme) for row, lane in enumerate(steps)]
     source = models.ColumnDataSource(_step_columns(content, steps, boxes))
-    # Invisible rectangles, which tooltips and selections refer to.
-    mark = figure.quad(
-        left="time_ns",
-        right="until_ns",
-        top="top",
-        bottom="bottom",
-        source=source,
-        fill_color=theme.brush_line,
-        fill_alpha=0,
-        line_color=None,
-        selection_fill_alpha=0.35,
-        nonselection_fill_alpha=0,
-    )
+    mark = draw_areas(figure, source, theme.brush_line, bottom="bottom", top="top", alpha=0.35)
     base_lines = [row + _BASE for row in range(len(series))]
     figure.segment(
         x0=[start_ns] * len(series),

@@ -22,7 +22,7 @@ from hta_widgets.charts.figure import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share
-from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 
 #: Number of bars per decade of durations.
 _BINS_PER_DECADE = 8
@@ -225,7 +225,7 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
     return figure
 
 
-def _bin_ranges(start_ns: Any, end_ns: Any) -> list[str]:
+def _bin_ranges(start_ns: Array, end_ns: Array) -> list[str]:
     return [
         "0 ns" if until == 0 else f"{duration(since)} to {duration(until)}"
         for since, until in zip(start_ns, end_ns, strict=True)

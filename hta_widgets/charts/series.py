@@ -19,6 +19,7 @@ from hta_widgets.charts.data import (
 from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
+    draw_areas,
     empty_figure,
     models,
     unmatched_note,
@@ -34,6 +35,7 @@ from hta_widgets.charts.lanes import (
 from hta_widgets.charts.rows import Bars, Tooltip, legend_for
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import duration, plural, rate, size, value
+from hta_widgets.trace.arrays import Array
 
 
 @check_arguments
@@ -288,18 +290,7 @@ def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: 
             fill_color=color,
         )
         entries.append(Bars(0.0, "", color, name))
-    areas = figure.quad(
-        left="time_ns",
-        right="until_ns",
-        top=0,
-        bottom=1,
-        source=source,
-        fill_color=theme.brush_line,
-        fill_alpha=0,
-        line_color=None,
-        selection_fill_alpha=0.2,
-        nonselection_fill_alpha=0,
-    )
+    areas = draw_areas(figure, source, theme.brush_line, bottom=1, top=0, alpha=0.2)
     lines = [
         *((name, f"@{{{name} text}}") for name in reversed(used)),
         ("from", "@{time_ns}{0,0} ns"),
@@ -312,7 +303,7 @@ def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: 
     return figure
 
 
-def _rows_to_draw(times: Any, total: Any, most: int) -> Any:
+def _rows_to_draw(times: Array, total: Array, most: int) -> Array:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
     if len(times) <= most:
         return np.arange(len(times))

@@ -29,6 +29,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, plural
+from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
 
@@ -388,7 +389,7 @@ def _percent(part: float) -> str:
     return f"{round(part * 100)}\u202f%"
 
 
-def _ticks(steps: Any) -> list[tuple[float, str]]:
+def _ticks(steps: Array) -> list[tuple[float, str]]:
     """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     every = max(1, -(-len(steps) // 10))
     return [(index + 0.5, str(steps[index])) for index in range(0, len(steps), every)]

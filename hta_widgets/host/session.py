@@ -213,7 +213,7 @@ class WireComm(BaseComm):
         data: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,  # noqa: ARG002 - the base class's signature
         buffers: list[bytes] | None = None,
-        **_keys: Any,
+        **_keys: object,
     ) -> None:
         """Send a message of the widget."""
         self._hub.publish(self, msg_type, data or {}, buffers or [])
@@ -404,7 +404,7 @@ class Session:
         self.hub.leave(page)
         self._shown.pop(page, None)
 
-    def _leave_load(self, page: str, number: Any) -> None:
+    def _leave_load(self, page: str, number: object) -> None:
         self.hub.send({**_CANCELLED, "id": number}, to=page)
 
     def _handle(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:

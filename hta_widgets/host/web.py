@@ -488,7 +488,7 @@ class _AuthorizedHandler(RequestHandler):
         if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):
             raise HTTPError(403, reason="Open the address that hta-widgets printed")
 
-    def write_error(self, status_code: int, **_details: Any) -> None:
+    def write_error(self, status_code: int, **_details: object) -> None:
         """Send the reason of an error, without a stack trace."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}: {self._reason}.\n")

@@ -45,7 +45,7 @@ class _PlainOnly:
     def find_class(self, module: str, name: str) -> Any:
         raise RefusedError(f"refers to {module[:80]}.{name[:80]}: {_CODE}")
 
-    def persistent_load(self, _pid: Any) -> Any:
+    def persistent_load(self, _pid: object) -> Any:
         raise RefusedError(f"refers to an object outside of the file: {_CODE}")
 
 
@@ -84,7 +84,7 @@ def read_plain(data: bytes) -> tuple[Any, bool]:
     return reader.partial_value(), True
 
 
-def require_plain(value: Any) -> None:
+def require_plain(value: object) -> None:
     """Raise `RefusedError` unless a value is of plain types, not deep, and not too large.
 
     Each container is visited once, level by level, as containers can be shared or hold themselves.

@@ -66,7 +66,7 @@ LAST_RANK = (1 << 31) - 1
 _NO_NUMBER = "the file has no rank number"
 
 
-def is_rank(value: Any) -> bool:
+def is_rank(value: object) -> bool:
     """Whether a value is a whole number that can be a rank."""
     return (
         hasattr(value, "__index__")

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hta_widgets.readers.ranks import rank_in_name
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import (
     ArgTable,
@@ -199,7 +199,7 @@ class _WindowTables(NamedTuple):
 
 
 def _renumber_tables(
-    trace: Trace, pools: _Pools, track_code: Any, depth: Any, offsets: tuple[int, int, int]
+    trace: Trace, pools: _Pools, track_code: Array, depth: Array, offsets: tuple[int, int, int]
 ) -> _WindowTables:
     """Return the tables of a window; `offsets` are added to its times, rows and records."""
     shift_ns, rows, records = offsets
@@ -279,7 +279,7 @@ def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[An
     return disambiguate_tracks([track_of_key[key] for key in ordered]), codes
 
 
-def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Any) -> Any:
+def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Array) -> Array:
     """Return lanes in the joined tracks, whose spill lanes may begin further down."""
     if not table.tracks:
         return table.depth

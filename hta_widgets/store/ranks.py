@@ -148,7 +148,7 @@ class _LazyColumns:
     def __len__(self) -> int:
         return self._count
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._rank, self._count)
 
 
@@ -196,7 +196,7 @@ class StoredEvents(_LazyColumns, EventTable):
         """Return the same events with the kinds in the file."""
         return StoredEvents(self._rank, self._count, self._span_ns)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return StoredEvents, (self._rank, self._count, self._span_ns)
 
 
@@ -294,7 +294,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
 _TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", "lanes")
 
 
-def _json(value: Any) -> TextColumn:
+def _json(value: object) -> TextColumn:
     # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
     texts = TextColumn()
     try:
@@ -304,7 +304,7 @@ def _json(value: Any) -> TextColumn:
     return texts
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a {type(value).__name__} is not JSON")

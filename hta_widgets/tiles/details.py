@@ -64,14 +64,14 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
     return [(key, display_text(value)) for key, value in args]
 
 
-def display_text(value: Any) -> str:
+def display_text(value: object) -> str:
     """Return a decoded value as text: strings without quotes, other values as compact JSON."""
     if isinstance(value, str):
         return str(value)
     return _compact_json(value)
 
 
-def _compact_json(value: Any) -> str:
+def _compact_json(value: object) -> str:
     match value:
         case _NumberLiteral():
             return str(value)

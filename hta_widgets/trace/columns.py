@@ -51,7 +51,7 @@ class StringPool:
     def __getitem__(self, code: int) -> str:
         return self.values[code]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (StringPool, (self.values,))
 
 
@@ -494,7 +494,7 @@ def event_arg_texts(
     return list(zip(*columns, strict=True))
 
 
-def _text(value: Any) -> bytes:
+def _text(value: object) -> bytes:
     if type(value) is Raw:
         return bytes(value)
     return b"" if value is None else json.dumps(value).encode()

@@ -247,7 +247,7 @@ def save_page(
     return str(target)
 
 
-def ascii_json(value: Any) -> bytes:
+def ascii_json(value: object) -> bytes:
     """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
     text = json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")

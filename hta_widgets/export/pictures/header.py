@@ -21,6 +21,7 @@ from hta_widgets.export.pictures.drawing import (
     text_width,
 )
 from hta_widgets.text import axis_time, duration
+from hta_widgets.trace.arrays import Array
 
 _MINIMAP = 29
 _MARK_PX = 2
@@ -257,7 +258,7 @@ class HeaderPainter(Painter):
         return self.theme.late if rank in self.late else self.theme.ink3
 
 
-def _step_path(x: Any, heights: Any, base: float) -> str:
+def _step_path(x: Array, heights: Array, base: float) -> str:
     """Return the path of the area under a step function, down to `base`."""
     first = np.flatnonzero(np.diff(heights, prepend=-1.0))
     last = np.append(first[1:], len(heights))

@@ -208,7 +208,7 @@ class Scrubber:
 _TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 
 
-def _to_ascii(value: Any) -> bytes:
+def _to_ascii(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
