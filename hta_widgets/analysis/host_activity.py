@@ -267,6 +267,20 @@ def launch_calls(trace: Trace) -> Rows:
     return distinct_codes(call[call >= 0])[0]
 
 
+def loading_launches(trace: Trace) -> Rows:
+    """Return the calls of more than 1 ms that launch the first kernel of a name.
+
+    The runtime then loads the code of the kernel, or compiles it. Calls before any device work
+    hold up nothing that is idle, and are left out.
+    """
+    table = trace.table
+    work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
+    first = work[np.unique(table.name[work], return_index=True)[1]]
+    call = distinct_codes(trace.launch_of[first][trace.launch_of[first] >= 0])[0]
+    begins_late = table.start_ns[call] >= table.start_ns[work[:1]]
+    return call[begins_late & (table.dur_ns[call] > LONG_WAIT_NS)]
+
+
 @memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
