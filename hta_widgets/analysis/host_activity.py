@@ -79,6 +79,9 @@ _ALLOCATOR_CALLS = re.compile(
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
+_LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
+#: Maximum share of launches without work of a device whose threads serve no other device.
+_MAX_UNLINKED = 0.05
 #: Minimum number of calls that free memory for a program without a cache.
 _MANY_FREES = 10
 
@@ -163,8 +166,8 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     """Return the parts of waits, longer than 1 ms, in which the device runs no recorded work."""
     gap_start, gap_end = rank_part(trace, Selection()).device_gaps()
     is_long = gap_end - gap_start > LONG_WAIT_NS
-    # Ranks of several devices share the threads of their host, which wait for any of these.
-    if trace.local_rank >= 0 or not is_long.any():
+    # A thread that launches on several devices waits for any of these.
+    if not is_long.any() or _has_launches_elsewhere(trace):
         return _thread_times(trace, np.zeros(0, dtype=np.intp))
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
     table = trace.table
@@ -178,6 +181,16 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     end = np.minimum(waits.end[wait], gap_end[gap])
     is_long = end - start > LONG_WAIT_NS
     return _ThreadTimes(waits.track[wait[is_long]], start[is_long], end[is_long])
+
+
+def _has_launches_elsewhere(trace: Trace) -> bool:
+    """Return whether threads of a rank of one device also launch work on other devices."""
+    if trace.local_rank < 0:
+        return False
+    launches = name_mask(trace, lambda name: _LAUNCHES.fullmatch(name) is not None)
+    count = np.count_nonzero(launches)
+    launches[launch_calls(trace)] = False
+    return bool(np.count_nonzero(launches) > _MAX_UNLINKED * count)
 
 
 def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
@@ -252,6 +265,20 @@ def launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
     call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
     return distinct_codes(call[call >= 0])[0]
+
+
+def loading_launches(trace: Trace) -> Rows:
+    """Return the calls of more than 1 ms that launch the first kernel of a name.
+
+    The runtime then loads the code of the kernel, or compiles it. Calls before any device work
+    hold up nothing that is idle, and are left out.
+    """
+    table = trace.table
+    work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
+    first = work[np.unique(table.name[work], return_index=True)[1]]
+    call = distinct_codes(trace.launch_of[first][trace.launch_of[first] >= 0])[0]
+    begins_late = table.start_ns[call] >= table.start_ns[work[:1]]
+    return call[begins_late & (table.dur_ns[call] > LONG_WAIT_NS)]
 
 
 @memoize

@@ -104,8 +104,8 @@ def device_idle_breakdown(
     - ``unrecorded``: while no work of any stream ran, a call that waits for the device, which may
       be the launch call itself, lasted for more than 1 ms. Such a call returns within microseconds
       after the device has finished, so the device was probably busy with work that is not in the
-      file. This does not apply if the file has several devices (``local_rank`` of
-      `TraceSet.summary`): the host may wait for another one.
+      file. This does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads
+      launch on others, too: the host may wait for any of them.
 
     The time from the end of the launch call, or from the start of the gap if that is later, to the
     start of the kernel has one category:

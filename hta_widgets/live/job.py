@@ -103,14 +103,15 @@ def _clock_facts(traces: TraceSet) -> ClockFacts | None:
     if is_compared.sum() < 2:
         return None
     offsets = pd.Series(fit.offset_ns[is_compared]).groupby(fit.part[is_compared])
-    drift_ns = drift_error_ns(traces)
-    return {
-        **({"drift_ns": drift_ns} if drift_ns else {}),
+    clock_facts: ClockFacts = {
         "is_fitted": traces.clock == "fitted",
         "apart_ns": int((offsets.max() - offsets.min()).max()),
         "residual_ns": int(fit.residual_ns[is_compared].max()),
         "is_off": fit.is_needed,
     }
+    if drift_ns := drift_error_ns(traces):
+        clock_facts["drift_ns"] = drift_ns
+    return clock_facts
 
 
 class PanelEngine:

@@ -28,6 +28,7 @@ from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggle
 from hta_widgets.analysis.horovod import NEGOTIATION
 from hta_widgets.analysis.host_activity import (
     free_calls,
+    loading_launches,
     longest_memory_call,
     pinned_memory_calls,
 )
@@ -377,6 +378,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "within": within,
             "launches": host_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
+            **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
         },
     )
 
@@ -424,6 +426,15 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     if pinned:
         longest["pinned_by"] = pinned.most_common(1)[0]
     return {"freed_by": calls.most_common(1)[0]} if calls and not pinned else longest
+
+
+def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
+    """Return how many launches load code, and their time, if that is most of the cause."""
+    calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
+    dur_ns = sum(int(table.dur_ns[rows].sum()) for table, rows in calls)
+    return (
+        {"loading": (sum(len(rows) for _, rows in calls), dur_ns)} if dur_ns > cause_ns / 2 else {}
+    )
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

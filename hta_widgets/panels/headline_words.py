@@ -192,11 +192,12 @@ def _idle_text(
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
+    loading: tuple[int, int] | None = None,
 ) -> list[Piece]:
     """State the largest cause of idleness; `freed_by` is the call that frees memory uncached.
 
     `pinned_by` is the call for memory of the host, if such calls take most time. `longest_call`
-    takes more time than all other calls for memory.
+    takes more time than all other calls for memory. `loading` are first launches of kernels.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
@@ -213,6 +214,10 @@ def _idle_text(
         meaning += f", most of it in one call of {name} ({duration(dur_ns)})"
         if name.endswith("Free") and dur_ns >= _INITIALIZING_NS:
             meaning += ", which probably initializes the device"
+    if loading:
+        calls, dur_ns = loading
+        meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
+        meaning += f" ({duration(dur_ns)}), which probably load or compile code"
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     total = "that"
     if launches:

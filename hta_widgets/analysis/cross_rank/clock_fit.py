@@ -451,7 +451,7 @@ def drift_error_ns(traces: TraceSet) -> int:
     from_center = np.array(traces.span_ns) - drift.center_ns
     ahead = pd.DataFrame(np.outer(drift.rate, from_center) + drift.ahead_ns[:, None])
     ranks = ahead.groupby(clock_fit(traces).part)
-    return round((ranks.max() - ranks.min()).max(axis=None))
+    return round(float((ranks.max() - ranks.min()).to_numpy().max()))
 
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:

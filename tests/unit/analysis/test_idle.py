@@ -332,6 +332,9 @@ def test_a_host_of_several_devices_may_wait_for_another_one(tmp_path):
     traces = load(tmp_path, rank)
     assert len(traces) == 2
     assert causes(traces, ranks=[0])["sync_wait"] == 8_999_000
+    # With a thread for each device, the waiting one has nothing on the other device.
+    rank[2]["tid"] = 2
+    assert causes(load(tmp_path, rank), ranks=[0])["unrecorded"] == 8_999_000
 
 
 def test_a_gap_within_a_graph_is_not_in_the_file(tmp_path):

@@ -517,6 +517,20 @@ def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
     assert "c10d::allreduce_" in names
 
 
+def test_first_launches_that_load_code_are_named(tmp_path):
+    ms = 1_000_000
+    # Each kernel runs twice for 1 ms; only its first launch takes 20 ms.
+    rank = [small.kernel(0, 1000, launch=1, name="start"), small.call(-200, -190, 1)]
+    for k in range(6):
+        at = k * 30 * ms + 2000
+        rank += [
+            small.call(at, at + (20 if k % 2 == 0 else 0.01) * ms, k + 2),
+            small.kernel(at + 20 * ms, at + 21 * ms, launch=k + 2, name=f"k{k // 2}"),
+        ]
+    loads = "most of it in first launches of 3 kernels (60.0 ms), which probably load or compile"
+    assert loads in said(small.load(tmp_path, rank))
+
+
 @pytest.mark.parametrize("name", ["cudaFreeHost", "hipHostUnregister", "cuMemHostAlloc"])
 def test_pinned_memory_is_none_of_the_caching_allocator(tmp_path, name):
     rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
