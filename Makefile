@@ -188,7 +188,7 @@ pictures: $(PYTHON_READY) $(JS_BUILT) ## every view and chart, light and dark, a
 	@$(BIN)/python scripts/gallery.py pictures $(ONLY)
 	@echo pictures/index.html
 
-bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performance.md; QUICK=1: a small try
+bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performance*.md; QUICK=1: a small try
 	@scripts/system.sh browser
 	@$(BIN)/python benchmarks/all.py $(if $(QUICK),--quick)
 

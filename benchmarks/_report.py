@@ -1,7 +1,7 @@
-"""Write the generated parts of docs/performance.md: tables, a chart, and what is missing.
+"""Write the generated parts of docs/performance*.md: tables, a chart, and what is missing.
 
 A part stands between ``<!-- generated: NAME -->`` and ``<!-- end: NAME -->``; all other words of
-the page are written by hand and stay.
+the pages are written by hand and stay.
 """
 
 import json
@@ -27,7 +27,7 @@ from _plan import PLAN
 
 __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
 
-PAGE = REPO / "docs/performance.md"
+PAGES = [REPO / f"docs/performance{part}.md" for part in ("", "-views", "-ranks")]
 PICTURE = REPO / "docs/img/performance.svg"
 #: Other readers in the table of loading; those that are missing are named.
 ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
@@ -281,9 +281,9 @@ PARTS: dict[str, Callable[[Results], str]] = {
     "job": job,
     "analyses": analyses,
     "viewers": viewers,
-    **{name: printed(name) for name in ("frames", "tiles", "brush", "ranks")},
-    **{name: printed(name) for name in ("ranks-dask", "cluster", "diff")},
     "took": took,
+    **{name: printed(name) for name in ("frames", "tiles", "brush", "diff")},
+    **{name: printed(name) for name in ("ranks", "ranks-dask", "cluster")},
 }
 
 
@@ -297,12 +297,12 @@ def filled(text: str, results: Results) -> str:
     return _PART.sub(part, text)
 
 
-def write(results: Results, page: Path = PAGE, picture: Path = PICTURE) -> Path:
-    """Write the page's generated parts and its picture."""
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(chart.svg(chart.groups(results)))
-    page.write_text(filled(page.read_text("utf-8"), results), "utf-8")
-    return page
+def write(results: Results) -> None:
+    """Write the generated parts of the pages, and the picture."""
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(chart.svg(chart.groups(results)))
+    for page in PAGES:
+        page.write_text(filled(page.read_text("utf-8"), results), "utf-8")
 
 
 def time_text(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Measure everything, one script after the other, and rewrite docs/performance.md.
+"""Measure everything, one script after the other, and rewrite docs/performance*.md.
 
     python benchmarks/all.py [--quick] [--only load viewers] [--report]
 
@@ -76,8 +76,8 @@ def main() -> None:
         LOG.write_text(json.dumps(log, indent=1) + "\n")
         print(result["text"] + (f"\n{step.name}: {result['failed']}" if result["failed"] else ""))
         print(f"-- {step.name} took {result['seconds']:.0f} s\n", flush=True)
-    page = report.write(report.Results.read(RESULTS))
-    print(f"written to {page.relative_to(REPO)}")
+    report.write(report.Results.read(RESULTS))
+    print("written to", *(page.relative_to(REPO) for page in report.PAGES))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,11 @@ def count(number: Number) -> str:
     return (MINUS if number < 0 else "") + _group_digits(fixed_decimals(abs(float(number)), 0))
 
 
+def mean_count(number: float) -> str:
+    """Format a mean number of calls, without decimals if it is nearly whole."""
+    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
 def size(number: Number) -> str:
     """Format bytes in decimal units: ``26.6 MB``."""
     if number is None or not _is_known(number):

@@ -1,7 +1,8 @@
 """Write what follows from the requests in `live/operations.py` and `tiles/replies.py`.
 
-These are the types in `js/src/protocol.d.ts` and the column "request" in docs/protocol.md. With
-`--check`, nothing is written and the exit code is 1 if a file is out of date.
+These are the types in `js/src/protocol.d.ts` and the column "request" in
+docs/protocol-requests.md. With `--check`, nothing is written and the exit code is 1 if a file is
+out of date.
 """
 
 import inspect
@@ -27,7 +28,7 @@ from hta_widgets.live.operations import OPERATIONS, Part
 from hta_widgets.tiles import replies
 
 ROOT = Path(__file__).resolve().parents[1]
-TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol.md"
+TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol-requests.md"
 LINE_LENGTH = 100
 PLAIN = {
     int: "number",
@@ -135,7 +136,7 @@ def field_text(name: str, kind: str) -> str:
 
 
 def request_cell(kind: type) -> str:
-    """Return the fields of a request as the table of docs/protocol.md has them."""
+    """Return the fields of a request as the table of docs/protocol-requests.md has them."""
     required, optional = [], []
     for field in fields(kind):
         text = f"{field.encode_name}: {typescript(field.type)}".replace("|", "\\|")
@@ -146,7 +147,7 @@ def request_cell(kind: type) -> str:
 
 
 def docs() -> str:
-    """Return docs/protocol.md with the requests as they are."""
+    """Return docs/protocol-requests.md with the requests as they are."""
     text = DOCS.read_text("utf-8")
     for name, kind in OPERATIONS.items():
         row = re.compile(rf"^\| `{name}` \| (?:[^|\\]|\\.)* \|", re.MULTILINE)

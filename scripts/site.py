@@ -60,6 +60,7 @@ hta-widgets demo {name} --kind {kind}{options}
 hw.Dashboard(hw.load({files})).save_html("{name}.html")
 ```
 """
+_TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
@@ -85,9 +86,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Show saved pages in frames, and point links to where the site has their targets."""
+    markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     if page.file.src_uri == "gallery.md":
         markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
-    markdown = _LIVE_LINK.sub(lambda match: frame(match[2], match[1]), markdown)
     for old, new in _MOVED.items():
         markdown = markdown.replace(f"]({old})", f"]({new})")
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
@@ -101,7 +102,7 @@ def with_kinds(text: str) -> str:
     kinds = next(action.choices for action in options if action.dest == "kind")
     sections = [
         _KIND.format(
-            title=kind.replace("_", " ").capitalize(),
+            title=_TITLES.get(kind, kind.replace("_", " ").capitalize()),
             name=(name := kind.replace("_", "-")),
             kind=kind,
             options=" --ranks 4 --steps 3 --healthy" if kind in KINDS else "",
@@ -122,7 +123,7 @@ def with_frames(match: re.Match[str]) -> str:
 def frame(address: str, text: str) -> str:
     """Return a frame with a saved page, and a link to it."""
     title = text or address
-    view = f'<iframe class="live" loading="lazy" src="{address}" title="{title}"></iframe>'
+    view = f'<iframe class="live" data-src="{address}" title="{title}"></iframe>'
     return f"{text}\n\n{view}\n\n[Open this page by itself]({address})"
 
 

@@ -13,6 +13,7 @@ from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import RankPart, rank_parts
 from hta_widgets.analysis.step_series import is_last_at_instant
 from hta_widgets.arguments import check_arguments
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import CounterTable
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
@@ -25,8 +26,9 @@ COUNTER_KINDS: tuple[CounterKind, ...] = ("queue_length", "memory_bandwidth")
 #: Names of the series, as HTA writes them.
 _QUEUE = "Queue Length"
 _BANDWIDTH = "Memcpy BW"
-#: Name of the achieved rate, of work with FLOPs.
+#: Name of the achieved rate, and its series.
 _RATE = "Achieved TFLOP/s"
+_OF_KNOWN = "of known FLOPs"
 
 #: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
 _Series = tuple[tuple[str, str, str], Ints, Floats]
@@ -53,8 +55,9 @@ def with_counters(
         ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
         in GB/s, see `memory_bandwidth`.
         ``"tflop_per_s"``: one counter ``Achieved TFLOP/s`` for the device: the FLOPs of each
-        operator's call, spread evenly over its kernels. Work without known FLOPs adds nothing, and
-        ranks without shapes have no such counter. Not among the default kinds.
+        operator's call, spread evenly over its kernels. While only work of unknown FLOPs computes,
+        the value is NaN, a gap in the track; next to other work it adds nothing. Ranks without
+        shapes have no such counter. Not among the default kinds.
     ranks : iterable of int, optional
         Add counters to these ranks only.
 
@@ -117,27 +120,31 @@ def _bandwidths(part: RankPart) -> Iterator[_Series]:
 
 
 def _rates(part: RankPart) -> Iterator[_Series]:
-    """Yield the sum of the rates of the calls that run at a time."""
+    """Yield the sum of the rates of the calls that run at a time; NaN if none is known."""
     efficiency = call_efficiency(part.trace)
     if efficiency is None:
         return
     table, work = part.table, part.device_work_rows()
-    work = work[efficiency.call_of_event[work] >= 0]
     call = efficiency.call_of_event[work]
-    rate = efficiency.calls["tflop_per_s"].to_numpy(np.float64)[call]
+    rate = np.append(efficiency.calls["tflop_per_s"].to_numpy(np.float64), np.nan)[call]
     has_rate = rate > 0
-    work, call, rate = work[has_rate], call[has_rate], rate[has_rate]
-    if not len(work):
+    is_unknown = np.isnan(rate) & (table.kind[work] == KINDS.index("compute"))
+    if not has_rate.any():
         return
+    work, rate = (values[has_rate | is_unknown] for values in (work, np.where(has_rate, rate, 0)))
     edges = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
     order = np.argsort(edges, kind="stable")
-    sums = np.cumsum(np.concatenate([rate, -rate])[order])
     time_ns = edges[order]
-    is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)
+
+    def sum_of_running(values: Floats) -> Floats:
+        sums: Floats = np.cumsum(np.concatenate([values, -values])[order])
+        return sums
+
     # While nothing runs, the rate is 0, not the rounding error of the sums.
-    runs = np.cumsum(np.repeat([1, -1], len(work))[order])
-    value = np.where(runs > 0, sums, 0.0)
-    yield (_pid(part, work[0]), _RATE, _RATE), time_ns[is_last], value[is_last]
+    counted, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
+    value = np.where(counted > 0, sum_of_running(rate), np.where(running > 0, np.nan, 0.0))
+    is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)
+    yield (_pid(part, work[0]), _RATE, _OF_KNOWN), time_ns[is_last], value[is_last]
 
 
 _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {

@@ -23,15 +23,23 @@ from typing import NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
-from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of, rank_part
+from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, concatenate_ranges, distinct_codes
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Ints,
+    Rows,
+    concatenate_ranges,
+    distinct_codes,
+    mask_of_rows,
+)
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union, unite
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
@@ -159,9 +167,10 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     if trace.local_rank >= 0 or not is_long.any():
         return _thread_times(trace, np.zeros(0, dtype=np.intp))
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
-    rows = np.flatnonzero(waiting_calls(trace) & (trace.table.dur_ns > LONG_WAIT_NS))
-    is_launching = np.isin(trace.table.track[rows], trace.table.track[launch_calls(trace)])
-    waits = _thread_times(trace, rows[is_launching])
+    table = trace.table
+    rows = np.flatnonzero(waiting_calls(trace) & (table.dur_ns > LONG_WAIT_NS))
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    waits = _thread_times(trace, rows[is_launching[table.track[rows]]])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
@@ -238,19 +247,33 @@ def stream_wait_calls(trace: Trace) -> Rows:
     return np.flatnonzero(name_mask(trace, lambda name: _STREAM_WAITS.fullmatch(name) is not None))
 
 
+@memoize
 def launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
-    call = trace.launch_of[np.isin(trace.table.kind, codes_of(DEVICE_WORK_KINDS))]
+    call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
     return distinct_codes(call[call >= 0])[0]
 
 
 @memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
-    waits = name_mask(trace, lambda name: _WAITING_CALLS.search(name) is not None)
-    copies = name_mask(trace, lambda name: _ASYNC_COPIES.fullmatch(name) is not None)
-    is_blocking = copies & (trace.table.dur_ns > _BLOCKING_NS)
-    return category_mask(trace, CALLS) & (waits | is_blocking)
+    table = trace.table
+    calls = np.flatnonzero(category_mask(trace, CALLS))
+    names, name = distinct_codes(table.name[calls])
+    texts = [table.names[code] for code in names.tolist()]
+    waits = np.array([_WAITING_CALLS.search(text) is not None for text in texts], bool)
+    copies = np.array([_ASYNC_COPIES.fullmatch(text) is not None for text in texts], bool)
+    is_waiting = np.zeros(len(table), bool)
+    is_waiting[calls] = waits[name] | (copies[name] & (table.dur_ns[calls] > _BLOCKING_NS))
+    return is_waiting
+
+
+@memoize
+def union_of_waits(trace: Trace) -> Intervals:
+    """Return the times in which any host thread waits for its device."""
+    calls = np.flatnonzero(waiting_calls(trace))
+    start = trace.table.start_ns[calls]
+    return union(start, start + trace.table.dur_ns[calls])
 
 
 @memoize
@@ -262,18 +285,27 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free memory, if the host frees as often as a program without a cache.
+    """Return the calls that free memory of a device, if as often as in a program without a cache.
 
     PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. A call that
     takes more than all others does more than to free: the first ones of a program load libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
-    frees = np.array(["free" in name.lower() for name in table.names.values], dtype=bool)
-    freed: Rows = rows[frees[table.name[rows]]]
+    freed: Rows = rows[
+        name_mask(trace, lambda name: "free" in name.lower() and "host" not in name.lower())[rows]
+    ]
     is_often = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
     dur = table.dur_ns[freed]
     return freed if is_often and 2 * int(dur.max()) <= int(dur.sum()) else freed[:0]
+
+
+def pinned_memory_calls(trace: Trace) -> Rows:
+    """Return the calls for memory of the host, if they take most of the time of memory calls."""
+    rows = np.flatnonzero(memory_calls(trace))
+    pinned: Rows = rows[name_mask(trace, lambda name: "host" in name.lower())[rows]]
+    dur = trace.table.dur_ns
+    return pinned if 2 * int(dur[pinned].sum()) > int(dur[rows].sum()) else pinned[:0]
 
 
 def longest_memory_call(trace: Trace) -> int | None:

@@ -24,6 +24,7 @@ from hta_widgets.analysis.host_activity import (
     UNRECORDED_WAIT,
     activity_times,
     follows_stream_wait,
+    union_of_waits,
     unrecorded_waits_by_thread,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -33,7 +34,6 @@ from hta_widgets.analysis.scope import (
     RankPart,
     RankParts,
     Window,
-    codes_of,
     count_by_kind,
     device_work_rows,
     rank_part,
@@ -51,9 +51,9 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import Intervals, intersect, union, unite
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, union, unite
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -437,9 +437,8 @@ def unrecorded_work(trace: Trace) -> Intervals:
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
     is_long = end - begin >= _SHORT_NS
     start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
-    category = _wait_category(trace, (start, end), call, _SHORT_NS)
-    blocked = (category == _STREAM_WAIT) & _is_host_blocked(trace, (start, end), call)
-    is_unrecorded = (category == _UNRECORDED) | blocked
+    is_unrecorded = _is_host_blocked(trace, (start, end), call)
+    is_unrecorded |= _first_start_of_launches(trace)[call] < start
     return unite(unrecorded, union(begin[is_unrecorded], end[is_unrecorded]))
 
 
@@ -448,6 +447,11 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     blocked = np.zeros(len(call), dtype=bool)
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > LONG_WAIT_NS))
+    if len(long):
+        # The waits of all threads bound those that count, which take longer to find.
+        waiting = CumulativeCoverage(*union_of_waits(trace))
+        waited = waiting(gap[1][long]) - waiting(begin[long])
+        long = long[2 * waited > (gap[1] - begin)[long]]
     if not len(long):
         return blocked
     begin, end = begin[long], gap[1][long]
@@ -469,9 +473,10 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 def _first_start_of_launches(trace: Trace) -> Ints:
     """Return for each event the start of the first device work that it launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
-    work = np.flatnonzero(trace.launch_of >= 0)
-    work = work[np.isin(trace.table.kind[work], codes_of(DEVICE_WORK_KINDS))]
+    work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
+    # Work without a launch goes to the last place, -1, which no event has.
     np.minimum.at(first, trace.launch_of[work], trace.table.start_ns[work])
+    first[-1] = _NEVER
     return first
 
 

@@ -63,13 +63,13 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
     """Return all changes of the queues of one rank's selected device work."""
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.device_work_rows())
+    streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     if launches:
         # Work is sorted by start, so the first of a call and stream is the first to start.
-        entry = call * (int(table.stream.max(initial=0)) + 1) + table.stream[work]
+        entry = call * len(streams) + code
         first = np.sort(np.unique(entry, return_index=True)[1])
-        call, work = call[first], work[first]
+        call, work, code = call[first], work[first], code[first]
     enters, leaves = table.start_ns[call], table.start_ns[work]
-    streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     code = np.concatenate((code, code))
     time_ns = np.concatenate((enters, np.maximum(enters, leaves)))
     order = order_by_group_and_time(code, len(streams), time_ns)

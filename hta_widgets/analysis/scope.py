@@ -138,6 +138,9 @@ class RankPart:
 
         The times between windows of a recording do not count as gaps.
         """
+        return self.get_or_compute("device gaps", self._device_gaps)
+
+    def _device_gaps(self) -> tuple[Ints, Ints]:
         start, end = self.clip_rows(self.device_work_rows())
         if not len(start):
             return start, end
@@ -145,7 +148,9 @@ class RankPart:
         # Events of 0 ns count for the edges of the span, although they cover nothing of it.
         gap_start = np.concatenate(([start.min()], busy.end))
         gap_end = np.concatenate((busy.start, [end.max()]))
-        is_gap = (gap_end > gap_start) & ~np.isin(gap_start, self.unrecorded.start)
+        is_gap = gap_end > gap_start
+        if len(self.unrecorded.start):
+            is_gap &= ~np.isin(gap_start, self.unrecorded.start)
         return gap_start[is_gap], gap_end[is_gap]
 
     @property

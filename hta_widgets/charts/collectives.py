@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
@@ -17,6 +16,7 @@ from hta_widgets.charts.data import (
     color_ramp,
     columns_of,
     complete_rows,
+    largest_of_cells,
     median_of,
     most_often_last,
     rank_list,
@@ -25,12 +25,13 @@ from hta_widgets.charts.data import (
 from hta_widgets.charts.defined import draw_analysis
 from hta_widgets.charts.figure import (
     FigureStyle,
+    add_ground,
     add_tooltip,
     empty_figure,
     keep_fitting,
     models,
     new_figure,
-    plain_axis,
+    side_axis,
     unmatched_note,
 )
 from hta_widgets.charts.lanes import time_figure
@@ -46,10 +47,12 @@ from hta_widgets.charts.rows import (
     extremes_text,
     legend_for,
     round_ticks,
-    selection_box,
+    rows_apart,
+    tick_step,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.text import MINUS, axis_time, count, duration, rate, size
+from hta_widgets.trace.arrays import Array
 
 #: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thin_points`).
 _MAX_DOTS = 20_000
@@ -66,14 +69,6 @@ def _spread_text(spread: pd.Series) -> str:
 
 def _last_rank_names(ranks: pd.Series) -> list[str]:
     return ["several" if rank < 0 else f"rank {rank}" for rank in ranks]
-
-
-def _signed_tick(value: float, step: float, zero: str) -> str:
-    return zero if value == 0 else f"{'+' if value > 0 else MINUS}{axis_time(abs(value), step)}"
-
-
-def _tick_step(ticks: list[float], end: float) -> float:
-    return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
 
 
 @check_arguments
@@ -215,8 +210,12 @@ def _arrival_dots(
     )
     add_tooltip(figure, [dots], theme, tooltip.heading, tooltip.rows)
     legend = legend_for(figure, entries, theme)
-    step = _tick_step(ticks, high)
-    names = [(tick, _signed_tick(tick, step, "median")) for tick in ticks]
+    step = tick_step(ticks, high)
+    signs = [MINUS if tick < 0 else "+" for tick in ticks]
+    names = [
+        (tick, f"{sign}{axis_time(abs(tick), step)}" if tick else "median")
+        for sign, tick in zip(signs, ticks, strict=True)
+    ]
     keep_fitting(figure, width=style.width, names=names, legend=legend, timed=True)
     return figure
 
@@ -373,11 +372,7 @@ class _Grid:
         self.total = data.groupby("row")["shown_ns"].sum().to_numpy()
         self.all = data
         if self.fold > 1:
-            # A cell shows its longest wait or lateness.
-            order = np.lexsort((data["shown_ns"], data["left"], data["row"]))
-            corners = data[["row", "left"]].to_numpy()[order]
-            longest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
-            data = data.iloc[order[longest]].reset_index(drop=True)
+            data = largest_of_cells(data, "shown_ns")
         self.cells = data
         shown = data["shown_ns"].to_numpy(float)
         self.darkest = float(np.quantile(shown, 0.98)) or float(shown.max()) or 1.0
@@ -397,7 +392,7 @@ class _Grid:
     def end(self) -> float:
         return float(self.columns * self.fold)
 
-    def matrix(self, values: pd.Series, missing: float, dtype: Any) -> npt.NDArray[Any]:
+    def matrix(self, values: pd.Series, missing: float, dtype: Any) -> Array:
         """Return a value for each rank and column from one for each cell."""
         matrix = np.full((len(self.ranks), self.columns), missing, dtype=dtype)
         matrix[self.cells["row"], self.cells["left"] // self.fold] = values
@@ -494,26 +489,12 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
         frame_height=rows * pitch + above,
         x_range=models.Range1d(0, grid.end()),
         y_range=models.Range1d(rows - 0.5, -0.5 - above / pitch),
-        tools=[
-            models.BoxSelectTool(dimensions="height", overlay=selection_box(theme)),
-            models.TapTool(),
-        ],
+        select="height",
     )
     axis = figure.xaxis[0]
     axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in grid.ticks()])
     axis.major_label_overrides = dict(grid.ticks())
-    figure.add_layout(
-        models.BoxAnnotation(
-            left=0,
-            right=grid.end(),
-            top=-0.5,
-            bottom=rows - 0.5,
-            fill_color=theme.lane,
-            fill_alpha=1,
-            line_color=None,
-            level="underlay",
-        )
-    )
+    add_ground(figure, theme, left=0, right=grid.end(), top=-0.5, bottom=rows - 0.5)
     picture = figure.image(
         image="shown_us",
         x=0,
@@ -546,14 +527,10 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
     _mark_rows(figure, grid, theme, max(0.5, 2 / pitch))
     legend = legend_for(figure, _legend_items(grid, theme), theme)
     named, numbers = _row_labels(grid, pitch)
-    figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in named])
+    ticks = [row for row, _ in named]
+    figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     figure.yaxis.major_label_text_font = FONT
-    side = models.LinearAxis(
-        ticker=models.FixedTicker(ticks=[row for row, _ in named]),
-        major_label_overrides=numbers,
-    )
-    plain_axis(side, theme)
-    figure.add_layout(side, "right")
+    side = side_axis(figure, ticks, numbers, theme)
     keep_fitting(figure, width=style.width, names=named, columns=[(side, 0)], legend=legend)
     return figure
 
@@ -580,13 +557,11 @@ def _row_labels(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[
 
     Marked ranks always have a label.
     """
-    rows = len(grid.ranks)
-    step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
     min_distance = 14 / pitch
     shown = [
         row
-        for row in range(0, rows, step)
+        for row in rows_apart(len(grid.ranks), pitch, 14)
         if all(abs(row - other) >= min_distance for other in marked)
     ]
     rows_shown = sorted([*shown, *marked])

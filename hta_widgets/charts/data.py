@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis as analyses
@@ -16,31 +15,22 @@ from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
 from hta_widgets.text import consecutive_runs, count, plural, run_text
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 #: Minimum number of a rank's collectives for `most_often_last` to mark it.
 _MIN_COLLECTIVES = 4
 
 
-def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
+def median_of(values: Any, groups: Any) -> Floats:
     """Return for each value the median of its group."""
-    numbers = np.asarray(values, dtype=float)
-    _, group = np.unique(np.asarray(groups), return_inverse=True)
-    order = np.lexsort((numbers, group))
-    ordered = numbers[order]
-    sizes = np.bincount(group)
-    first = np.cumsum(sizes) - sizes
-    middle = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
-    medians: npt.NDArray[np.float64] = middle[group]
-    return medians
+    numbers = pd.Series(np.asarray(values, dtype=float))
+    return numbers.groupby(np.asarray(groups)).transform("median").to_numpy(float)
 
 
-def complete_rows(frame: pd.DataFrame) -> Flags:
+def complete_rows(frame: pd.DataFrame) -> Bools:
     """Return a mask of the rows of `collectives` whose collective has no rank known to be missing.
 
     If the event of a rank is missing, that rank may have been the last one.
@@ -83,9 +73,7 @@ def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> l
     return [int(rank) for rank in marked]
 
 
-def thin_points(
-    x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int
-) -> tuple[npt.NDArray[np.intp], Ints]:
+def thin_points(x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int) -> tuple[Rows, Ints]:
     """Return the index of one point per cell of a grid, and the number of points in the cell.
 
     The highest point of each column of the grid is kept for its cell. Other cells keep their first
@@ -107,10 +95,19 @@ def thin_points(
     return order[first], np.diff(np.append(first, len(order)))
 
 
-def _cell_numbers(values: npt.NDArray[np.float64], cells: int) -> Ints:
+def _cell_numbers(values: Floats, cells: int) -> Ints:
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
     return np.minimum(position, cells - 1).astype(np.int64)
+
+
+def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return the row with the largest measure of each cell: each ``row`` and ``left``."""
+    order = np.lexsort((data[measure], data["left"], data["row"]))
+    corners = data[["row", "left"]].to_numpy()[order]
+    is_largest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
+    largest: pd.DataFrame = data.iloc[order[is_largest]].reset_index(drop=True)
+    return largest
 
 
 def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
@@ -354,6 +351,10 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     ], numbers.to_numpy(int)
 
 
+#: Rules by which `top_rows` sums up columns, if it does not add their values.
+_RULES = {"min_ns": "min", "max_ns": "max"}
+
+
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -367,7 +368,7 @@ def top_rows(
     else:
         selected, rest = ordered.iloc[:top], ordered.iloc[top:]
         others = {
-            column: _whole_numbers(rest[column], column)
+            column: float(rest[column].agg(_RULES.get(column, "sum")))
             for column in rest.columns
             if pd.api.types.is_numeric_dtype(rest[column].dtype)
         }
@@ -404,9 +405,3 @@ def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str])
         place, weights=frame["sum_ns"].to_numpy(float), minlength=len(shown) * len(ranks)
     ).reshape(len(shown), len(ranks))
     return shown.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
-
-
-def _whole_numbers(values: pd.Series, column: str) -> float:
-    if column == "min_ns":
-        return float(values.min())
-    return float(values.max() if column == "max_ns" else values.sum())

@@ -70,6 +70,7 @@ from hta_widgets.charts.rows import (
     Whiskers,
     round_ticks,
     rows_chart,
+    tick_step,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.errors import TraceError
@@ -610,7 +611,7 @@ def _scale_ticks(scale: ScaleSpec, scope: Scope) -> list[tuple[float, str]]:
         float(evaluate(code, scope)) for code in (ticks.to, ticks.from_, ticks.max_ticks)
     )
     places = round_ticks(end, int(max_ticks), start)
-    step = places[1] - places[0] if len(places) > 1 else max(end, 1.0)
+    step = tick_step(places, end)
     return [
         (tick, ticks.zero if tick == 0 and ticks.zero else _format_tick(ticks.format, tick, step))
         for tick in places

@@ -266,9 +266,7 @@ def kernel_breakdown(
                 Bars(0.0, "per_rank_ns", "fill"),
                 *([Whiskers("least_ns", "most_ns", theme.ink2)] if has_ranks else []),
             ],
-            scale=time_scale(
-                float(max(data["per_rank_ns"].max(), data["most_ns"].max() if has_ranks else 0))
-            ),
+            scale=time_scale(float(data["most_ns"].max())),
             head="kernel",
             columns=[
                 Column("total", "{per_rank_ns:duration}"),

@@ -28,6 +28,7 @@ from hta_widgets.charts.rows import (
     Tooltip,
     Whiskers,
     round_ticks,
+    tick_step,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import (
@@ -36,6 +37,7 @@ from hta_widgets.text import (
     count,
     duration,
     duration_delta,
+    mean_count,
     plural,
     share,
     share_delta,
@@ -47,15 +49,10 @@ COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
-def _calls_text(number: float) -> str:
-    """Return a mean number of calls as text, with a decimal if it is not whole."""
-    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
-
-
 def counts_text(data: pd.DataFrame) -> list[str]:
     """Return the numbers of calls before and after as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
-    return [f"{_calls_text(before)} → {_calls_text(after)}" for before, after in pairs]
+    return [f"{mean_count(before)} → {mean_count(after)}" for before, after in pairs]
 
 
 def relative_change(data: pd.DataFrame) -> pd.Series:
@@ -69,8 +66,6 @@ def _signed_bars(
     relative: pd.Series,
     more: pd.Series,
     theme: Theme,
-    *,
-    margin: float = 0.02,
 ) -> tuple[list[Bars], Scale]:
     """Return bars left and right of zero, coloured by less, more or same, and their scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
@@ -80,9 +75,9 @@ def _signed_bars(
     sides = [data[end] for end in ends if isinstance(end, str)]
     low = min(0.0, *(float(side.min()) for side in sides))
     high = max(0.0, *(float(side.max()) for side in sides))
-    span = (high - low or 1.0) * margin
+    span = (high - low or 1.0) * 0.02
     ticks = round_ticks(high, 2, low)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
+    step = tick_step(ticks, max(high, -low))
     labels = [(tick, ("+" if tick > 0 else "") + axis_time(tick, step)) for tick in ticks]
     bars = Bars(*ends, "fill", line="line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
@@ -343,13 +338,10 @@ def diff_names(
 
 
 _WORDS = {
-    "communication": "exposed communication",
-    "communication_wait": "waiting for other ranks",
-    "communication_transfer": "exposed transfer",
-    "copies": "exposed copies",
-    "idle": "idle device",
+    "communication": "exposed communication", "communication_wait": "waiting for other ranks",
+    "communication_transfer": "exposed transfer", "copies": "exposed copies", "idle": "idle device",
     "host": "host alone",
-}
+}  # fmt: skip
 
 
 @check_arguments

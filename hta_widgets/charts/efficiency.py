@@ -25,7 +25,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     unmatched_note,
 )
-from hta_widgets.charts.rows import Dots, legend_for, selection_box
+from hta_widgets.charts.rows import Dots, legend_for
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
@@ -163,7 +163,7 @@ def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
         frame_height=_HEIGHT,
         x_range=models.Range1d(left, right),
         y_range=models.Range1d(bottom, top),
-        tools=[models.BoxSelectTool(overlay=selection_box(theme)), models.TapTool()],
+        select="both",
         axis_type="log",
     )
     figure.grid.grid_line_color = theme.rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -280,14 +281,8 @@ def _cut_middle(text: str, letters: int) -> str:
 
 
 def _wrap_lines(text: str, letters: int) -> str:
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > letters:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    return "\n".join([*lines, line])
+    lines = textwrap.wrap(text, max(letters, 1), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def blend(color: str, ground: str, part: float) -> str:
@@ -345,12 +340,15 @@ def new_figure(
     frame_height: int,
     x_range: Any,
     y_range: Any,
+    select: Literal["width", "height", "both"] | None = None,
     tools: Sequence[Any] = (),
-    toolbar: bool = False,
     axis_type: Literal["linear", "log"] = "linear",
 ) -> Any:
-    """Return an empty figure with its title and subtitle."""
+    """Return an empty figure with its title and subtitle; a drag selects along `select`."""
     theme, width = style.theme, style.width
+    if select is not None:
+        selector = models.BoxSelectTool(dimensions=select, overlay=_selection_box(theme))
+        tools = [selector, models.TapTool(), *tools]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
     figure = plotting.figure(
         height=None,
@@ -360,7 +358,7 @@ def new_figure(
         x_axis_type=axis_type,
         y_axis_type=axis_type,
         tools=list(tools),
-        toolbar_location="right" if toolbar else None,
+        toolbar_location=None,
         background_fill_color=theme.bg,
         border_fill_color=theme.bg,
         outline_line_color=None,
@@ -390,16 +388,34 @@ def new_figure(
     return display_in_notebooks(figure)
 
 
-def _small_title(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
+def _selection_box(theme: Theme) -> Any:
+    """Return the box that a drag draws; it is visible only during the drag."""
+    return models.BoxAnnotation(
+        level="overlay",
+        visible=False,
+        syncable=False,
+        left=float("nan"),
+        right=float("nan"),
+        top=float("nan"),
+        bottom=float("nan"),
+        fill_color=theme.brush_line,
+        fill_alpha=0.12,
+        line_color=theme.brush_line,
+        line_width=2,
+        line_alpha=1,
+        line_dash="solid",
+    )
+
+
+def _small_title(text: str, theme: Theme) -> Any:
     return models.Title(
         text=escape_text(text),
         text_font=FONT,
-        text_font_size=size,
+        text_font_size="11px",
         text_font_style="normal",
         text_color=theme.ink3,
         text_line_height=1.3,
         standoff=6,
-        **style,
     )
 
 
@@ -415,6 +431,42 @@ def plain_axis(axis: Any, theme: Theme) -> None:
         major_label_text_font=FONT,
         major_label_text_font_size="11px",
         major_label_text_color=theme.ink2,
+    )
+
+
+def side_axis(
+    figure: Any, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
+) -> Any:
+    """Add an axis at the right of a figure, and return it."""
+    axis = models.LinearAxis(
+        ticker=models.FixedTicker(ticks=list(ticks)), major_label_overrides=labels
+    )
+    plain_axis(axis, theme)
+    figure.add_layout(axis, "right")
+    return axis
+
+
+def draw_row_texts(figure: Any, source: Any, *, x: str | float, color: str) -> None:
+    """Write the texts of a source into its rows."""
+    figure.text(
+        x=x,
+        y="row",
+        text="text",
+        text_color=color,
+        source=source,
+        x_offset=4,
+        text_baseline="middle",
+        text_font={"value": FONT},
+        text_font_size="11px",
+    )
+
+
+def add_ground(figure: Any, theme: Theme, **sides: float) -> None:
+    """Draw a rectangle in the colour of empty lanes below all marks."""
+    figure.add_layout(
+        models.BoxAnnotation(
+            **sides, fill_color=theme.lane, fill_alpha=1, line_color=None, level="underlay"
+        )
     )
 
 

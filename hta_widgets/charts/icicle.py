@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
@@ -17,6 +16,7 @@ from hta_widgets.charts.rows import Bars, RowsContent, Scale, Tooltip
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.layers import left_edges
 from hta_widgets.text import plural, share_delta
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import short_name
 
 _MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
@@ -131,12 +131,12 @@ def _cut_name(name: str, letters: int) -> str:
     return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
 
 
-def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:
+def _shade_index(data: pd.DataFrame) -> Ints:
     """Return each tile's index in the ramp of seven colours."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
     share = np.where(change == 0, 0.0, share)
     steps = np.searchsorted(np.array(_STEPS), np.abs(share), side="right")
-    shades: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
+    shades: Ints = 3 + steps * np.sign(change).astype(np.int64)
     return shades

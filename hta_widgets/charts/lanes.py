@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
     FigureStyle,
@@ -18,18 +17,17 @@ from hta_widgets.charts.figure import (
     keep_fitting,
     models,
     new_figure,
-    plain_axis,
     script,
+    side_axis,
 )
-from hta_widgets.charts.rows import Tooltip, selection_box
+from hta_widgets.charts.rows import Tooltip
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
+from hta_widgets.trace.arrays import Floats
 
 #: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
 #: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
 MAX_POINTS = 20_000
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,11 +69,10 @@ def time_figure(
     frame_height: int,
     x_range: tuple[float, float],
     y_range: tuple[float, float],
-    dimensions: str = "width",
+    dimensions: Literal["width", "both"] = "width",
 ) -> Any:
     """Return a figure with a time axis that zooms; a drag selects along the `dimensions`."""
-    select = models.BoxSelectTool(dimensions=dimensions, overlay=selection_box(style.theme))
-    tools = [select, models.TapTool()]
+    tools = []
     if "modifiers" in models.WheelZoomTool.properties():
         # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
         tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
@@ -84,10 +81,11 @@ def time_figure(
         frame_height=frame_height,
         x_range=models.Range1d(*x_range, bounds="auto"),
         y_range=models.Range1d(*y_range),
+        select=dimensions,
         tools=tools,
     )
-    if len(tools) > 2:
-        figure.toolbar.active_scroll = tools[2]
+    if tools:
+        figure.toolbar.active_scroll = tools[0]
     time_axis(figure)
     figure.xgrid.grid_line_color = style.theme.rule
     return figure
@@ -125,12 +123,7 @@ def lanes_figure(
         numbers[head_at] = escape_text(heads[1]) or "\u200b"
     columns = []
     if any(lane.number for lane in lanes):
-        axis = models.LinearAxis(
-            ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers
-        )
-        plain_axis(axis, style.theme)
-        figure.add_layout(axis, "right")
-        columns.append((axis, 0))
+        columns.append((side_axis(figure, ticks, numbers, style.theme), 0))
 
     def finish(legend: Any, names: Sequence[tuple[float, str]] | None = None) -> None:
         keep_fitting(

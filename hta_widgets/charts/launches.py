@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame
@@ -21,11 +20,9 @@ from hta_widgets.charts.figure import (
     new_figure,
     unmatched_note,
 )
-from hta_widgets.charts.rows import selection_box
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share
-
-Floats = npt.NDArray[np.float64]
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 #: Number of bars per decade of durations.
 _BINS_PER_DECADE = 8
@@ -123,8 +120,8 @@ class _Histogram:
 
     name: str
     explanation: str
-    values: npt.NDArray[np.int64]
-    solid: npt.NDArray[np.bool_]
+    values: Ints
+    solid: Bools
     solid_name: str
     color: str
 
@@ -146,10 +143,8 @@ class _DecadeBins:
     high: float
     left: Floats
     right: Floats
-    start_ns: Floats
-    end_ns: Floats
-    counts: npt.NDArray[np.int64]
-    solid_counts: npt.NDArray[np.int64]
+    counts: Ints
+    solid_counts: Ints
     #: place of the bin of zeros on the logarithmic axis, if there are any
     zero_at: float | None
 
@@ -165,18 +160,15 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     place = np.clip(((logs - low) * _BINS_PER_DECADE).astype(int), 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     solid_counts = np.bincount(place[solid[~zero]], minlength=bins)
-    left, right = edges[:-1], edges[1:]
-    start_ns, end_ns = 10.0**left, 10.0**right
-    zero_at = None
+    left, right, zero_at = edges[:-1], edges[1:], None
     if zero.any():
         zero_right = low - 4 / _BINS_PER_DECADE
         zero_left = zero_right - 1.0 / _BINS_PER_DECADE
         zero_at = (zero_left + zero_right) / 2
         left, right = np.r_[zero_left, left], np.r_[zero_right, right]
-        start_ns, end_ns = np.r_[0.0, start_ns], np.r_[0.0, end_ns]
         counts = np.r_[zero.sum(), counts]
         solid_counts = np.r_[solid[zero].sum(), solid_counts]
-    return _DecadeBins(low, high, left, right, start_ns, end_ns, counts, solid_counts, zero_at)
+    return _DecadeBins(low, high, left, right, counts, solid_counts, zero_at)
 
 
 def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
@@ -188,14 +180,14 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
         frame_height=96,
         x_range=models.Range1d(float(bins.left[0]) - 0.05, bins.high + 0.05),
         y_range=models.Range1d(0, top * 1.06),
-        tools=[
-            models.BoxSelectTool(dimensions="width", overlay=selection_box(style.theme)),
-            models.TapTool(),
-        ],
+        select="width",
     )
     _label_decades(figure, bins, top)
     figure.ygrid.grid_line_color = style.theme.rule
     gap = 0.12 / _BINS_PER_DECADE
+    start_ns, end_ns = 10.0**bins.left, 10.0**bins.right
+    if bins.zero_at is not None:
+        start_ns[0] = end_ns[0] = 0.0
     source = models.ColumnDataSource(
         {
             "left": bins.left + gap,
@@ -204,9 +196,9 @@ def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
             "solid": bins.solid_counts,
             "top": np.log10(1.0 + bins.counts),
             "solid_top": np.log10(1.0 + bins.solid_counts),
-            "from_ns": bins.start_ns,
-            "to_ns": bins.end_ns,
-            "range_text": _bin_ranges(bins.start_ns, bins.end_ns),
+            "from_ns": start_ns,
+            "to_ns": end_ns,
+            "range_text": _bin_ranges(start_ns, end_ns),
             "count_text": list(map(count, bins.counts)),
             "solid_text": list(map(count, bins.solid_counts)),
         }
@@ -249,8 +241,7 @@ def _count_ticks(top: float) -> list[int]:
 
 def _label_decades(figure: Any, bins: _DecadeBins, top: float) -> None:
     """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
-    powers = np.arange(bins.low, bins.high + 1)
-    ticks = [float(power) for power in powers]
+    ticks = [float(power) for power in np.arange(bins.low, bins.high + 1)]
     labels = {tick: _power_of_ten(int(tick)) for tick in ticks}
     if bins.zero_at is not None:
         ticks = [bins.zero_at, *ticks]

@@ -191,9 +191,7 @@ def user_annotation_breakdown(
                 Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
                 *([Whiskers("least_ns", "most_ns", theme.ink2)] if ranks > 1 else []),
             ],
-            scale=time_scale(
-                float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0))
-            ),
+            scale=time_scale(float(data["most_ns" if ranks > 1 else "per_rank_ns"].max())),
             head="annotation",
             columns=[
                 Column("total", "{per_rank_ns:duration}"),

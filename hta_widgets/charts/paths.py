@@ -25,7 +25,15 @@ from hta_widgets.charts.figure import (
     models,
 )
 from hta_widgets.charts.lanes import Lane, lanes_figure
-from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, legend_for, time_scale
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    RowsContent,
+    Tooltip,
+    legend_for,
+    time_scale,
+    view_of,
+)
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, plural, share
 
@@ -155,10 +163,10 @@ def _draw_segments(
     )
     for name in map(str, causes.index):
         colors = cause_style(name, style.theme)
-        bars(view=_cause_view("bound_by", name), fill_color=colors["fill"], **_hatch(colors, 1))
+        bars(view=view_of("bound_by", name), fill_color=colors["fill"], **_hatch(colors, 1))
         if colors["hatch"] or colors["line"] != colors["fill"]:
             # Bars too narrow for a hatch have the line's colour, as pale ones could not be seen.
-            bars(view=_cause_view("thin", name), fill_color=colors["line"])
+            bars(view=view_of("thin", name), fill_color=colors["line"])
     marks = [
         figure.hbar(
             y=place,
@@ -177,11 +185,6 @@ def _draw_segments(
     add_tooltip(figure, marks, style.theme, tooltip.heading, tooltip.rows)
     finish(None)
     return figure
-
-
-def _cause_view(column: str, cause: str) -> Any:
-    """Return a view of one cause; a mark with a different hatch per bar takes seconds to draw."""
-    return models.CDSView(filter=models.GroupFilter(column_name=column, group=cause))
 
 
 def _hatch(style: Mapping[str, Any], unselected: float) -> dict[str, Any]:
@@ -231,20 +234,13 @@ def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
 
 
 _WORDS = {
-    "cpu_bound": "host",
-    "data_loading": "data loading",
-    "gpu_compute_bound": "compute",
-    "gpu_communication_bound": "communication",
-    "gpu_memory_bound": "copies",
-    "gpu_kernel_kernel_overhead": "between kernels",
-    "gpu_kernel_launch_overhead": "launch",
-    "cpu_outside_operators": "host, no operator",
-    "cpu_blocked": "host blocked",
-    "gpu_queue_wait": "queue wait",
-    "sync_overhead": "synchronisation",
-    "unknown_wait": "unknown wait",
-    "outside_path": "nothing recorded",
-}
+    "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
+    "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
+    "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
+    "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
+    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
+    "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
+}  # fmt: skip
 
 
 def cause_text(bound: str) -> str:
@@ -255,14 +251,10 @@ def cause_text(bound: str) -> str:
 def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
     """Return the style of a cause: solid for work, hatched for waits."""
     solid = {
-        "cpu_bound": "cpu",
-        "cpu_outside_operators": "cpu",
-        "data_loading": "other",
-        "gpu_compute_bound": "compute",
-        "gpu_communication_bound": "communication",
-        "gpu_memory_bound": "memory",
-        "sync_overhead": "sync",
-    }
+        "cpu_bound": "cpu", "cpu_outside_operators": "cpu", "data_loading": "other",
+        "gpu_compute_bound": "compute", "gpu_communication_bound": "communication",
+        "gpu_memory_bound": "memory", "sync_overhead": "sync",
+    }  # fmt: skip
     if bound in solid:
         color = colors.kind[solid[bound]]
         hatch = "/" if bound == "cpu_outside_operators" else None
@@ -404,7 +396,7 @@ def _rank_lanes(
                 right="end_ns",
                 height=0.72,
                 source=source,
-                view=_cause_view("bound_by", cause),
+                view=view_of("bound_by", cause),
                 fill_color=colors["fill"],
                 # An outline would widen very short segments.
                 line_color=None,

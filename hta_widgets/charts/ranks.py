@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from msgspec import structs
 
@@ -25,15 +24,17 @@ from hta_widgets.charts.defined import (
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     FigureStyle,
+    add_ground,
     add_tooltip,
     blend,
+    draw_row_texts,
     empty_figure,
     escape_text,
     keep_fitting,
     models,
     new_figure,
-    plain_axis,
     script,
+    side_axis,
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
@@ -43,14 +44,20 @@ from hta_widgets.charts.rows import (
     Scale,
     Tooltip,
     add_row_outlines,
-    selection_box,
+    rows_apart,
     time_ticks,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, share
+from hta_widgets.trace.arrays import Floats
 
 _MAX_CLUSTERS = 60
+#: Columns of which a cluster shows the mean.
+_MEANS = (
+    *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
+    *("unmatched_exposed_ns", "lost_share"),
+)
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
@@ -148,7 +155,7 @@ def rank_clusters(
     for row, height in zip(
         data["row"][data["is_outlier"]], heights[data["is_outlier"]], strict=True
     ):
-        _draw_background(figure, row - 0.5, row + height - 0.5, theme)
+        add_ground(figure, theme, top=row - 0.5, bottom=row + height - 0.5)
     _draw_reasons(figure, data["row"].tolist(), reasons, style)
     return figure
 
@@ -165,20 +172,7 @@ def _figure_height(data: pd.DataFrame) -> int:
 
 
 def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    times = [
-        name
-        for name in (
-            "step_ns",
-            "own_ns",
-            "compute_ns",
-            "idle_ns",
-            "exposed_communication_ns",
-            "exposed_wait_ns",
-            "unmatched_exposed_ns",
-            "lost_share",
-        )
-        if name in frame
-    ]
+    times = [name for name in _MEANS if name in frame]
     groups = frame.groupby("cluster", sort=True)
     data = groups[times].mean()
     data["representative"] = groups["representative"].first()
@@ -207,30 +201,22 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     unmatched = rest.clip(upper=data.get("unmatched_exposed_ns", 0))
     explained_ns = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
+    rest_ns, orange = data["step_ns"] - explained_ns, theme.kind["communication"]
+    hatched = {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line}
     left = np.zeros(len(data))
     marks = []
     pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
         ("compute", data["compute_ns"], theme.kind["compute"], {}),
-        ("transfer", rest - unmatched, theme.kind["communication"], {}),
-        (
-            "waits",
-            data["exposed_wait_ns"],
-            theme.wait_fill,
-            {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line},
-        ),
+        ("transfer", rest - unmatched, orange, {}),
+        ("waits", data["exposed_wait_ns"], theme.wait_fill, hatched),
         (
             "communication without partners",
             unmatched,
-            blend(theme.kind["communication"], theme.bg, 0.5),
-            {"line": theme.kind["communication"]},
+            blend(orange, theme.bg, 0.5),
+            {"line": orange},
         ),
         ("idle", data["idle_ns"], theme.idle, {}),
-        (
-            "rest of the step",
-            (data["step_ns"] - explained_ns).clip(lower=0),
-            blend(theme.lane, theme.bg, 0.6),
-            {},
-        ),
+        ("rest of the step", rest_ns.clip(lower=0), blend(theme.lane, theme.bg, 0.6), {}),
     ]
     for name, values, fill, style in pieces:
         sizes = values.to_numpy(float)
@@ -256,19 +242,6 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
     return f"{all_of}, {count(len(outliers))} of them are outliers: {rank_list(outliers)}"
 
 
-def _draw_background(figure: Any, top: float, bottom: float, theme: Theme) -> None:
-    figure.add_layout(
-        models.BoxAnnotation(
-            top=top,
-            bottom=bottom,
-            fill_color=theme.lane,
-            fill_alpha=1,
-            line_color=None,
-            level="underlay",
-        )
-    )
-
-
 def _draw_reasons(
     figure: Any, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
 ) -> None:
@@ -287,24 +260,12 @@ def _draw_reasons(
     letters = int(((style.width or 720) * 0.6) / 6.4)
     short = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]
     source = models.ColumnDataSource({"row": rows, "full": texts, "text": short})
-    figure.text(
-        x=0,
-        y="row",
-        text="text",
-        source=source,
-        x_offset=4,
-        text_color=style.theme.ink,
-        text_baseline="middle",
-        text_font={"value": FONT},
-        text_font_size="11px",
-    )
+    draw_row_texts(figure, source, x=0, color=style.theme.ink)
     figure.js_on_change(
         "inner_width",
         models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=script("cut")),
     )
 
-
-Floats = npt.NDArray[np.float64]
 
 _STRIP = 26
 _SHADES = 128
@@ -421,10 +382,7 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Any:
         frame_height=int(rows * pitch + _STRIP + 6),
         x_range=models.Range1d(start_ns, end_ns),
         y_range=models.Range1d(rows - 0.5, -0.5 - strip - 6 / pitch),
-        tools=[
-            models.BoxSelectTool(dimensions="height", overlay=selection_box(style.theme)),
-            models.TapTool(),
-        ],
+        select="height",
     )
     time_axis(figure)
     palette = color_ramp(content.ramp, _SHADES)
@@ -467,16 +425,13 @@ def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Any:
         style.theme,
     )
     add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
-    step = next(step for step in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if step * pitch >= 14)
-    labelled = list(range(0, rows, step))
+    labelled = rows_apart(rows, pitch, 14)
     middle = -0.5 - strip / 2
     numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labelled}
     numbers[middle] = f"mean {share(float(content.mean_share.mean()))}"
     ticks = [middle, *labelled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
-    side = models.LinearAxis(ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers)
-    plain_axis(side, style.theme)
-    figure.add_layout(side, "right")
+    side = side_axis(figure, ticks, numbers, style.theme)
     keep_fitting(
         figure,
         width=style.width,

@@ -14,11 +14,12 @@ from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
     blend,
+    draw_row_texts,
     escape_text,
     keep_fitting,
     models,
     new_figure,
-    plain_axis,
+    side_axis,
 )
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.text import axis_time
@@ -131,38 +132,24 @@ def fill_color(mark: Bars, theme: Theme) -> str:
     return mark.fill if mark.alpha == 1 else blend(mark.fill, theme.bg, mark.alpha)
 
 
+def view_of(column: str, value: str) -> Any:
+    """Return a view of the rows of a source with one value.
+
+    Marks with a different hatch per bar would take seconds to draw.
+    """
+    return models.CDSView(filter=models.GroupFilter(column_name=column, group=value))
+
+
 def draw_mark(
-    figure: Any,
-    mark: Bars | Whiskers | Dots,
-    source: Any,
-    theme: Theme,
-    *,
-    profile: bool,
+    figure: Any, mark: Bars | Whiskers | Dots, source: Any, theme: Theme, *, profile: bool
 ) -> Any:
     """Add a mark to a figure; rows of a `profile` have no space between them."""
     if isinstance(mark, Whiskers):
+        ends = {"y0": "row", "y1": "row", "x0": mark.left, "x1": mark.right, "source": source}
+        ends["nonselection_line_alpha"] = 0.3
         # A halo separates the line from bars of a similar colour.
-        figure.segment(
-            y0="row",
-            y1="row",
-            x0=mark.left,
-            x1=mark.right,
-            source=source,
-            line_color=theme.bg,
-            line_width=4,
-            line_alpha=0.75,
-            nonselection_line_alpha=0.3,
-        )
-        return figure.segment(
-            y0="row",
-            y1="row",
-            x0=mark.left,
-            x1=mark.right,
-            source=source,
-            line_color=mark.color,
-            line_width=1.5,
-            nonselection_line_alpha=0.3,
-        )
+        figure.segment(line_color=theme.bg, line_width=4, line_alpha=0.75, **ends)
+        return figure.segment(line_color=mark.color, line_width=1.5, **ends)
     if isinstance(mark, Dots):
         return figure.scatter(
             y="row",
@@ -177,9 +164,7 @@ def draw_mark(
         )
     style: dict[str, Any] = {}
     if mark.only is not None:
-        column, only = mark.only
-        chosen = models.GroupFilter(column_name=column, group=only)
-        style["view"] = models.CDSView(filter=chosen)
+        style["view"] = view_of(*mark.only)
     if mark.hatch is not None:
         style |= {
             "hatch_pattern": mark.hatch,
@@ -222,10 +207,15 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
     return [float(k * step) for k in range(first, last + 1)]
 
 
+def tick_step(ticks: Sequence[float], end: float) -> float:
+    """Return the distance of ticks, or for a single one the length of the axis."""
+    return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
+
+
 def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
     """Return the positions of ticks on a time axis, with their labels."""
     ticks = round_ticks(end_ns, count, start_ns)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
+    step = tick_step(ticks, end_ns)
     return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
@@ -262,13 +252,12 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Any:
     # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
-    selector = models.BoxSelectTool(dimensions="height", overlay=selection_box(theme))
     figure = new_figure(
         style,
         frame_height=int(np.ceil(rows * pitch + above)),
         x_range=models.Range1d(scale.start, scale.end),
         y_range=models.Range1d(rows - 0.5 + crisp, top),
-        tools=[selector, models.TapTool()],
+        select="height",
     )
     height = 1.0 if profile else 0.8
     source = models.ColumnDataSource(columns_of(content.data))
@@ -287,7 +276,7 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Any:
     _draw_scale(figure, scale, theme, profile=profile, rows=rows)
     drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
     labels = _draw_texts(figure, marks, source, profile=profile)
-    shown = _labelled_rows(rows, pitch, profile=profile)
+    shown = rows_apart(rows, pitch, 20) if profile else list(range(rows))
     titles = [(row, names[row]) for row in shown]
     figure.yaxis.ticker = models.FixedTicker(ticks=[*([-1] if headed else []), *shown])
     right = [
@@ -310,23 +299,10 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Any:
     return figure
 
 
-def selection_box(theme: Theme) -> Any:
-    """Return the box that a drag draws; it is visible only during the drag."""
-    return models.BoxAnnotation(
-        level="overlay",
-        visible=False,
-        syncable=False,
-        left=float("nan"),
-        right=float("nan"),
-        top=float("nan"),
-        bottom=float("nan"),
-        fill_color=theme.brush_line,
-        fill_alpha=0.12,
-        line_color=theme.brush_line,
-        line_width=2,
-        line_alpha=1,
-        line_dash="solid",
-    )
+def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
+    """Return evenly spaced rows that are at least `min_px` apart."""
+    steps = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096)
+    return list(range(0, rows, next(step for step in steps if step * pitch >= min_px)))
 
 
 def add_row_outlines(
@@ -390,41 +366,18 @@ def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool
         columns["full"] += [data[mark.text][index] for index in fitting]
         columns["color"] += [colors[index] for index in fitting]
     labels = models.ColumnDataSource({**columns, "text": list(columns["full"])})
-    figure.text(
-        x="x",
-        y="row",
-        text="text",
-        text_color="color",
-        source=labels,
-        x_offset=4,
-        text_baseline="middle",
-        text_font={"value": FONT},
-        text_font_size="11px",
-    )
+    draw_row_texts(figure, labels, x="x", color="color")
     return labels
-
-
-def _labelled_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
-    """Return the labelled rows: all of them, or in a profile rows at least 20 px apart."""
-    if not profile:
-        return list(range(rows))
-    step = next(s for s in (2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 20)
-    return list(range(0, rows, step))
 
 
 def _draw_column(
     figure: Any, column: Column, shown: Sequence[int], theme: Theme, *, headed: bool
 ) -> Any:
     ticks = [*([-1] if headed and column.head else []), *shown]
-    overrides = {row: escape_text(column.texts[row]) or "\u200b" for row in shown}
+    overrides: dict[float, str] = {row: escape_text(column.texts[row]) or "\u200b" for row in shown}
     if headed and column.head:
         overrides[-1] = escape_text(column.head)
-    axis = models.LinearAxis(
-        ticker=models.FixedTicker(ticks=ticks), major_label_overrides=overrides
-    )
-    plain_axis(axis, theme)
-    figure.add_layout(axis, "right")
-    return axis
+    return side_axis(figure, ticks, overrides, theme)
 
 
 def legend_for(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
@@ -34,6 +33,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, share_delta
+from hta_widgets.trace.arrays import Bools
 
 
 @check_arguments
@@ -271,12 +271,10 @@ def _set_group_rows(dots: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) 
     return [f"{kind} · {step}" for kind in kinds for step in steps]
 
 
-def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _outliers(data: pd.DataFrame) -> Bools:
     usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
     deviation = data["apart"].to_numpy()
-    outliers: npt.NDArray[np.bool_] = (deviation >= _MIN_LONGER) & (
-        deviation >= _OUTLIER_FACTOR * usual
-    )
+    outliers: Bools = (deviation >= _MIN_LONGER) & (deviation >= _OUTLIER_FACTOR * usual)
     return outliers
 
 

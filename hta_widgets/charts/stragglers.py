@@ -10,7 +10,13 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
-from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, rank_list
+from hta_widgets.charts.data import (
+    ChartSource,
+    analysis_frame,
+    color_ramp,
+    largest_of_cells,
+    rank_list,
+)
 from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -137,24 +143,19 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
         for late_ns in data["late_ns_mean"]
     ]
     data["why"] = [
-        _cause_text(*row) for row in zip(data["cause"], data["pattern"], is_straggler, strict=True)
+        _cause_text(cause, pattern, is_straggler=is_late)
+        for cause, pattern, is_late in zip(
+            data["cause"], data["pattern"], is_straggler, strict=True
+        )
     ]
 
 
 def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the ranks, those first that cost the others most, with all columns."""
-    ranks = frame.reset_index(drop=True)
     # Frames without these columns are drawn too, but without stragglers.
-    for name, missing in (
-        ("is_straggler", False),
-        ("lost_ns", 0),
-        ("lost_share", np.nan),
-        ("cause", ""),
-        ("pattern", ""),
-        ("host", ""),
-    ):
-        if name not in ranks:
-            ranks[name] = missing
+    texts = dict.fromkeys(("cause", "pattern", "host"), "")
+    missing: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}
+    ranks = frame.assign(**{name: missing[name] for name in missing if name not in frame})
     return ranks.sort_values(
         ["imposed_wait_ns", "lost_ns", "rank"], ascending=[False, False, True], kind="stable"
     ).reset_index(drop=True)
@@ -183,7 +184,7 @@ def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row])
 
 
-def _cause_text(cause: str, pattern: str, is_straggler: bool) -> str:  # noqa: FBT001
+def _cause_text(cause: str, pattern: str, *, is_straggler: bool) -> str:
     if cause and not is_straggler:
         # In brackets, because this rank does not cause the delay but inherits it.
         return f"({cause})"
@@ -285,7 +286,7 @@ def stragglers_by_step(
     names, cells, by_row = _rows_and_sums(every)
     fold = max(1, -(-len(steps) // _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
-    data = _costliest_rows(cells)
+    data = largest_of_cells(cells, "shown")
     data["right"] = np.minimum(data["left"] + fold, len(steps))
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
     often = [
@@ -348,15 +349,6 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
         left["bad"] = 0
         by_row = pd.concat([by_row, left], ignore_index=True)
     return names, cells, by_row
-
-
-def _costliest_rows(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the most expensive row of each cell."""
-    order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
-    corners = cells[["row", "left"]].to_numpy()[order]
-    is_max = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
-    costliest: pd.DataFrame = cells.iloc[order[is_max]].reset_index(drop=True)
-    return costliest
 
 
 def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:

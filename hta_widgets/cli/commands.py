@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from hta_widgets.analysis.cross_rank.clock_fit import drift_error_ns
 from hta_widgets.answers.summary import efficiency_lines, summarize_job, summary_lines
 from hta_widgets.answers.tables import Job, load_events
 from hta_widgets.cli import print_page, say
@@ -23,7 +24,8 @@ from hta_widgets.export.traces.files import (
 from hta_widgets.export.traces.perfetto import export_perfetto
 from hta_widgets.export.workbook import save_workbook
 from hta_widgets.panels.headline import headline
-from hta_widgets.text import plural
+from hta_widgets.text import duration, plural
+from hta_widgets.trace.traceset import TraceSet
 
 
 def summary(options: argparse.Namespace) -> None:
@@ -66,13 +68,18 @@ def export(options: argparse.Namespace) -> None:
         f"{report.path}: {_count_text(report.events, 'event')} and "
         f"{_count_text(report.flows, 'flow')} of "
         f"{_count_text(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
-        + (", on the fitted clock" if report.clock == "fitted" else "")
+        + (f", on the fitted clock{_drift_text(traces)}" if report.clock == "fitted" else "")
     )
     if report.left_out:
         parts = [
             _count_text(count, what.removesuffix("s")) for what, count in report.left_out.items()
         ]
         say(f"left out: {', '.join(parts)}")
+
+
+def _drift_text(traces: TraceSet) -> str:
+    drift_ns = drift_error_ns(traces)
+    return f" (clocks drift: ranks lie up to {duration(drift_ns)} apart)" if drift_ns else ""
 
 
 def report(options: argparse.Namespace) -> None:

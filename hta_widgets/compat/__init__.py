@@ -17,14 +17,9 @@ from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 __all__ = [
-    "DeviceType",
-    "LabeledTrace",
-    "MemoryAnalysis",
-    "TimeSeriesTypes",
-    "Trace",
-    "TraceAnalysis",
+    "DeviceType", "LabeledTrace", "MemoryAnalysis", "TimeSeriesTypes", "Trace", "TraceAnalysis",
     "TraceDiff",
-]
+]  # fmt: skip
 
 _PACKAGES = ("analyzers", "common", "configs", "utils")
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from hta_widgets.compat.frames import TraceSymbolTable, compile_pattern
 from hta_widgets.compat.trace import Trace, get_cpu_gpu_correlation
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.host_stack import forest_of
 from hta_widgets.trace.tracks import assign_lanes
 
 NON_EXISTENT_NODE_INDEX = -2
@@ -26,15 +26,9 @@ NULL_NODE_INDEX = -1
 
 #: Columns that `CallGraph` adds to a frame.
 STACK_COLUMNS = (
-    "parent",
-    "depth",
-    "height",
-    "first_kernel_start",
-    "last_kernel_end",
-    "num_kernels",
-    "kernel_dur_sum",
-    "kernel_span",
-)
+    "parent", "depth", "height", "first_kernel_start", "last_kernel_end", "num_kernels",
+    "kernel_dur_sum", "kernel_span",
+)  # fmt: skip
 
 _BACKWARD = ("## backward ##", "ProfilerStep#")
 _MAPPING = ["rank", "pid", "tid", "label", "stack_index", "stack_root", "count"]
@@ -99,16 +93,6 @@ class _Forest:
     member: Bools
     device: Bools
 
-    @cached_property
-    def depth(self) -> Ints:
-        """The number of rows above each row."""
-        depth = np.zeros(len(self.parent), dtype=np.int64)
-        above = self.parent.copy()
-        while (pending := np.flatnonzero(above >= 0)).size:
-            depth[pending] += 1
-            above[pending] = self.parent[above[pending]]
-        return depth
-
     def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
         """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
@@ -118,10 +102,8 @@ class _Forest:
         first = np.where(kernel, start, start.max(initial=0) + 1)
         last = np.where(kernel, start + dur, -1)
         height = np.where(self.device, 0, 1)
-        by_depth = np.argsort(self.depth, kind="stable")
-        edges = np.searchsorted(self.depth[by_depth], np.arange(self.depth.max(initial=0) + 2))
-        for level in range(len(edges) - 2, 0, -1):  # the deepest first; the top has no parent
-            rows = by_depth[edges[level] : edges[level + 1]]
+        nesting = forest_of(self.parent)
+        for rows in reversed(nesting.levels[1:]):  # the deepest first; the top has no parent
             parents = self.parent[rows]
             np.add.at(count, parents, count[rows])
             np.add.at(total, parents, total[rows])
@@ -131,7 +113,7 @@ class _Forest:
         has_kernels = count > 0
         return {
             "parent": np.where(self.parent >= 0, self.index[self.parent], top),
-            "depth": np.where(self.member, self.depth, -1),
+            "depth": np.where(self.member, nesting.depth, -1),
             "height": np.where(self.member, height, -1),
             "first_kernel_start": np.where(has_kernels, first, -1),
             "last_kernel_end": np.where(has_kernels, last, -1),

@@ -54,14 +54,10 @@ _VARIABLES = (
 )
 #: HTA's names for the bounds that HTA leaves unnamed (``""``) or does not distinguish.
 _IN_HTA = {
-    "cpu_blocked": "cpu_bound",
-    "gpu_memory_bound": "gpu_compute_bound",
-    "gpu_queue_wait": "gpu_kernel_launch_overhead",
-    "cpu_outside_operators": "",
-    "sync_overhead": "",
-    "unknown_wait": "",
-    "outside_path": "",
-}
+    "cpu_blocked": "cpu_bound", "gpu_memory_bound": "gpu_compute_bound",
+    "gpu_queue_wait": "gpu_kernel_launch_overhead", "cpu_outside_operators": "",
+    "sync_overhead": "", "unknown_wait": "", "outside_path": "",
+}  # fmt: skip
 
 Data = dict[str, Any]
 

@@ -26,19 +26,11 @@ _COMPLETE = 0
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
 _LAUNCHES = (
-    "cudaLaunchKernel",
-    "cudaLaunchKernelExC",
-    "cuLaunchKernel",
-    "cuLaunchKernelEx",
-    "cudaMemcpyAsync",
-    "cudaMemsetAsync",
-    "runFunction - job_prep_and_submit_for_execution",
-    "hipLaunchKernel",
-    "hipExtModuleLaunchKernel",
-    "hipMemsetAsync",
-    "hipMemcpyAsync",
+    "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
+    "cudaMemcpyAsync", "cudaMemsetAsync", "runFunction - job_prep_and_submit_for_execution",
+    "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemsetAsync", "hipMemcpyAsync",
     "hipMemcpyWithStream",
-)
+)  # fmt: skip
 
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:

@@ -15,16 +15,9 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, target_path, write_text
 
 _STAGES = (
-    "COORDINATE_REDUCE",
-    "REDUCE",
-    "COPYD2H",
-    "COORDINATE_PUSH",
-    "PUSH",
-    "PULL",
-    "COPYH2D",
-    "COORDINATE_BROADCAST",
-    "BROADCAST",
-)
+    "COORDINATE_REDUCE", "REDUCE", "COPYD2H", "COORDINATE_PUSH", "PUSH", "PULL", "COPYH2D",
+    "COORDINATE_BROADCAST", "BROADCAST",
+)  # fmt: skip
 _PARTITION_BYTES = 1_048_576
 _LATENCY_US = 20
 _BYTES_PER_US = 1250  # 10 Gbit/s
@@ -115,18 +108,10 @@ def write_byteps_job(
     folder = target_path(path).resolve()
     _write_files(folder, job, clocks, category=category, killed=killed)
     truth = {
-        "workers": workers,
-        "local_ranks": local_ranks,
-        "servers": servers,
-        "steps": steps,
-        "first_step": first_step,
-        "seed": seed,
-        "slow_worker": slow,
-        "root_local_rank": local_ranks - 1,
-        "nodes": nodes,
-        "clock_us": clocks,
-        **_truth(job),
-    }
+        "workers": workers, "local_ranks": local_ranks, "servers": servers, "steps": steps,
+        "first_step": first_step, "seed": seed, "slow_worker": slow,
+        "root_local_rank": local_ranks - 1, "nodes": nodes, "clock_us": clocks, **_truth(job),
+    }  # fmt: skip
     target = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}.truth.json")
     write_text(target, json.dumps(truth, indent=1) + "\n")
     return {**truth, "truth_path": str(target)}

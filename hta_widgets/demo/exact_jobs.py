@@ -127,11 +127,9 @@ class Recorder:
         args = {"device": 0, "stream": stream, "correlation": call, **args}
         self._add("kernel", name, start_ns, end_ns, 0, stream, args)
 
-    def multiply(
-        self, m: int, n: int, k: int, start_ns: int, end_ns: int, name: str = "aten::mm"
-    ) -> int:
+    def multiply(self, m: int, n: int, k: int, start_ns: int, end_ns: int) -> int:
         """Run a matrix product of an operator; return its FLOPs."""
-        with self.range(name, **_matrices([m, k], [k, n])):
+        with self.range("aten::mm", **_matrices([m, k], [k, n])):
             self.launch(gemm(m, n, k).name, start_ns, end_ns)
         return 2 * m * n * k
 

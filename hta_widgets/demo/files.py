@@ -52,31 +52,18 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
     """Return the file's text up to the first event."""
     properties = [
         {
-            "id": device,
-            "name": "NVIDIA A100-SXM4-80GB",
-            "totalGlobalMem": 85_097_971_712,
-            "computeMajor": 8,
-            "computeMinor": 0,
-            "maxThreadsPerBlock": 1024,
-            "maxThreadsPerMultiprocessor": 2048,
-            "regsPerBlock": 65_536,
-            "warpSize": 32,
-            "sharedMemPerBlock": 49_152,
-            "numSms": 108,
-            "regsPerMultiprocessor": 65_536,
-            "sharedMemPerBlockOptin": 166_912,
-            "sharedMemPerMultiprocessor": 167_936,
+            "id": device, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712,
+            "computeMajor": 8, "computeMinor": 0, "maxThreadsPerBlock": 1024,
+            "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65_536, "warpSize": 32,
+            "sharedMemPerBlock": 49_152, "numSms": 108, "regsPerMultiprocessor": 65_536,
+            "sharedMemPerBlockOptin": 166_912, "sharedMemPerMultiprocessor": 167_936,
         }
         for device in range(min(ranks, RANKS_A_HOST))
-    ]
+    ]  # fmt: skip
     info = {
-        "backend": "nccl",
-        "rank": rank,
-        "world_size": ranks,
-        "pg_count": len(groups),
-        "pg_config": groups,
-        "nccl_version": "2.21.5",
-    }
+        "backend": "nccl", "rank": rank, "world_size": ranks, "pg_count": len(groups),
+        "pg_config": groups, "nccl_version": "2.21.5",
+    }  # fmt: skip
     trace_id = f"{(seed * 0x9E3779B97F4A7C15 + rank * 0xBF58476D1CE4E5B9) % (1 << 64):016X}"
     lines = [
         '  "schemaVersion": 1',

@@ -40,17 +40,9 @@ _BYTES_PER_NS = 1.2
 #: mpitrace subtracts seconds since 1970, which are float64 multiples of about 0.24 µs.
 _EPOCH_S = 1_600_000_000.0
 _RECORD = [
-    ("begin_s", "f8"),
-    ("end_s", "f8"),
-    ("rank", "i4"),
-    ("routine", "i4"),
-    ("source", "i4"),
-    ("target", "i4"),
-    ("bytes", "i4"),
-    ("caller", "u4"),
-    ("callers_caller", "u4"),
-    ("is_io", "i4"),
-]
+    ("begin_s", "f8"), ("end_s", "f8"), ("rank", "i4"), ("routine", "i4"), ("source", "i4"),
+    ("target", "i4"), ("bytes", "i4"), ("caller", "u4"), ("callers_caller", "u4"), ("is_io", "i4"),
+]  # fmt: skip
 #: mpitrace prints the histogram for jobs of at least this many ranks.
 _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
 _WIDE, _NARROW = "-" * 71, "-" * 65
@@ -137,20 +129,12 @@ def write_mpi_job(
     names = _write_files(folder, job, texts, records)
     truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
     truth = {
-        "job": str(job),
-        "ranks": ranks,
-        "steps": steps,
-        "slow_rank": slow,
-        "factor": factor,
-        "gpu": gpu,
-        "hosts": host,
-        "comm_s": [row.comm_s for row in rows],
+        "job": str(job), "ranks": ranks, "steps": steps, "slow_rank": slow, "factor": factor,
+        "gpu": gpu, "hosts": host, "comm_s": [row.comm_s for row in rows],
         "elapsed_s": [row.elapsed_s for row in rows],
-        "zero_ns": (times.zero_ns - times.zero_ns[0]).tolist(),
-        **_truth_of_calls(calls, ranks),
-        "files": names,
-        "truth_path": str(truth_file),
-    }
+        "zero_ns": (times.zero_ns - times.zero_ns[0]).tolist(), **_truth_of_calls(calls, ranks),
+        "files": names, "truth_path": str(truth_file),
+    }  # fmt: skip
     write_text(truth_file, json.dumps(truth, indent=1))
     return truth
 
@@ -269,13 +253,8 @@ class _MpiRun:
         """Add a call in which all ranks wait for each other."""
         begin = self.now + self._random_durations(800, 2_500)
         moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
-        self._call(
-            name,
-            size_bytes,
-            -1,
-            begin,
-            int(begin.max()) + moved + self._random_durations(300, 6_000),
-        )
+        end = int(begin.max()) + moved + self._random_durations(300, 6_000)
+        self._call(name, size_bytes, -1, begin, end)
 
     def from_root(self, name: str, size_bytes: int) -> None:
         """Add a call in which the other ranks wait for rank 0."""
@@ -369,8 +348,8 @@ def _profiles(
 ) -> Iterator[MpiProfile]:
     comm_s = spent_s.sum(axis=0)
     order = np.argsort(comm_s, kind="stable").tolist()
-    extremes = order[0], order[(len(order) - 1) // 2], order[-1]
-    roles = {"minimum": extremes[0], "maximum": extremes[2], "median": extremes[1]}
+    low, middle, high = order[0], order[(len(order) - 1) // 2], order[-1]
+    roles = {"minimum": low, "maximum": high, "median": middle}
     histogram: tuple[tuple[float, int], ...] = ()
     if len(rows) >= _HISTOGRAM_FROM:
         edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
@@ -381,7 +360,7 @@ def _profiles(
         tuple(rows),
         histogram,
         (),
-        tuple((rows[rank].comm_s, rank) for rank in extremes),
+        tuple((rows[rank].comm_s, rank) for rank in (low, middle, high)),
         max(((row.rss_mib, row.rank) for row in rows), key=itemgetter(0)),
         max(((row.elapsed_s, row.rank) for row in rows), key=itemgetter(0)),
     )
@@ -412,11 +391,8 @@ def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[
     sizes: list[CallRow] = []
     for number in np.unique(calls.routine).tolist():
         calls_of_routine = calls.routine == number
-        name, count, total = (
-            ROUTINES[number],
-            int(calls_of_routine.sum()),
-            int(size[calls_of_routine].clip(0).sum()),
-        )
+        name, count = ROUTINES[number], int(calls_of_routine.sum())
+        total = int(size[calls_of_routine].clip(0).sum())
         routines.append(CallRow(name, count, total / count, float(spent_s[calls_of_routine].sum())))
         for edge in np.unique(high[calls_of_routine]).tolist() if total else ():
             part = calls_of_routine & (high == edge)

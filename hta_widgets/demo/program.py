@@ -24,16 +24,10 @@ DEVICE = -1  #: the row of waits that no single stream owns
 
 #: Kineto's numbers of runtime calls.
 CALLBACKS = {
-    "cudaLaunchKernel": 211,
-    "cudaLaunchKernelExC": 430,
-    "cudaMemcpyAsync": 41,
-    "cudaMemsetAsync": 51,
-    "cudaGraphLaunch": 311,
-    "cudaStreamWaitEvent": 147,
-    "cudaEventRecord": 135,
-    "cudaStreamSynchronize": 131,
-    "cudaDeviceSynchronize": 165,
-}
+    "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaMemcpyAsync": 41,
+    "cudaMemsetAsync": 51, "cudaGraphLaunch": 311, "cudaStreamWaitEvent": 147,
+    "cudaEventRecord": 135, "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +176,9 @@ class Program:
         self._open.pop()
         event.end = self.spend(after)
 
-    def leaf(self, name: str, cost_ns: float = 1_500, details: str = "") -> None:
+    def leaf(self, name: str, cost_ns: float = 1_500) -> None:
         """Add a CPU operator that calls nothing."""
-        with self.op(name, before=cost_ns, details=details):
+        with self.op(name, before=cost_ns):
             pass
 
     @contextmanager

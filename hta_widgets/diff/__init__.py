@@ -12,27 +12,10 @@ from hta_widgets.diff.tables import add_table, names, operators_diff, tables
 from hta_widgets.diff.waterfall import icicle, waterfall
 
 __all__ = [
-    "BASES",
-    "Alignment",
-    "Caution",
-    "Comparison",
-    "Finding",
-    "RunSide",
-    "TimeMap",
-    "add_table",
-    "align",
-    "changes",
-    "compare",
-    "efficiency_diff",
-    "findings",
-    "icicle",
-    "names",
-    "operators_diff",
-    "pairs",
-    "steps",
-    "tables",
-    "waterfall",
-]
+    "BASES", "Alignment", "Caution", "Comparison", "Finding", "RunSide", "TimeMap", "add_table",
+    "align", "changes", "compare", "efficiency_diff", "findings", "icicle", "names",
+    "operators_diff", "pairs", "steps", "tables", "waterfall",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

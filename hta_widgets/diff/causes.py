@@ -39,28 +39,15 @@ _WORK_KINDS = ("compute", "communication", "memory")
 
 #: Causes of time in a step, in order of precedence.
 CAUSES: tuple[str, ...] = (
-    "compute",
-    "communication",
-    "communication_wait",
-    "communication_transfer",
-    "copies",
-    *IDLE_CATEGORIES,
-    "nothing_launched",
-    "stage_queue",
-    "root_wait",
-    "coordination",
-    "tail",
+    "compute", "communication", "communication_wait", "communication_transfer", "copies",
+    *IDLE_CATEGORIES, "nothing_launched", "stage_queue", "root_wait", "coordination", "tail",
     "host",
-)
+)  # fmt: skip
 #: The kind of time of each cause.
 KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
-    "compute": "compute",
-    "communication": "communication",
-    "communication_wait": "communication",
-    "communication_transfer": "communication",
-    "copies": "memory",
-    "host": "cpu",
-}
+    "compute": "compute", "communication": "communication", "communication_wait": "communication",
+    "communication_transfer": "communication", "copies": "memory", "host": "cpu",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

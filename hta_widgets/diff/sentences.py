@@ -27,6 +27,7 @@ from hta_widgets.text import (
     count,
     duration,
     duration_delta,
+    mean_count,
     plural,
     run_text,
     share_delta,
@@ -45,13 +46,9 @@ _OWN_TIME_WORDS = {
 }
 #: Words for the kinds and causes of `waterfall`.
 _CAUSE_WORDS = {
-    "compute": "compute",
-    "communication": "exposed communication",
-    "copies": "exposed copies",
-    "idle": "idle time of the device",
-    "host": "time on the host",
-    "communication_wait": "waiting for other ranks",
-    "communication_transfer": "exposed transfer",
+    "compute": "compute", "communication": "exposed communication", "copies": "exposed copies",
+    "idle": "idle time of the device", "host": "time on the host",
+    "communication_wait": "waiting for other ranks", "communication_transfer": "exposed transfer",
     "sync_wait": "idle time while the host waits for the device",
     "host_wait": "idle time before the host launches",
     "host_allocation": "idle time while the host allocates or frees memory",
@@ -61,13 +58,11 @@ _CAUSE_WORDS = {
     "host_nothing": "idle time before the host launches",
     "launch_call": "idle time within calls that launch",
     "launch_latency": "idle time between launch and start",
-    "kernel_wait": "idle time between kernels",
-    "stream_wait": "idle time behind other streams",
+    "kernel_wait": "idle time between kernels", "stream_wait": "idle time behind other streams",
     "blocked": "idle time while launched work does not start",
     "unrecorded": "idle time with work that is not recorded",
-    "unknown": "idle time of unknown cause",
-    "nothing_launched": "idle time with no more work",
-}
+    "unknown": "idle time of unknown cause", "nothing_launched": "idle time with no more work",
+}  # fmt: skip
 _CHANCE = 0.001  # smaller p-values are not called chance, however small the difference
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
@@ -113,11 +108,6 @@ def relative_text(finding: Finding) -> str:
 def longer_or_less(finding: Finding) -> str:
     """Return the word for the direction of a difference of times."""
     return "longer" if finding.diff_ns > 0 else "less"
-
-
-def count_text(number: float) -> str:
-    """Format a mean number of calls, without decimals if it is nearly whole."""
-    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
 def capitalize(text: str) -> str:
@@ -279,7 +269,7 @@ def _composition_text(finding: Finding, diff: Comparison) -> str:
 
 
 def _name_text(finding: Finding, diff: Comparison) -> str:
-    counts = f"{count_text(finding.before_count)} to {count_text(finding.after_count)}"
+    counts = f"{mean_count(finding.before_count)} to {mean_count(finding.after_count)}"
     delta = duration_delta(finding.diff_ns)
     return f"{finding.name} goes from {counts}{_a_step(diff)} ({delta})."
 
@@ -319,7 +309,7 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
     name = f"{short_name(finding.name)}{_caller_text(finding)}"
     unit = _a_step(diff)
     totals = finding.details["totals"]
-    calls = f"{count_text(finding.after_count)}{unit}"
+    calls = f"{mean_count(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
         change_text = f"is {finding.kind} on the {finding.measure}"
@@ -327,7 +317,7 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
             change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
         text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
     elif finding.kind == "replaced":
-        counts = f"{count_text(finding.before_count)} → {calls}"
+        counts = f"{mean_count(finding.before_count)} → {calls}"
         change_text = _replacement_text(finding.details)
         text = (
             f"Kernels of {name} were replaced{change_text}: {counts}, {_work_text(finding)}{delta}"
@@ -336,15 +326,15 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
         text = f"{name} moved to another place ({calls})"
     elif min(totals) > 0:
         fewer_or_more = "more" if finding.kind == "added" else "fewer"
-        changed = count_text(max(finding.before_count, finding.after_count))
+        changed = mean_count(max(finding.before_count, finding.after_count))
         text = (
-            f"{short_name(finding.name)}: {' → '.join(map(count_text, totals))}{unit}, "
+            f"{short_name(finding.name)}: {' → '.join(map(mean_count, totals))}{unit}, "
             f"{changed} {fewer_or_more}{_caller_text(finding)}{delta}"
         )
     elif finding.kind == "added":
         text = f"{name} is new: {calls}{delta}"
     else:
-        text = f"{name} is gone: {count_text(finding.before_count)}{unit}{delta}"
+        text = f"{name} is gone: {mean_count(finding.before_count)}{unit}{delta}"
     return f"{text}{_paired_ranks_text(diff)}."
 
 

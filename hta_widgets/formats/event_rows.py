@@ -47,6 +47,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
+from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
 _COLUMNS = (
@@ -277,6 +278,15 @@ def rows_of_ranks(
         for number in np.unique(process[process >= 0]).tolist():
             yield number, -1, np.flatnonzero(process == number)
         return
+    work_ids = events["correlation"][on_device]
+    is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])
+    problems.add(
+        "part",
+        0 if is_launched.any() else len(is_launched),
+        "events of devices whose calls on the host are not recorded: launches, operators and the"
+        " causes of idle time are not known",
+        file=path,
+    )
     left_out = ~np.isin(process, process[on_device])
     problems.add(
         "part",
@@ -519,10 +529,12 @@ class ColumnRecords(NumberedRecords):
         metadata: Mapping[str, Any],
     ) -> None:
         self.path = path
+        self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
         self._columns = {name: columns[name] for name in _STORED}
-        self._texts, self._places, self._naming = dict(texts), list(places), list(naming)
-        self._metadata = dict(metadata)
+        self._naming = map_texts(list(naming), shorten_paths)
+        self._places = [RowPlace(*map(shorten_paths, place)) for place in places]
+        self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
         stated = ('"flops"', '"bytes accessed"')
         #: whether events have figures of their work as args
         self.states_work = any(key in text for text in texts["args"].values for key in stated)
@@ -594,6 +606,14 @@ class ColumnRecords(NumberedRecords):
             "args": args,
         }
         return record_json(record, ts=row["start_ns"], dur=dur_ns)
+
+
+def _short_texts(pool: StringPool) -> StringPool:
+    """Return a pool without folders of paths, of names or of the JSON of args."""
+    return StringPool(
+        shorten_record(text.encode()).decode() if text[:1] == "{" else shorten_paths(text)
+        for text in pool.values
+    )
 
 
 def record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:

@@ -25,6 +25,7 @@ from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import micros
+from hta_widgets.trace.short_paths import shorten_record
 from hta_widgets.trace.trace import Trace
 
 _RECORDS_PER_LIST = 1 << 14
@@ -66,7 +67,7 @@ def trace_of_records(
     records: Sequence[dict[str, Any]], path: str, problems: Problems, **about: Any
 ) -> Trace:
     """Return the trace of a file whose records are made; `about` are further fields of it."""
-    texts = [msgspec.json.encode(record) for record in records]
+    texts = [shorten_record(msgspec.json.encode(record)) for record in records]
     notes, counts = Problems(), NoteCounts()
     columns = Columns(counts, len(texts))
     for first in range(0, len(texts), _RECORDS_PER_LIST):

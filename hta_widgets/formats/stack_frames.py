@@ -1,10 +1,4 @@
-r"""Frames of stacks in dumps of PyTorch: the user's own line, and names of files without folders.
-
-Paths name users and machines, so that only the part within a package is kept::
-
-    C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
-    /home/ann/project/train.py                                    →  train.py
-"""
+"""Frames of stacks in dumps of PyTorch: the user's own line, and files without folders."""
 
 from __future__ import annotations
 
@@ -13,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-_PACKAGES = re.compile(r".*(?:site|dist)-packages/")
-_STANDARD_LIBRARY = re.compile(r".*/lib/python\d[\d.]*/|.*/python\d[\d.]*\.zip/", re.IGNORECASE)
-#: Libraries without a folder of packages in their paths, as in builds from source.
-_LIBRARIES = re.compile(r".*/(?=(?:torch|torch_npu|torchvision|megatron|deepspeed|transformers)/)")
+from hta_widgets.trace.short_paths import package_part, shorten_paths
+
 _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
 
 
@@ -42,18 +34,16 @@ def stack_frame(frame: Mapping[str, Any]) -> DumpFrame:
     """Return a frame of a dump, whose path loses what is outside of its package."""
     line = frame.get("line")
     number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
-    return _frame_at(str(frame.get("name") or "unknown"), str(frame.get("filename") or ""), number)
+    name = shorten_paths(str(frame.get("name") or "unknown"))
+    return _frame_at(name, str(frame.get("filename") or ""), number)
 
 
 @lru_cache(maxsize=1 << 14)
 def _frame_at(name: str, path: str, line: int) -> DumpFrame:
-    short, is_library = path.replace("\\", "/"), False
-    for pattern in (_PACKAGES, _STANDARD_LIBRARY, _LIBRARIES):
-        if match := pattern.match(short):
-            short, is_library = short[match.end() :], True
-            break
-    if not is_library:
-        short = short.rpartition("/")[2]
+    path = path.replace("\\", "/")
+    packaged = package_part(path)
+    short = path.rpartition("/")[2] if packaged is None else packaged
+    is_library = packaged is not None
     is_library |= short in {"", "??"} or _RUNNERS.fullmatch(short) is not None
     return DumpFrame(name, short, line, is_library)
 

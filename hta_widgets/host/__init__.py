@@ -1,1 +1,1 @@
-"""Run widgets in a page without a Jupyter kernel; docs/protocol.md describes the wire."""
+"""Run widgets in a page without a Jupyter kernel; docs/protocol-hosts.md describes the wire."""

@@ -1,4 +1,4 @@
-"""``python -m hta_widgets.host [--view VIEW] PATH…``: a host on a pipe, see docs/protocol.md.
+"""``python -m hta_widgets.host [--view VIEW] PATH…``: a host on a pipe, see docs/protocol-hosts.md.
 
 An editor starts it for one view, and ends it by closing the pipe.
 """

@@ -8,7 +8,7 @@ from IPython.display import publish_display_data
 
 from hta_widgets.host.opening import failure_message, models_of, open_view
 
-#: MIME type of the messages `progress`, `opened` and `failed`; see docs/protocol.md.
+#: MIME type of the messages `progress`, `opened` and `failed`; see docs/protocol-hosts.md.
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
-from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit, drift_error_ns
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
@@ -103,7 +103,9 @@ def _clock_facts(traces: TraceSet) -> ClockFacts | None:
     if is_compared.sum() < 2:
         return None
     offsets = pd.Series(fit.offset_ns[is_compared]).groupby(fit.part[is_compared])
+    drift_ns = drift_error_ns(traces)
     return {
+        **({"drift_ns": drift_ns} if drift_ns else {}),
         "is_fitted": traces.clock == "fitted",
         "apart_ns": int((offsets.max() - offsets.min()).max()),
         "residual_ns": int(fit.residual_ns[is_compared].max()),
@@ -162,7 +164,7 @@ class PanelEngine:
         return self.headline() if all(task.wait_until(deadline) for task in tasks) else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them."""
+        """Answer ``panels`` or ``heatmap``, as docs/protocol-requests.md describes them."""
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
@@ -296,7 +298,7 @@ class TileEngine:
         return bound_classes(self.job.of_rank(rank).trace)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         return answer(request, self)
 
     def _on_tiles(self, request: operations.TilesRequest) -> Answer:

@@ -3,7 +3,7 @@
 A request is a struct whose tag is its ``op``. The method ``_on_OP`` of the object that knows the
 answer gets it: ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
 
-`scripts/protocol.py` writes the page's types and the requests in docs/protocol.md from them.
+`scripts/protocol.py` writes types of the page and rows of docs/protocol-requests.md from them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Selection, overlaps_window
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -289,22 +289,18 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
     return frame
 
 
-def _first_rows_with_attrs(rows: pd.DataFrame, limit: int = MAX_BARS) -> pd.DataFrame:
-    shown = _first_rows(rows, rows, limit)
-    shown.attrs |= rows.attrs
-    return shown
+def _first_rows_of(
+    make: Callable[[TraceSet], pd.DataFrame], limit: int = MAX_BARS
+) -> Callable[[TraceSet], pd.DataFrame]:
+    """Return a function of the first rows of a frame, with all of the frame's attributes."""
 
+    def first_rows(traces: TraceSet) -> pd.DataFrame:
+        rows = make(traces)
+        shown = _first_rows(rows, rows, limit)
+        shown.attrs |= rows.attrs
+        return shown
 
-def _roofline(traces: TraceSet) -> pd.DataFrame:
-    return _first_rows_with_attrs(operator_savings(traces), MAX_MARKS)
-
-
-def _kernel_details(traces: TraceSet) -> pd.DataFrame:
-    return _first_rows_with_attrs(kernel_geometry(traces))
-
-
-def _fusion_candidates(traces: TraceSet) -> pd.DataFrame:
-    return _first_rows_with_attrs(fusion_chains(traces))
+    return first_rows
 
 
 def _serving(traces: TraceSet) -> pd.DataFrame:
@@ -354,12 +350,12 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "memory": _memory,
     "launch_outliers": _launch_outliers,
     "messages": _messages,
-    "roofline": _roofline,
+    "roofline": _first_rows_of(operator_savings, MAX_MARKS),
     "layers": layers,
     "serving": _serving,
     "pipeline": _pipeline,
-    "kernel_details": _kernel_details,
-    "fusion_candidates": _fusion_candidates,
+    "kernel_details": _first_rows_of(kernel_geometry),
+    "fusion_candidates": _first_rows_of(fusion_chains),
 }
 
 
@@ -396,15 +392,11 @@ def _frame_in_window(
 ) -> pd.DataFrame:
     """Return the rows that overlap the window, as saved pages do."""
     frame = whole_job_frame(traces, panel)
-    is_inside = np.ones(len(frame), dtype=bool)
+    rows = frame.reset_index(drop=True)
     if "start_ns" in frame:
-        low, high = selection.start_ns, selection.end_ns
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-        if low is not None:
-            is_inside &= (end > low) | (start >= low)
-        if high is not None:
-            is_inside &= (start < high) & (low != high)
-    rows = frame[is_inside].reset_index(drop=True)
+        is_inside = overlaps_window(start, end, selection.start_ns, selection.end_ns)
+        rows = frame[is_inside].reset_index(drop=True)
     rows.attrs = dict(frame.attrs)
     return rows
 

@@ -26,7 +26,11 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
-from hta_widgets.analysis.host_activity import free_calls, longest_memory_call
+from hta_widgets.analysis.host_activity import (
+    free_calls,
+    longest_memory_call,
+    pinned_memory_calls,
+)
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
 from hta_widgets.panels.run_times import (
@@ -407,16 +411,19 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
 
     Else the call that takes most of the time of all calls for memory, if there is one.
     """
-    calls = Counter[str]()
+    calls, pinned = Counter[str](), Counter[str]()
     longest: dict[str, Any] = {}
     for rank in times.ranks:
         table = traces[rank].table
-        calls.update(table.names[code] for code in table.name[free_calls(traces[rank])].tolist())
+        for names, rows_of in ((calls, free_calls), (pinned, pinned_memory_calls)):
+            names.update(table.names[code] for code in table.name[rows_of(traces[rank])].tolist())
         row = longest_memory_call(traces[rank])
         if row is not None and not longest:
             name = table.names[int(table.name[row])]
             longest = {"longest_call": (name, int(table.dur_ns[row]))}
-    return {"freed_by": calls.most_common(1)[0]} if calls else longest
+    if pinned:
+        longest["pinned_by"] = pinned.most_common(1)[0]
+    return {"freed_by": calls.most_common(1)[0]} if calls and not pinned else longest
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

@@ -190,15 +190,21 @@ def _idle_text(
     within: str,
     launches: LaunchRate | None,
     freed_by: tuple[str, int] | None = None,
+    pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
 ) -> list[Piece]:
     """State the largest cause of idleness; `freed_by` is the call that frees memory uncached.
 
-    `longest_call` takes more time than all other calls for memory.
+    `pinned_by` is the call for memory of the host, if such calls take most time. `longest_call`
+    takes more time than all other calls for memory.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    if pinned_by:
+        name, calls = pinned_by
+        meaning = "the host allocates or frees pinned memory of its own"
+        meaning += f" ({plural(calls, 'call')} of {name})"
     if freed_by:
         name, calls = freed_by
         meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"

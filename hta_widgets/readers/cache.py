@@ -23,10 +23,10 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, code_fingerprint
+from hta_widgets.readers.file_traces import read_file, shorten_paths_of_source
 from hta_widgets.readers.formats import (
     Outcome,
     all_formats,
-    format_named,
     profile_type,
     resolve_reference,
 )
@@ -124,14 +124,14 @@ def clear() -> None:
         _remove(copy)
 
 
-def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - as in `load`
-    """Return the entry of an unchanged file read as `format`, or None."""
-    copy = _entry_folder(path, format)
+def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
+    """Return the entry of an unchanged file read as a format, or None."""
+    copy = _entry_folder(path, format_name)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
         return None
     try:
-        outcome = _open_entry(copy, path, format)
+        outcome = _open_entry(copy, path, format_name)
     except (TraceError, OSError):
         _counts["rebuilt"] += 1
         _remove(copy)
@@ -142,9 +142,9 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
     return outcome
 
 
-def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
+def store_entry(path: str, outcome: Outcome, format_name: str = "kineto") -> Outcome | None:
     """Write an entry for a file and return the entry's mapped traces; None if that fails."""
-    copy, max_bytes = _entry_folder(path, format), limit_bytes()
+    copy, max_bytes = _entry_folder(path, format_name), limit_bytes()
     if copy is None or not max_bytes:
         return None
     part = None
@@ -156,7 +156,7 @@ def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome 
             size = _size(part)
             part.rename(copy)
             _cache_size.count_entry(copy, size)
-        entry = _open_entry(copy, path, format)
+        entry = _open_entry(copy, path, format_name)
     except Exception:  # noqa: BLE001 - without an entry the next load is only slower
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
@@ -168,8 +168,8 @@ def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome 
     return entry
 
 
-def _open_entry(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
-    rebuild = partial(_rebuild_entry, path, format, str(folder))
+def _open_entry(folder: Path, path: str, format_name: str) -> Outcome:
+    rebuild = partial(_rebuild_entry, path, format_name, str(folder))
     traces = open_store(folder, SourceRestorer(source_from_store, rebuild), profile_type)
     return Outcome(tuple(traces.traces), traces.problems)
 
@@ -179,6 +179,7 @@ def source_to_store(source: RecordSource) -> StoredSource:
     if not hasattr(source, "to_stored"):
         raise TypeError(f"no way to keep a {type(source).__name__}")
     stored: StoredSource = source.to_stored()
+    stored.facts["shortens_paths"] = getattr(source, "shortens_paths", False)
     return stored
 
 
@@ -188,10 +189,12 @@ def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> Re
         kind: name for format_ in all_formats() for kind, name in format_.reading.sources.items()
     }
     source: RecordSource = resolve_reference(kinds[facts["kind"]]).restore(facts, column)
+    if facts["shortens_paths"]:
+        shorten_paths_of_source(source)
     return source
 
 
-def spill_to_disk(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
+def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> Outcome:
     """Write the traces of a file to a temporary store; return them mapped."""
     try:
         folder = Path(tempfile.mkdtemp(dir=into))
@@ -203,22 +206,21 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format: str) -> Outco
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",
         ) from None
-    return _open_entry(folder, path, format)
+    return _open_entry(folder, path, format_name)
 
 
-def _rebuild_entry(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
+def _rebuild_entry(path: str, format_name: str, copy: str, place: int) -> Trace:
     """Remove a damaged entry and return its trace number `place`, read from the trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
-    outcome: Outcome = resolve_reference(format_named(format).reading.read)(path)
-    return outcome.traces[place]
+    return read_file(path, format_name).traces[place]
 
 
-def _entry_folder(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
+def _entry_folder(path: str, format_name: str) -> Path | None:
     try:
         state = Path(path).stat()
         file_state = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-        identity = (os.path.realpath(path), path, *file_state, _code_fingerprint(), format)
+        identity = (os.path.realpath(path), path, *file_state, _code_fingerprint(), format_name)
     except (OSError, ValueError):
         return None
     return folder() / (hashlib.sha256(repr(identity).encode()).hexdigest()[:40] + _SUFFIX)

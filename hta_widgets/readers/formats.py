@@ -31,21 +31,14 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 ENTRY_POINTS = "hta_widgets.formats"
 #: The records of this package in the order of detection; Kineto is last as it accepts any JSON.
 _RECORDS = (
-    "hta_widgets.readers.formats:STORE",
-    "hta_widgets.formats.byteps:WORKERS",
-    "hta_widgets.formats.byteps:SERVERS",
-    "hta_widgets.formats.nsight:NSIGHT",
-    "hta_widgets.formats.flight_recorder:DUMPS",
-    "hta_widgets.formats.memory_snapshot:SNAPSHOTS",
-    "hta_widgets.formats.xplane:XPLANE",
-    "hta_widgets.formats.ascend:TRACE_VIEW",
-    "hta_widgets.formats.ascend:DATABASE",
-    "hta_widgets.formats.rocm:ROCPD",
-    "hta_widgets.formats.rocm:ROCPROF_JSON",
-    "hta_widgets.formats.mpi:PROFILES",
-    "hta_widgets.formats.mpi:TIME_LINES",
-    "hta_widgets.formats.kineto:KINETO",
-)
+    "hta_widgets.readers.formats:STORE", "hta_widgets.formats.byteps:WORKERS",
+    "hta_widgets.formats.byteps:SERVERS", "hta_widgets.formats.nsight:NSIGHT",
+    "hta_widgets.formats.flight_recorder:DUMPS", "hta_widgets.formats.memory_snapshot:SNAPSHOTS",
+    "hta_widgets.formats.xplane:XPLANE", "hta_widgets.formats.ascend:TRACE_VIEW",
+    "hta_widgets.formats.ascend:DATABASE", "hta_widgets.formats.rocm:ROCPD",
+    "hta_widgets.formats.rocm:ROCPROF_JSON", "hta_widgets.formats.mpi:PROFILES",
+    "hta_widgets.formats.mpi:TIME_LINES", "hta_widgets.formats.kineto:KINETO",
+)  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -118,6 +111,8 @@ class FileReading:
         Whether a file of another format gets the rank that both state.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
+    shortens_paths : bool
+        Whether names and args lose the folders of paths, which name users.
     """
 
     sniff: str
@@ -132,6 +127,7 @@ class FileReading:
     memory_factor: float = 1.0
     yields_ranks: bool = False
     takes_steps: bool = False
+    shortens_paths: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

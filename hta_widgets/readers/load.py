@@ -32,6 +32,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
+from hta_widgets.readers.file_traces import read_file
 from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.formats import (
     Outcome,
@@ -180,19 +181,12 @@ def load(
     --------
     >>> traces = hw.load("runs/llama-8b/")  # doctest: +SKIP
     """
+    options: dict[str, Any] = {"format": format, "executor": executor, "progress": progress}
+    options |= {"cache": cache, "memory_limit": memory_limit, "steps": steps}
     if capture is not None:
-        load_both: Callable[..., TraceSet] = partial(
-            load,
-            format=format,
-            executor=executor,
-            cache=cache,
-            progress=progress,
-            memory_limit=memory_limit,
-            steps=steps,
-        )
-        replay = load_both(source, ranks=ranks)
+        replay = load(source, ranks=ranks, **options)
         is_loaded = isinstance(capture, TraceSet)
-        return with_captures(replay, capture if is_loaded else load_both(capture))
+        return with_captures(replay, capture if is_loaded else load(capture, **options))
     if format not in format_names():
         raise TraceError(
             f"unknown format {format!r}", remedy=f"The formats are {', '.join(format_names())}."
@@ -206,15 +200,9 @@ def load(
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
         copied = LocalCopies(cache)
-        options: dict[str, Any] = {
-            "ranks": wanted,
-            "format": format,
-            "executor": executor,
-            "memory_limit": memory_limit,
-            "steps": steps,
-        }
+        options |= {"cache": cache, "steps": steps}
         try:
-            traces = load(copied.source(source), **options, cache=cache, progress=progress)
+            traces = load(copied.source(source), ranks=wanted, **options)
         except TraceError as error:
             raise copied.with_original_name(error) from None
         return copied.with_original_names(traces).on(executor)
@@ -258,7 +246,7 @@ def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
 
 def read_trace(
     path: str,
-    format: str = "kineto",  # noqa: A002 - as in `load`
+    format_name: str = "kineto",
     *,
     advance: Any = None,
     keepalive: Any = None,
@@ -274,15 +262,12 @@ def read_trace(
     size_bytes = 0
     try:
         size_bytes = decompressed_size(path)
-        reading = format_named(format).reading
-        options = {"steps": steps} if reading.takes_steps else {}
-        outcome: Outcome = resolve_reference(reading.read)(
-            path, advance=advance, keepalive=keepalive, **options
-        )
+        options = {"steps": steps} if format_named(format_name).reading.takes_steps else {}
+        outcome = read_file(path, format_name, advance=advance, keepalive=keepalive, **options)
         entry = None
-        if cache and format != "store" and not taxonomy.version():
+        if cache and format_name != "store" and not taxonomy.version():
             with time_stage("cache"):
-                entry = columnar.store_entry(path, outcome, format)
+                entry = columnar.store_entry(path, outcome, format_name)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -300,9 +285,9 @@ def read_trace(
     finally:
         if size_bytes >= _TRIM_FROM_BYTES:
             trim_memory()
-    if entry is None and aside is not None and format != "store":
+    if entry is None and aside is not None and format_name != "store":
         try:
-            return columnar.spill_to_disk(outcome, aside, path, format)
+            return columnar.spill_to_disk(outcome, aside, path, format_name)
         except TraceError as error:
             return Outcome((), Problems(), error, is_of_contents=False)
     return outcome if entry is None else entry

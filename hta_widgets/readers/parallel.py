@@ -103,7 +103,7 @@ def read_on_executor(
         finally:
             for task in tasks:
                 task.cancel()
-    _warn_about_transfers(list(outcomes.values()), any(keep), handover)
+    _warn_about_transfers(list(outcomes.values()), handover, keep=any(keep))
     return [outcomes[place].outcome for place in range(len(files))]
 
 
@@ -131,7 +131,7 @@ def _as_completed(tasks: dict[Any, range]) -> Iterator[Any]:
         yield from tasks
 
 
-def _warn_about_transfers(reads: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
+def _warn_about_transfers(reads: list[_Read], handover: _Handover, *, keep: bool) -> None:
     workers = sorted({read.sent_by for read in reads if read.sent_by})
     if not workers:
         return

@@ -39,34 +39,22 @@ class RefusedError(Exception):
     """Raised for a pickle that holds more than plain values; states why."""
 
 
-def _refuse_class(module: str, name: str) -> Any:
-    raise RefusedError(f"refers to {module[:80]}.{name[:80]}: {_CODE}")
+class _PlainOnly:
+    """Refuses classes, functions and references to objects outside of the file."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise RefusedError(f"refers to {module[:80]}.{name[:80]}: {_CODE}")
+
+    def persistent_load(self, _pid: Any) -> Any:
+        raise RefusedError(f"refers to an object outside of the file: {_CODE}")
 
 
-def _refuse_persistent_id() -> Any:
-    raise RefusedError(f"refers to an object outside of the file: {_CODE}")
-
-
-class PlainUnpickler(pickle.Unpickler):
+class PlainUnpickler(_PlainOnly, pickle.Unpickler):
     """An unpickler that accepts neither classes nor functions."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        """Refuse any class or function."""
-        return _refuse_class(module, name)
 
-    def persistent_load(self, _pid: Any) -> Any:
-        """Refuse any reference to an object outside of the file."""
-        return _refuse_persistent_id()
-
-
-class _SlowUnpickler(pickle._Unpickler):  # noqa: SLF001
+class _SlowUnpickler(_PlainOnly, pickle._Unpickler):  # noqa: SLF001
     """The same in Python, whose stack can be read when a file ends early."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return _refuse_class(module, name)
-
-    def persistent_load(self, _pid: Any) -> Any:
-        return _refuse_persistent_id()
 
     def partial_value(self) -> Any:
         """Return the outermost value, with what was read of the containers in it."""

@@ -63,6 +63,9 @@ _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 LAST_RANK = (1 << 31) - 1
 
 
+_NO_NUMBER = "the file has no rank number"
+
+
 def is_rank(value: Any) -> bool:
     """Whether a value is a whole number that can be a rank."""
     return (
@@ -139,13 +142,10 @@ def assign_ranks(
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
         used_keys.add(guess)
-        problems.add(
-            "guessed_rank",
-            1,
-            f"the file has no rank number; taken as {guess} {source_text}",
-            guess,
-            paths[place],
-        )
+        count = paths.count(paths[place])
+        reason = f"is one of {count} ranks or devices of the file" if count > 1 else _NO_NUMBER
+        detail = f"{reason}; taken as {guess} {source_text}"
+        problems.add("guessed_rank", 1, detail, guess, paths[place])
     for place in duplicates:
         key = _lowest_free_rank(used_keys)
         keys[place] = key

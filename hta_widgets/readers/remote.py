@@ -29,19 +29,10 @@ if TYPE_CHECKING:
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: The package that fsspec needs for each protocol.
 _DRIVERS = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "abfs": "adlfs",
-    "az": "adlfs",
-    "adl": "adlfs",
-    "hf": "huggingface_hub",
-    "sftp": "paramiko",
-    "ssh": "paramiko",
-    "smb": "smbprotocol",
-    "hdfs": "pyarrow with libhdfs",
-}
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
+    "adl": "adlfs", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko",
+    "smb": "smbprotocol", "hdfs": "pyarrow with libhdfs",
+}  # fmt: skip
 
 
 def is_remote(source: Any) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +60,8 @@ class Database:
         The names of all tables with their definitions in SQL.
     skipped : Counter of str
         By table, the number of rows whose values are of another type.
+    missing_texts : dict of str to set of int
+        By table, the keys of texts that rows refer to and the table lacks.
     is_cut_off : bool
         Whether the file refers to a write-ahead log that is not in its folder.
     """
@@ -67,6 +69,7 @@ class Database:
     def __init__(self, path: str | Path, advance: Callable[[int], object] | None = None) -> None:
         self.path = str(path)
         self.skipped: Counter[str] = Counter()
+        self.missing_texts: defaultdict[str, set[int]] = defaultdict(set)
         self.is_cut_off = False
         self._advance = advance
         self._steps = 0
@@ -157,12 +160,13 @@ class Database:
         """Return the texts in the column `value` of the rows with these keys."""
         texts: dict[int, str] = {}
         wanted = sorted(set(keys))
-        if not {key, value} <= set(self.columns_of(table)):
-            return texts
-        for start in range(0, len(wanted), _IDS_PER_QUERY):
+        has_texts = {key, value} <= set(self.columns_of(table))
+        for start in range(0, len(wanted) if has_texts else 0, _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
             rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
             texts.update((number, text) for number, text in rows if isinstance(text, str))
+        self.missing_texts[table].update(number for number in wanted if number > 0)
+        self.missing_texts[table].difference_update(texts)
         return texts
 
     def report(self, problems: Problems) -> None:
@@ -170,6 +174,9 @@ class Database:
         for table, count in self.skipped.items():
             detail = f"rows of {table} with texts or fractions in place of integers"
             problems.add("skipped", count, detail, file=self.path)
+        for table, keys in self.missing_texts.items():
+            detail = f"names that {table} lacks; events are called by their numbers"
+            problems.add("part", len(keys), detail, file=self.path)
         detail = "the database was copied while it was written, without its -wal file"
         problems.add("part", int(self.is_cut_off), detail, file=self.path)
 

@@ -10,17 +10,23 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Protocol, T
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta
 
 from hta_widgets.arguments import convert
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, TrackRole
 from hta_widgets.trace.problems import ProblemKind
 
 
 class DamagedFileError(Exception):
     """A file was changed since it was written; the message states the difference."""
+
+
+def damage_text(cause: Exception) -> str:
+    """Return what an error while reading says about a file."""
+    is_described = isinstance(cause, DamagedFileError)
+    return str(cause) if is_described else f"is not as it was written ({cause!r})"
 
 
 _MAX_INT64 = (1 << 63) - 1
@@ -140,7 +146,7 @@ def all_entries(manifest: Manifest) -> list[RankEntry]:
     return [*manifest["ranks"], *(entry for _, entry in manifest.get("captures", ()))]
 
 
-Column = npt.NDArray[Any]
+Column = Array
 
 
 class ColumnRule(NamedTuple):
@@ -237,7 +243,7 @@ _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("recor
 def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
     # Columns without a rule belong to sources of records, which check the order themselves.
-    rule = RULES.get(name) or ColumnRule()
+    rule = RULES.get(name) or ColumnRule(kinds="iu")
     dtype = values.dtype
     if dtype.kind not in rule.kinds or not dtype.isnative:
         raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
@@ -245,7 +251,11 @@ def check_column(rank: CheckedRank, name: str, values: Column) -> None:
         raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
     table = name.partition(".")[0]
     if table in rank.sizes and name not in _OWN_LENGTH:
-        _require_same(name, len(values), rank.sizes[table])
+        expected = rank.sizes[table]
+        if len(values) != expected:
+            raise DamagedFileError(
+                f"was changed: its column {name} has {len(values):,} rows instead of {expected:,}"
+            )
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
         # If the trace has no records, record numbers have no limits.
@@ -259,13 +269,6 @@ def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     check = _CHECKS.get(name)
     if check is not None and not check(rank, values):
         raise DamagedFileError(f"was changed: its column {name} does not fit the others")
-
-
-def _require_same(name: str, actual: int, expected: int) -> None:
-    if actual != expected:
-        raise DamagedFileError(
-            f"was changed: its column {name} has {actual:,} rows instead of {expected:,}"
-        )
 
 
 def _starts(rank: CheckedRank, values: Column) -> bool:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import is_remote
 from hta_widgets.store.checks import DamagedFileError
+from hta_widgets.trace.arrays import Array, Ints
 
 _HEADER = b"hta_widgets"
 #: Seconds for which columns of a mapped file are read without a new check of its size. A system
@@ -69,7 +69,7 @@ class TextColumn:
         return texts
 
 
-Column = npt.NDArray[Any] | TextColumn
+Column = Array | TextColumn
 
 
 def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> FileFrame:
@@ -92,7 +92,7 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
     return _frame_of(path)
 
 
-def _cell(values: npt.NDArray[Any]) -> tuple[Any, int]:
+def _cell(values: Array) -> tuple[Any, int]:
     values = np.ascontiguousarray(values)
     return pa.array(values), _checksum(values)
 
@@ -105,7 +105,7 @@ def _text_cell(texts: TextColumn) -> tuple[Any, int]:
     return cell, _text_checksum(offsets, texts.data)
 
 
-def _text_checksum(offsets: npt.NDArray[np.int64], data: Any) -> int:
+def _text_checksum(offsets: Ints, data: Any) -> int:
     return _checksum(data, _checksum(np.ascontiguousarray(offsets)))
 
 
@@ -197,11 +197,11 @@ class ArrowFile:
                 raise DamagedFileError("was cut off after it was loaded")
         self._checked_s = now_s
 
-    def numbers(self, name: str) -> npt.NDArray[Any]:
+    def numbers(self, name: str) -> Array:
         """Return a column of numbers."""
         dtype, count, checksum = self._spec(name)
         data = self._cell_of(name, count).buffers()[-1]
-        values: npt.NDArray[Any] = np.frombuffer(data or b"", np.dtype(dtype))[:count]
+        values: Array = np.frombuffer(data or b"", np.dtype(dtype))[:count]
         if len(values) != count or _checksum(values) != checksum:
             raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
         return values
@@ -246,7 +246,7 @@ class ArrowFile:
             raise DamagedFileError(f"was changed: its column {name} has another length")
         return cell
 
-    def _text_buffers(self, name: str) -> tuple[npt.NDArray[np.int64], memoryview]:
+    def _text_buffers(self, name: str) -> tuple[Ints, memoryview]:
         _, count, _ = self._spec(name)
         _, offsets, data = self._cell_of(name, count).buffers()
         ends: Any = np.frombuffer(offsets, np.int64) if offsets else np.zeros(1, np.int64)

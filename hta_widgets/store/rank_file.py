@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-import numpy.typing as npt
-
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
-from hta_widgets.store.checks import DamagedFileError, TrackRow, check_column
+from hta_widgets.store.checks import TrackRow, check_column, damage_text
 from hta_widgets.store.files import CHECK_INTERVAL_S, ArrowFile, Column, FileFrame
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
@@ -80,16 +79,16 @@ class StoredRank:
         """Return the JSON value stored under `name`, or None."""
         return self.read_checked(lambda: self.file.facts.get(name))
 
-    def read(self, name: str) -> npt.NDArray[Any]:
+    def read(self, name: str) -> Array:
         """Return a column of numbers without keeping a reference to it."""
         return self.read_checked(lambda: self._numbers(name))
 
-    def numbers(self, name: str) -> npt.NDArray[Any]:
+    def numbers(self, name: str) -> Array:
         """Return a column of numbers; keep it until the rank is released."""
-        values: npt.NDArray[Any] = self._get(name, lambda: self._numbers(name), None)
+        values: Array = self._get(name, lambda: self._numbers(name), None)
         return values
 
-    def _numbers(self, name: str) -> npt.NDArray[Any]:
+    def _numbers(self, name: str) -> Array:
         values = self.file.numbers(name)
         check_column(self, name, values)
         return values
@@ -123,9 +122,8 @@ class StoredRank:
         except (TraceError, MemoryError):
             raise
         except Exception as cause:  # files may be damaged in any way
-            is_described = isinstance(cause, DamagedFileError)
             raise TraceError(
-                str(cause) if is_described else f"is not as it was written ({cause!r})",
+                damage_text(cause),
                 path=self.path,
                 remedy="Copy the store again, or save the traces again; was it replaced after it"
                 " was loaded, load it again.",
@@ -212,6 +210,6 @@ def limit_columns(most_bytes: int) -> None:
     _MOST_BYTES = most_bytes
 
 
-def as_mapping(pairs: npt.NDArray[Any]) -> Mapping[int, int]:
+def as_mapping(pairs: Array) -> Mapping[int, int]:
     """Return an array of pairs as a mapping."""
     return dict(pairs.tolist())

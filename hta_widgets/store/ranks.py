@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.arguments import convert
@@ -25,8 +24,10 @@ from hta_widgets.errors import TraceError
 from hta_widgets.store.checks import (
     Clock,
     DamagedFileError,
+    Facts,
     RankEntry,
     all_entries,
+    damage_text,
     validate_manifest,
 )
 from hta_widgets.store.files import (
@@ -40,6 +41,7 @@ from hta_widgets.store.files import (
 from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
 from hta_widgets.store.records import StoredRecords, comm_arg_columns, pack_records
 from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
+from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -59,30 +61,15 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Fields of `Trace` that are tables, and their names in files.
 TABLES = {
-    "_table": "events",
-    "flow_table": "flows",
-    "counter_table": "counters",
-    "instant_table": "instants",
-    "async_table": "asyncs",
-    "copy_table": "copies",
-}
+    "_table": "events", "flow_table": "flows", "counter_table": "counters",
+    "instant_table": "instants", "async_table": "asyncs", "copy_table": "copies",
+}  # fmt: skip
 
 #: Columns of numbers, by table.
 NUMBERS = {
     "events": (
-        "start_ns",
-        "dur_ns",
-        "name",
-        "category",
-        "kind",
-        "track",
-        "depth",
-        "parent",
-        "stream",
-        "correlation",
-        "step",
-        "phase",
-        "record",
+        *("start_ns", "dur_ns", "name", "category", "kind", "track", "depth", "parent", "stream"),
+        *("correlation", "step", "phase", "record"),
     ),
     "flows": ("kind", "source", "target", "source_record", "target_record"),
     "counters": ("time_ns", "series_id", "value", "record"),
@@ -190,7 +177,7 @@ class StoredEvents(_LazyColumns, EventTable):
         """End of the last event."""
         return self._span_ns[1]
 
-    def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
+    def with_kinds(self, kind: Codes) -> EventTable:
         """Return the same events with other kinds."""
         other = StoredEvents(self._rank, self._count, self._span_ns)
         other.kind = kind
@@ -253,25 +240,6 @@ class StoredCopies(_LazyColumns, CopyTable):
     _field = "copy_table"
 
 
-#: Fields of `Trace` that are in the manifest unchanged.
-_PLAIN = (
-    "rank",
-    "path",
-    "profile_path",
-    "format",
-    "zero_ns",
-    "shift_ns",
-    "clock_offset_ns",
-    "resolution_ns",
-    "stated_rank",
-    "job",
-    "host",
-    "worker",
-    "local_rank",
-    "server",
-    "part",
-)
-
 KeepSource = Callable[[RecordSource], StoredSource]
 
 
@@ -324,7 +292,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             "world_size": trace.world_size,
         },
         "rules": _rules() if trace._rules_version == 0 else "",  # noqa: SLF001
-        "trace": {name: getattr(trace, name) for name in _PLAIN},
+        "trace": {name: getattr(trace, name) for name in Facts.__annotations__},
     }
 
 
@@ -376,12 +344,8 @@ def open_trace(
     rank = StoredRank(
         folder / entry["file"], FileFrame(*entry["frame"]), place, restorer, sizes, entry["span_ns"]
     )
-    source: Any = None
-    if entry["records"] >= 0:
-        if restorer is None:
-            source = StoredRecords(rank, entry["records"], facts["path"])
-        else:
-            source = _KeptRecords(rank, entry["records"], facts["path"])
+    kind: Any = StoredRecords if restorer is None else _KeptRecords
+    source = kind(rank, entry["records"], facts["path"]) if entry["records"] >= 0 else None
     trace = StoredTrace(
         metadata={},
         flow_table=StoredFlows(rank, rows["flow_table"]),
@@ -394,11 +358,10 @@ def open_trace(
         _rules_version=0 if entry["rules"] == _rules() else -1,
         **facts,
     )
-    trace.read_later(rank)
-    if "stated" in entry:  # not in older stores
-        trace.set_stated(
-            parse_export_part(entry["stated"]["export_part"]), entry["stated"]["world_size"]
-        )
+    stated = entry.get("stated")  # not in older stores
+    trace.read_later(
+        rank, stated and (parse_export_part(stated["export_part"]), stated["world_size"])
+    )
     if entry["has_profile"] and profile_type is not None:
         made_of = profile_type(trace.format)
         trace.profile = rank.stored_or_rebuilt(
@@ -411,14 +374,13 @@ def open_trace(
 class StoredTrace(Trace):
     """A trace that reads its metadata and columns when first accessed."""
 
-    def read_later(self, rank: StoredRank) -> None:
-        """Read the metadata from the file of the rank when first accessed."""
-        del self.metadata
-        self.__dict__["_stored"] = rank
+    def read_later(self, rank: StoredRank, stated: tuple[ExportPart | None, int] | None) -> None:
+        """Read the metadata from the file of the rank when first accessed.
 
-    def set_stated(self, part: ExportPart | None, world_size: int) -> None:
-        """Set the values of the metadata that are also in the manifest."""
-        self.__dict__["_stated"] = part, world_size
+        `stated` has the values of the metadata that are also in the manifest.
+        """
+        del self.metadata
+        self.__dict__.update(_stored=rank, _stated=stated)
 
     @property
     def export_part(self) -> ExportPart | None:
@@ -588,9 +550,7 @@ def open_store(
         if isinstance(cause, TraceError):
             raise
         raise TraceError(
-            str(cause)
-            if isinstance(cause, DamagedFileError)
-            else f"is not as it was written ({cause!r})",
+            damage_text(cause),
             path=folder / MANIFEST,
             remedy="Copy the store again, or save the traces again.",
         ) from None

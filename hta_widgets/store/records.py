@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hta_widgets.store.checks import DamagedFileError
 from hta_widgets.store.files import Column, TextColumn
 from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
     PARAM_COMMS,
@@ -203,7 +202,7 @@ class StoredRecords(NumberedRecords):
         size = int(rank.numbers("records.raw_bytes")[number])
         block = pa.Codec("zstd").decompress(small, size, asbytes=True)
         count = int(firsts[number + 1] - firsts[number])
-        lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
+        lengths: Array = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         if int(starts[-1]) != len(block):
             raise DamagedFileError(f"was changed: its records' block {number} has another length")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
@@ -27,7 +26,7 @@ from hta_widgets.tiles.replies import (
     SameName,
     TableName,
 )
-from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
 
@@ -280,7 +279,7 @@ def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     }
 
 
-def _launched_by_event(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
+def _launched_by_event(index: RankIndex, row: int) -> tuple[Rows, Ints]:
     """Return the device events launched during a host event, and the starts of their calls."""
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)

@@ -16,20 +16,13 @@ import pandas as pd
 from hta_widgets.facts import facts
 from hta_widgets.tiles import replies
 from hta_widgets.tiles.packing import pack
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
 _NUMBERS = (
-    "collective",
-    "rank",
-    "id",
-    "arrival_ns",
-    "wait_ns",
-    "transfer_ns",
-    "last_rank",
-    "size_bytes",
-)
+    "collective", "rank", "id", "arrival_ns", "wait_ns", "transfer_ns", "last_rank", "size_bytes",
+)  # fmt: skip
 #: Columns of the frame from which a `RankLateness` is made.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
 MAX_BINS: int = facts("limits")["window_bins"]
@@ -425,7 +418,7 @@ def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
     return names, codes
 
 
-def _position_of_largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
+def _position_of_largest(key: Ints, value: Ints) -> Rows:
     """Return the position of the largest value of each key, by key; ties go to the first."""
     order = np.lexsort((-value, key))
     return order[np.unique(key[order], return_index=True)[1]]

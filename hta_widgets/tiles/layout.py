@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.tiles.stacks import foldable_stacks
-from hta_widgets.trace.arrays import Codes, Ints
+from hta_widgets.trace.arrays import Codes, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, StringPool, Track
 from hta_widgets.trace.trace import Trace
 
@@ -59,7 +58,7 @@ class AsyncGroup:
 
     pid: str
     category: str
-    rows: npt.NDArray[np.intp]
+    rows: Rows
     layer: Codes  # of each of `rows`
 
     @property
@@ -141,9 +140,9 @@ class RankLayout:
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
-    steps: npt.NDArray[np.intp]  # at the time of layout, like `table`
+    steps: Rows  # at the time of layout, like `table`
     async_groups: list[AsyncGroup]
-    instant_groups: list[npt.NDArray[np.intp]]
+    instant_groups: list[Rows]
     #: First lane of each of the table's tracks.
     track_lane0: Ints
     #: Lanes of waits, after the tracks; drawn over lanes of communication.
@@ -475,7 +474,7 @@ def _time_range(trace: Trace) -> tuple[int, int]:
     return min(low, default=0) + trace.shift_ns, max(high, default=0) + trace.shift_ns
 
 
-def _count_events(table: EventTable) -> tuple[_TrackCounts, npt.NDArray[np.intp]]:
+def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     """Count the events of each track, and find the rows of steps on the host."""
     flags = np.zeros(len(table.names), np.uint8)
     nccl = False
@@ -632,16 +631,14 @@ def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[Track
         yield from below.get(index, ())
 
 
-def _instant_groups(trace: Trace) -> dict[str, npt.NDArray[np.intp]]:
+def _instant_groups(trace: Trace) -> dict[str, Rows]:
     pids = trace.instant_table.pid
     places = {pid: place for place, pid in enumerate(dict.fromkeys(pids))}
     of_row = np.fromiter(map(places.__getitem__, pids), np.intp, len(pids))
     return {pid: np.flatnonzero(of_row == place) for pid, place in places.items()}
 
 
-def _instant_rows(
-    groups: Mapping[str, npt.NDArray[np.intp]], process: ProcessName
-) -> Iterator[TrackRow]:
+def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[TrackRow]:
     for index, (pid, rows) in enumerate(groups.items()):
         yield TrackRow(
             key=" · ".join(filter(None, (process(pid), "instants"))),

@@ -78,13 +78,9 @@ def _narrowest_dtype(name: str, dtype: str, values: npt.NDArray[np.generic]) -> 
 
 
 DTYPES: dict[str, np.dtype[Any]] = {
-    "u8": np.dtype("u1"),
-    "u16": np.dtype("<u2"),
-    "u32": np.dtype("<u4"),
-    "i32": np.dtype("<i4"),
-    "f32": np.dtype("<f4"),
-    "f64": np.dtype("<f8"),
-}
+    "u8": np.dtype("u1"), "u16": np.dtype("<u2"), "u32": np.dtype("<u4"), "i32": np.dtype("<i4"),
+    "f32": np.dtype("<f4"), "f64": np.dtype("<f8"),
+}  # fmt: skip
 ALIGNMENT = 8
 #: Column → [dtype, byte offset, length].
 Header = dict[str, list[Any]]

@@ -326,13 +326,15 @@ class ClockFacts(TypedDict):
     `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
     connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
     distance of the ends of its collectives from the ends of the others. `is_off` is true if
-    recorded clocks deviate clearly more than the fitted one.
+    recorded clocks deviate clearly more than the fitted one. `drift_ns` is how far two ranks are
+    apart at most on the fitted clock because their clocks drift; absent without a clear drift.
     """
 
     is_fitted: bool
     apart_ns: int
     residual_ns: int
     is_off: bool
+    drift_ns: NotRequired[int]
 
 
 class Lateness(TypedDict):

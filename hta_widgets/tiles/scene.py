@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -170,33 +170,18 @@ def data_quality(
 def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
     """Return problems as JSON; more than `MAX_LISTED` are grouped by kind and text."""
     if len(problems) <= MAX_LISTED:
-        return [
-            {
-                "kind": problem.kind,
-                "count": problem.count,
-                "detail": problem.detail,
-                "rank": problem.rank,
-                "file": problem.file,
-            }
-            for problem in problems
-        ]
+        return [asdict(problem) for problem in problems]
     counts: Counter[tuple[str, str]] = Counter()
     places: Counter[tuple[str, str]] = Counter()
     for problem in problems:
         counts[problem.kind, problem.detail] += problem.count
         places[problem.kind, problem.detail] += 1
-    return [
-        {
-            "kind": kind,
-            "count": count,
-            "detail": f"{detail} ({places[kind, detail]} ranks)"
-            if places[kind, detail] > 1
-            else detail,
-            "rank": None,
-            "file": None,
-        }
-        for (kind, detail), count in counts.most_common()
-    ]
+    grouped = []
+    for (kind, detail), count in counts.most_common():
+        ranks = places[kind, detail]
+        text = f"{detail} ({ranks} ranks)" if ranks > 1 else detail
+        grouped.append({"kind": kind, "count": count, "detail": text, "rank": None, "file": None})
+    return grouped
 
 
 def group_digits(number: int) -> str:
@@ -216,7 +201,7 @@ VERSION = 1
 
 def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
     """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/protocol/source.ts``."""
-    problems = _problems_by_rank(traces)
+    problems = list(traces.problem_list)
     events = sum(len(rank.table) for rank in job.ranks)
     ranks = rank_coverage_text(traces)
     counts: Counter[int | None] = Counter()
@@ -299,19 +284,15 @@ def _summary_scene(row: SummaryRow) -> dict[str, Any]:
     return {"lane": row.lane, "role": row.role, "label": row.label, **lanes}
 
 
+#: Fields of each `TrackRow` in the scene; others are there only if they are set.
+_TRACK_FIELDS = (
+    "key", "process", "label", "role", "stream", "lane0", "lanes", "nested", "events",
+    "communication",
+)  # fmt: skip
+
+
 def _track_scene(row: TrackRow) -> dict[str, Any]:
-    track: dict[str, Any] = {
-        "key": row.key,
-        "process": row.process,
-        "label": row.label,
-        "role": row.role,
-        "stream": row.stream,
-        "lane0": row.lane0,
-        "lanes": row.lanes,
-        "nested": row.nested,
-        "events": row.events,
-        "communication": row.communication,
-    }
+    track: dict[str, Any] = {name: getattr(row, name) for name in _TRACK_FIELDS}
     if row.range is not None:
         track["range"] = list(row.range)
     if row.unit:
@@ -321,16 +302,6 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
     if row.stacks:
         track["stacks"] = [list(stack) for stack in row.stacks]
     return track
-
-
-def _problems_by_rank(traces: TraceSet) -> list[Problem]:
-    columns = traces.problems.to_dict("list")
-    return [
-        Problem(kind, int(count), str(detail), None if rank < 0 else int(rank), file)
-        for kind, count, detail, rank, file in zip(
-            *(columns[name] for name in ("kind", "count", "detail", "rank", "file")), strict=True
-        )
-    ]
 
 
 _COMPUTE, _COMMUNICATION, _MEMORY = (

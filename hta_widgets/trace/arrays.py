@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,23 @@ def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
     sums = np.zeros(groups, dtype=np.int64)
     np.add.at(sums, group, values)
     return sums
+
+
+def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
+    """Return the place of each distinct row of columns of whole numbers, and the group of each row.
+
+    Groups are in the order of their first rows. The columns' ranges together must fit into int64.
+    """
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns if len(key) else ():
+        values = column.astype(np.int64)
+        low = int(values.min())
+        key = key * (int(values.max()) - low + 1) + values - low
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), dtype=np.intp)
+    number[order] = np.arange(len(order))
+    return first[order], number[group]
 
 
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Ints, Rows, positions_in
 from hta_widgets.trace.columns import RecordedEvents, event_arg_texts
+from hta_widgets.trace.trace import Trace
 
 #: Shapes, types, strides and values of a call; the first has another name in files of 2021.
 CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -144,3 +145,18 @@ def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs
     code = [codes.setdefault((row[0] or row[4], *row[1:4]), len(codes)) for row in read]
     numbers = (_to_ints([row[column] for row in read]) for column in (5, 6))
     return CallArgs(record, np.array(code, np.int32), list(codes), *numbers)
+
+
+def launch_arg_texts(trace: Trace, rows: Rows, keys: Sequence[str]) -> list[tuple[bytes, ...]]:
+    """Return args of kernels as the file's JSON; of a kernel without the first, its call's.
+
+    On AMD's devices, the grid, the block and the shared memory are args of the launching call.
+    """
+    texts = event_arg_texts(trace, rows, keys)
+    missing = [at for at, text in enumerate(texts) if not text[0]]
+    calls = trace.launch_of[rows[missing]]
+    linked = [at for at, call in zip(missing, calls.tolist(), strict=True) if call >= 0]
+    of_calls = event_arg_texts(trace, calls[calls >= 0], keys)
+    for at, launch in zip(linked, of_calls, strict=True):
+        texts[at] = tuple(of_call or own for of_call, own in zip(launch, texts[at], strict=True))
+    return texts

@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows, positions_in
 from hta_widgets.trace.memo import MemoOwner, memo
+from hta_widgets.trace.short_paths import shorten_record
 
 #: int16, or int32 if a file has more categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
@@ -317,6 +318,9 @@ def concatenate_tables(tables: Sequence[Table], **changes: Any) -> Table:
 class NumberedRecords(ABC):
     """Common base of sources of records; see `RecordSource`."""
 
+    #: whether records lose the folders of paths; see `hta_widgets.trace.short_paths`
+    shortens_paths = False
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of records."""
@@ -332,7 +336,10 @@ class NumberedRecords(ABC):
             return
         if wanted[0] < 0 or wanted[-1] >= len(self):
             raise IndexError(f"records go from 0 to {len(self) - 1}: {wanted[[0, -1]].tolist()}")
-        yield from self._ascending(wanted)
+        records = self._ascending(wanted)
+        if self.shortens_paths:
+            records = ((number, shorten_record(text)) for number, text in records)
+        yield from records
 
     @abstractmethod
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
@@ -363,18 +370,10 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
 PARAM_COMMS = "record_param_comms"
 #: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
-    "Collective name",
-    "dtype",
-    "In msg nelems",
-    "Out msg nelems",
-    "Group size",
-    "Process Group Name",
-    "Process Group Description",
-    "Process Group Ranks",
-    "Src Rank",
-    "Dst Rank",
-    "Seq",
-)
+    "Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size",
+    "Process Group Name", "Process Group Description", "Process Group Ranks", "Src Rank",
+    "Dst Rank", "Seq",
+)  # fmt: skip
 
 
 def decode_json(text: bytes, *, strict: bool = True) -> Any:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows
+from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_in, positions_of_rows
 from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
@@ -42,6 +42,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.host_stack import (
     CALLS,
+    add_enclosing_rows,
     category_mask,
     name_mask,
     nearest_ancestor,
@@ -147,6 +148,20 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
         row = int(trace.launch_of[kernels[0]])
         replays.append(GraphReplay(row, kernels, calls, certainty, capture, graph))
     return replays
+
+
+def graph_launch_of(trace: Trace, work: Rows) -> Ints:
+    """Return the launch of the graph that each piece of device work is part of, -1 for none.
+
+    `captured_trace` links kernels with captured calls; a kernel keeps the number of its launch.
+    """
+    table = trace.table
+    launches = np.flatnonzero(name_mask(trace, lambda name: "GraphLaunch" in name))
+    number = table.correlation[launches].astype(np.int64)
+    launches, number = launches[number >= 0], number[number >= 0]
+    order = np.argsort(number, kind="stable")
+    position = positions_in(number[order], table.correlation[work].astype(np.int64))
+    return np.append(launches[order], -1)[position]
 
 
 def _match(
@@ -291,12 +306,8 @@ def _host_parents(capture: Trace) -> Ints:
 
 def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
     """Return the captured calls of a graph and all events above them, ascending."""
-    rows = graph.calls
-    is_chosen = mask_of_rows(rows, len(capture))
-    while len(rows):
-        rows = np.unique(parent[rows[parent[rows] >= 0]])
-        rows = rows[~is_chosen[rows]]
-        is_chosen[rows] = True
+    is_chosen = mask_of_rows(graph.calls, len(capture))
+    add_enclosing_rows(is_chosen, parent)
     return np.flatnonzero(is_chosen)
 
 

@@ -10,7 +10,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Bools, Ints, Rows, concatenate_ranges, positions_of_rows
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Ints,
+    Rows,
+    concatenate_ranges,
+    positions_of_rows,
+)
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
@@ -151,6 +158,16 @@ def forest_of(parent: Ints) -> Forest:
         level = level[amount > 0]
         level = children[concatenate_ranges(first[level], amount[amount > 0])]
     return Forest(parent, levels, children, first)
+
+
+def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
+    """Choose all events that enclose chosen ones, too."""
+    rows = np.flatnonzero(is_chosen)
+    while len(rows):
+        above = np.unique(parent[rows])
+        rows = above[above >= 0]
+        rows = rows[~is_chosen[rows]]
+        is_chosen[rows] = True
 
 
 def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:

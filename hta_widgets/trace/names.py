@@ -14,32 +14,18 @@ from functools import lru_cache
 
 #: Kernels that only apply a functor, and the suffix to add to its name.
 _WRAPPERS = {
-    "vectorized_elementwise_kernel": "",
-    "unrolled_elementwise_kernel": "",
-    "unrolled_elementwise_kernel_for_multi_outputs": "",
-    "elementwise_kernel": "",
-    "elementwise_kernel_with_index": "",
-    "index_elementwise_kernel": "index",
-    "distribution_elementwise_grid_stride_kernel": "random",
-    "reduce_kernel": "reduce",
+    "vectorized_elementwise_kernel": "", "unrolled_elementwise_kernel": "",
+    "unrolled_elementwise_kernel_for_multi_outputs": "", "elementwise_kernel": "",
+    "elementwise_kernel_with_index": "", "index_elementwise_kernel": "index",
+    "distribution_elementwise_grid_stride_kernel": "random", "reduce_kernel": "reduce",
     "multi_tensor_apply_kernel": "multi_tensor",
-}
+}  # fmt: skip
 #: Templates that only wrap the functor.
 _TRANSPARENT = {
-    "gpu_kernel_impl",
-    "gpu_kernel_impl_nocast",
-    "func_wrapper_t",
-    "ReduceOp",
-    "UnaryFunctor",
-    "BinaryFunctor",
-    "AUnaryFunctor",
-    "BUnaryFunctor",
-    "BinaryOpListAlphaFunctor",
-    "BinaryOpScalarFunctor",
-    "BinaryOpScalarFunctor_",
-    "UnaryOpFunctor",
-    "UnaryOpFunctor_",
-}
+    "gpu_kernel_impl", "gpu_kernel_impl_nocast", "func_wrapper_t", "ReduceOp", "UnaryFunctor",
+    "BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "BinaryOpListAlphaFunctor",
+    "BinaryOpScalarFunctor", "BinaryOpScalarFunctor_", "UnaryOpFunctor", "UnaryOpFunctor_",
+}  # fmt: skip
 _NO_FUNCTOR = re.compile(
     r"^(\d|float\b|double\b|int\b|long\b|short\b|bool\b|char\b|unsigned\b|signed\b|void\b|true\b|false\b"
     r"|c10::(Half|BFloat16|complex|Float8|Scalar)|__half|__nv_bfloat16|half\b"

@@ -10,23 +10,10 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 ProblemKind = Literal[
-    "skipped",
-    "repaired",
-    "rounding",
-    "truncated",
-    "empty",
-    "foreign",
-    "duplicate_rank",
-    "guessed_rank",
-    "overlap",
-    "unpaired",
-    "overflow",
-    "stale",
-    "clock",
-    "part",
-    "merged",
+    "skipped", "repaired", "rounding", "truncated", "empty", "foreign", "duplicate_rank",
+    "guessed_rank", "overlap", "unpaired", "overflow", "stale", "clock", "part", "merged",
     "capture",
-]
+]  # fmt: skip
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 

@@ -337,6 +337,10 @@ class OverlapIndex:
         return np.concatenate((early, np.arange(first, stop)))
 
 
+#: Kinds of device work.
+_WORK_KINDS = KINDS[:3]
+
+
 class TraceIndex:
     """Events of one rank by kind, window and name; `kind` replaces the kinds of the table."""
 
@@ -361,7 +365,11 @@ class TraceIndex:
         if not kinds:
             return np.arange(len(self._table))
         is_meant = np.array([kind in kinds for kind in KINDS])
-        return np.flatnonzero(is_meant[self.kind])
+        if kinds == _WORK_KINDS or not set(kinds) <= set(_WORK_KINDS):
+            return np.flatnonzero(is_meant[self.kind])
+        # Only a small part of the events is device work, so its kinds are looked up in that part.
+        work = self.rows_of_kinds(_WORK_KINDS)
+        return work[is_meant[self.kind[work]]]
 
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None

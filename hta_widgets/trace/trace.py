@@ -38,21 +38,9 @@ _RowSelector = Rows | slice
 
 #: Columns of `Trace.events`, in order.
 EVENT_COLUMNS: tuple[str, ...] = (
-    "start_ns",
-    "dur_ns",
-    "name",
-    "category",
-    "kind",
-    "track",
-    "pid",
-    "tid",
-    "depth",
-    "parent",
-    "stream",
-    "correlation",
-    "step",
-    "phase",
-)
+    "start_ns", "dur_ns", "name", "category", "kind", "track", "pid", "tid", "depth", "parent",
+    "stream", "correlation", "step", "phase",
+)  # fmt: skip
 #: Further columns, computed on request and in queries.
 _ON_DEMAND = ("prelaunched",)
 

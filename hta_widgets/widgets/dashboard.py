@@ -393,7 +393,7 @@ class Dashboard(LinkedView):
         return metric
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.panel_engine, self.engine)

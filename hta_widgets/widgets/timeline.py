@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import traitlets as t
@@ -195,7 +195,7 @@ def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
                 f"tracks={tracks!r} is not a regular expression ({cause})",
                 remedy="Correct it, or give a list of tracks.",
             ) from None
-        keep = lambda key: pattern.search(key) is not None  # noqa: E731
+        keep: Callable[[str], object] = pattern.search
     else:
         try:
             wanted = set(tracks)

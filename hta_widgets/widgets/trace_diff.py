@@ -495,7 +495,7 @@ class TraceDiff(anywidget.AnyWidget):
         return Fallback(title, pictures=[picture for side in sides for picture in side.pictures])
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         if isinstance(request, Mapping) and "side" in request:
             side = request["side"]
             if side not in (0, 1):

@@ -344,7 +344,7 @@ class LinkedView(anywidget.AnyWidget):
         return self._whole_range
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of docs/protocol.md."""
+        """Answer one request of docs/protocol-requests.md."""
         for trace in self.traces.values():
             trace.require_whole()
         return answer(request, self, self.engine)

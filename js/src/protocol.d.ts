@@ -542,13 +542,15 @@ export type Stats = {
  * `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
  * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
  * distance of the ends of its collectives from the ends of the others. `is_off` is true if
- * recorded clocks deviate clearly more than the fitted one.
+ * recorded clocks deviate clearly more than the fitted one. `drift_ns` is how far two ranks are
+ * apart at most on the fitted clock because their clocks drift; absent without a clear drift.
  */
 export type ClockFacts = {
   is_fitted: boolean;
   apart_ns: number;
   residual_ns: number;
   is_off: boolean;
+  drift_ns?: number;
 };
 
 /**

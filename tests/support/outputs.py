@@ -24,7 +24,7 @@ def unpacked_outputs(traces: hw.TraceSet, folder: Path) -> dict[str, bytes]:
     blocks = [gzip.decompress(base64.b64decode(block)) for block in _BLOCK.findall(page)]
     assert len(blocks) > 2
     stored = hw.load(folder / "store", cache=False, progress=False)
-    records = [text for trace in stored.values() for text in _records_of(trace)]
+    records = [text for trace in stored.values() for text in records_of(trace)]
     files = [path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()]
     metadata = repr([trace.metadata for trace in stored.values()]).encode()
     return {
@@ -35,7 +35,8 @@ def unpacked_outputs(traces: hw.TraceSet, folder: Path) -> dict[str, bytes]:
     }
 
 
-def _records_of(trace: hw.Trace) -> list[bytes]:
+def records_of(trace: hw.Trace) -> list[bytes]:
+    """Return all records of a rank."""
     source = trace.source
     assert source is not None
     return [text for _, text in source.records(np.arange(len(source)))]

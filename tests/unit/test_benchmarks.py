@@ -134,7 +134,7 @@ def test_words_around_the_parts_stay(report, results):
 
 
 def test_the_page_has_every_part_once_and_in_pairs(report, repo):
-    text = (repo / "docs/performance.md").read_text("utf-8")
+    text = "".join(page.read_text("utf-8") for page in report.PAGES)
     marks = MARK.findall(text)
     assert marks == [(kind, name) for name in report.PARTS for kind in ("generated", "end")]
     picture = (repo / "docs/img/performance.svg").read_text("utf-8")

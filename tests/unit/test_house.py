@@ -85,6 +85,13 @@ def test_readme_is_short_and_names_both_commands():
     assert len(text.splitlines()) <= 120
 
 
+def test_no_page_of_the_docs_is_long():
+    """200 lines at most: split a longer one by its reader's question."""
+    pages = (REPO / "docs").glob("*.md")
+    lines = {page.name: len(page.read_text("utf-8").splitlines()) for page in pages}
+    assert {name: number for name, number in lines.items() if number > 200} == {}
+
+
 def test_links_of_pages_lead_to_files_and_headings():
     pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", *(REPO / "docs").glob("*.md")]
     broken, number = [], 0

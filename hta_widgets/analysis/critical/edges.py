@@ -38,6 +38,10 @@ _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
 #: The args of recorded waits for a CUDA event.
 _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+#: The arg of a call for the stream that it makes wait, where waits are no events of their own.
+_WAITING = "waiting stream"
+#: Calls whose args are read to find out whether calls state what they wait for.
+_PROBED_CALLS: Final = 64
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: Time from the end of awaited work to the start of a kernel that waited for it: the maximum unless
@@ -406,7 +410,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     )
     awaited = work_of[rows[kernel_to_kernel]]
     if not rules.as_hta and not kernel_to_kernel.any():
-        awaited, waiting = inferred_kernel_waits(nodes)
+        stated = _stated_kernel_waits(trace, launches)
+        awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
     both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
     return WaitPairs(
         np.concatenate([work for work, _ in pairs]),
@@ -416,6 +421,18 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         sum(len(work) for work, _ in pairs[:recorded_count]),
         sum(len(work) for work, _ in pairs[recorded_count:]),
     )
+
+
+def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
+    """Return awaited work and the work that waited for it, by the args of calls; None without."""
+    calls = stream_wait_calls(trace)
+    first = event_args(trace, calls[:_PROBED_CALLS], _ARGS)
+    if not any(value is not None for value in first[_ARGS[1]]):
+        return None
+    streams = to_int64(event_args(trace, calls, (_WAITING,))[_WAITING])
+    tracks = _stream_tracks(trace, calls, streams)
+    waiting = launches.first_from(tracks, trace.table.start_ns[calls])
+    return _work_before_record(trace, calls, launches), waiting
 
 
 def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
@@ -439,7 +456,8 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     """Return the track of a stream on the device of each row, -1 for none.
 
-    Waits may be on a row of their own, such as ``stream 7 (sync)``.
+    Waits may be on a row of their own, such as ``stream 7 (sync)``. Of a call on the host, any
+    device has the stream.
     """
     table, tracks = trace.table, trace.tracks
     number = {
@@ -447,9 +465,16 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
         for k, track in reversed(list(enumerate(tracks)))
         if track.role == "stream"
     }
+    of_any_device = {stream: k for (_, stream), k in number.items()}
     pairs = zip(table.track[rows].tolist(), streams.tolist(), strict=True)
     return np.array(
-        [number.get((tracks[own_track].pid, stream), -1) for own_track, stream in pairs], np.int64
+        [
+            of_any_device.get(stream, -1)
+            if tracks[own_track].stream < 0
+            else number.get((tracks[own_track].pid, stream), -1)
+            for own_track, stream in pairs
+        ],
+        np.int64,
     )
 
 

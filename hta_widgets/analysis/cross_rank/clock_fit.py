@@ -443,6 +443,17 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     return DriftFit(rate / _SECOND_NS, level, center_ns, worst_ns, note)
 
 
+def drift_error_ns(traces: TraceSet) -> int:
+    """Return how far drift parts two ranks at most if only offsets are corrected; 0 if unclear."""
+    drift = drift_fit(traces)
+    if not drift.note:
+        return 0
+    from_center = np.array(traces.span_ns) - drift.center_ns
+    ahead = pd.DataFrame(np.outer(drift.rate, from_center) + drift.ahead_ns[:, None])
+    ranks = ahead.groupby(clock_fit(traces).part)
+    return round((ranks.max() - ranks.min()).max(axis=None))
+
+
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
     """Return the lines of the ranks of a `Matching` onto a clock, ``"host"`` or ``"fitted"``."""
     shifts = [trace.shift_ns for trace in match.traces]

@@ -24,7 +24,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 #: Reasons for unknown figures.
 NO_SHAPES: Final = "no shapes"
@@ -65,8 +65,34 @@ _PROMOTION: Final = (
 )  # fmt: skip
 
 
-#: Name and grid of kernels.
+#: Name and grid of kernels; an empty grid if it is unknown.
 Kernels = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class StepLengths(NamedTuple):
+    """Sums over the requests of an inference engine's step; -1 and NaN if its name has none.
+
+    `tokens` are new, `visible_tokens` those that they see, and `pairs` of both are causal.
+    """
+
+    tokens: int
+    visible_tokens: int
+    pairs: float
+
+
+class CallContext(NamedTuple):
+    """What the work of some calls follows from besides their arguments.
+
+    `output` is the shape of a convolution's output that another call shows; `kernels` are those of
+    a mixture of experts; `step` is that of attention in an inference engine.
+    """
+
+    output: tuple[int, ...] | None = None
+    kernels: Kernels = ()
+    step: StepLengths | None = None
+
+
+NO_CONTEXT: Final = CallContext()
 
 
 class CallError(Exception):
@@ -109,6 +135,11 @@ def item_bytes(type_name: str) -> int:
     return size
 
 
+def elements_bytes(elements: int, type_name: str) -> int:
+    """Return the bytes of some elements of a type."""
+    return elements * item_bytes(type_name)
+
+
 def promote(tensors: Sequence[Tensor]) -> str:
     """Return the type of the result of a pointwise operator.
 
@@ -144,20 +175,15 @@ def _is_shape(dims: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OperatorCall:
-    """A call of an operator; `linked_dims` is an output's shape that another call shows.
-
-    `kernels` has the name and the grid of each kernel that it launched, for operators of
-    `FROM_KERNELS`.
-    """
+    """A call of an operator."""
 
     name: str
     dims: Sequence[Any] = ()
     types: Sequence[Any] = ()
     strides: Sequence[Any] = ()
     values: Sequence[Any] = ()
-    linked_dims: tuple[int, ...] | None = None
+    context: CallContext = NO_CONTEXT
     gradients: int = 2
-    kernels: Kernels = ()
 
     @property
     def has_shapes(self) -> bool:
@@ -266,6 +292,7 @@ class OperatorCall:
 class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
+    An estimate or a bound has a reason too: what it assumes.
     `parameters` are columns of `operator_efficiency`, such as ``m, n, k``.
     """
 
@@ -277,3 +304,19 @@ class Work:
     certainty: str = "unknown"
     reason: str = ""
     parameters: dict[str, Any] | None = None
+
+
+def matrix_work(
+    category: str,
+    flops: int,
+    min_bytes: int,
+    *,
+    model_flops: int | None = None,
+    certainty: str = "exact",
+    reason: str = "",
+    **parameters: Any,
+) -> Work:
+    """Return the work of a matrix operator with known figures."""
+    model = flops if model_flops is None else model_flops
+    size, kind = float(min_bytes), "matrix"
+    return Work(category, float(flops), float(model), size, kind, certainty, reason, parameters)

@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_par
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows
-from hta_widgets.trace.columns import event_arg_texts
+from hta_widgets.trace.call_args import launch_arg_texts
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -116,7 +116,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    texts = _launch_texts(trace, rows)
+    texts = launch_arg_texts(trace, rows, _ARGS)
     launch = pd.factorize(pd.Series(texts, dtype=object))[0] if texts else np.empty(0, np.int64)
     tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
@@ -173,22 +173,6 @@ def _first_places(codes: Ints, wanted: Ints) -> list[int]:
     first = np.unique(codes, return_index=True)[1]
     places: list[int] = first[wanted].tolist()
     return places
-
-
-def _launch_texts(trace: Trace, rows: Rows) -> list[tuple[bytes, ...]]:
-    """Return the args of each kernel; its call's grid, block and shared memory if it has none.
-
-    On AMD's devices these args are on the launching call.
-    """
-    texts = event_arg_texts(trace, rows, _ARGS)
-    missing = [at for at, text in enumerate(texts) if not text[0]]
-    calls = trace.launch_of[rows[missing]]
-    linked = [at for at, call in zip(missing, calls.tolist(), strict=True) if call >= 0]
-    keys = ("grid", "block", "shared memory")
-    of_calls = event_arg_texts(trace, calls[calls >= 0], keys)
-    for at, (grid, block, shared) in zip(linked, of_calls, strict=True):
-        texts[at] = (grid, block, texts[at][2], shared, *texts[at][4:])
-    return texts
 
 
 def _geometry(trace: Trace, text: tuple[bytes, ...]) -> dict[str, Any]:

@@ -14,13 +14,18 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 
 from hta_widgets.analysis.efficiency.call_times import CallTimes
 from hta_widgets.analysis.efficiency.precision import kernel_units
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import (
+    Ints,
+    Rows,
+    group_by_columns,
+    group_statistics,
+    sum_by_group,
+)
 from hta_widgets.trace.intervals import CumulativeCoverage
 
 _COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
@@ -96,32 +101,23 @@ def kernel_rows(
     coverage = part.union_of_all_of_kinds("communication")
     during = CumulativeCoverage(coverage.start, coverage.end)
     communicates = kind == _COMMUNICATION
-    rows = pd.DataFrame(
-        {
-            "name": table.name[work].astype(np.int64),
-            "reason": _reasons(part, work),
-            "step": table.step[work] if "step" in keys else -1,
-            "communicates": communicates,
-            "device_ns": end - start,
-            "compute_kernel_ns": np.where(kind == _COMPUTE, end - start, 0),
-            "overlapped_ns": np.where(communicates, 0, during(end) - during(start)),
-        }
-    )
-    groups = rows.groupby(["name", "reason", "step", "communicates"], sort=False)
-    sums, spread = groups.sum(), groups["device_ns"].agg(["size", "min", "max"])
-    name, reason, step, is_communication = (
-        sums.index.get_level_values(at).tolist() for at in range(4)
-    )
-    names = [table.names[code] for code in name]
+    reason = _reasons(part, work)
+    step = table.step[work] if "step" in keys else np.full(len(work), -1)
+    first, group = group_by_columns([table.name[work], reason, step, communicates])
+    count = len(first)
+    compute_ns = np.where(kind == _COMPUTE, end - start, 0)
+    overlapped_ns = np.where(communicates, 0, during(end) - during(start))
+    spent = group_statistics(group, count, end - start)
+    names = [table.names[code] for code in table.name[work[first]].tolist()]
+    is_communication = communicates[first].tolist()
     empty = {"str": "", "int64": -1, "float64": np.nan, "bool": False}
-    count = len(sums)
     return {
         **{
             column: [""] * count if dtype == "str" else np.full(count, empty[dtype], dtype)
             for column, dtype in schema.items()
         },
         "rank": part.rank,
-        "step": np.array(step, np.int64),
+        "step": step[first].astype(np.int64),
         "name": names,
         "category": [
             "communication" if flag else kernel_category(text)
@@ -131,14 +127,16 @@ def kernel_rows(
         "certainty": ["unknown"] * count,
         "reason": [
             "communication" if flag else _REASONS[code]
-            for code, flag in zip(reason, is_communication, strict=True)
+            for code, flag in zip(reason[first].tolist(), is_communication, strict=True)
         ],
         "precision": [kernel_units(text).precision for text in names],
-        "count": spread["size"].to_numpy(),
-        "kernels": spread["size"].to_numpy(),
-        **{str(column): sums[column].to_numpy() for column in sums},
-        "min_ns": spread["min"].to_numpy(),
-        "max_ns": spread["max"].to_numpy(),
+        "count": spent.count,
+        "kernels": spent.count,
+        "device_ns": spent.sum,
+        "compute_kernel_ns": sum_by_group(group, compute_ns, count),
+        "overlapped_ns": sum_by_group(group, overlapped_ns, count),
+        "min_ns": spent.min,
+        "max_ns": spent.max,
         "inside": np.ones(count),
     }
 

@@ -27,28 +27,12 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Tensor,
     Work,
-    item_bytes,
+    elements_bytes,
+    matrix_work,
 )
+from hta_widgets.analysis.efficiency.engine_work import ENGINE_WORK
 
 _PACKED: Final = "float4_e2m1fn_x2"
-
-
-def _matrix(
-    category: str,
-    flops: int,
-    min_bytes: int,
-    *,
-    model_flops: int | None = None,
-    certainty: str = "exact",
-    **parameters: Any,
-) -> Work:
-    model = flops if model_flops is None else model_flops
-    size, kind = float(min_bytes), "matrix"
-    return Work(category, float(flops), float(model), size, kind, certainty, "", parameters)
-
-
-def _bytes_of(elements: int, type_name: str) -> int:
-    return elements * item_bytes(type_name)
 
 
 def _product(call: OperatorCall, left: int, right: int, *, added: int | None = None) -> Work:
@@ -67,12 +51,13 @@ def _product(call: OperatorCall, left: int, right: int, *, added: int | None = N
     if added is not None:
         is_read = not call.values or call.number(added + 3, 1) != 0
         inputs += call.size_bytes(added) * is_read
-    written = _bytes_of(batch * m * n, a.type)
+    written = elements_bytes(batch * m * n, a.type)
     return _gemm_work(batch, m, n, k, inputs + written, _layout(a, b))
 
 
 def _gemm_work(batch: int, m: int, n: int, k: int, size: int, layout: str = "") -> Work:
-    return _matrix("gemm", 2 * batch * m * n * k, size, m=m, n=n, k=k, batch=batch, layout=layout)
+    flops = 2 * batch * m * n * k
+    return matrix_work("gemm", flops, size, m=m, n=n, k=k, batch=batch, layout=layout)
 
 
 def _layout(a: Tensor, b: Tensor) -> str:
@@ -98,7 +83,7 @@ def _addbmm(call: OperatorCall) -> Work:
     batch, m, k = call.shape(1, 3)
     n = call.shape(2, 3)[-1]
     out = call.tensor(1).type
-    size = call.size_bytes(0, 1, 2) + _bytes_of(m * n, out)
+    size = call.size_bytes(0, 1, 2) + elements_bytes(m * n, out)
     return _gemm_work(batch, m, n, k, size)
 
 
@@ -108,7 +93,7 @@ def _vector_product(call: OperatorCall, left: int, right: int, *, added: int | N
         m, n, k = a[0], b[0], 1
     else:
         m, n, k = prod(a[:-1]), 1, a[-1]
-    size = call.size_bytes(left, right) + _bytes_of(m * n, call.tensor(left).type)
+    size = call.size_bytes(left, right) + elements_bytes(m * n, call.tensor(left).type)
     size += 0 if added is None else call.size_bytes(added)
     return _gemm_work(1, m, n, k, size)
 
@@ -122,7 +107,7 @@ def _linear(call: OperatorCall, out_type: int | None = None) -> Work:
     if out_type is not None:
         type_name = call.output_type(out_type, type_name)
     m, n, k = prod(x[:-1]), w[0], x[-1]
-    size = call.size_bytes(0, 1, 2) + _bytes_of(m * n, type_name)
+    size = call.size_bytes(0, 1, 2) + elements_bytes(m * n, type_name)
     return _gemm_work(1, m, n, k, size)
 
 
@@ -132,7 +117,7 @@ def _matmul(call: OperatorCall) -> Work:
         return _vector_product(call, *((0, 1) if len(b) == 1 else (1, 0)))
     m, k, n = a[-2], a[-1], b[-1]
     batch = max(prod(a[:-2]), prod(b[:-2]))
-    size = call.size_bytes(0, 1) + _bytes_of(batch * m * n, call.tensor(0).type)
+    size = call.size_bytes(0, 1) + elements_bytes(batch * m * n, call.tensor(0).type)
     return _gemm_work(batch, m, n, k, size)
 
 
@@ -140,7 +125,7 @@ def _scaled_mm(call: OperatorCall) -> Work:
     a, b = call.shape(0, 2), call.shape(1, 2)
     packed = 2 if _PACKED in call.type_of(0) else 1
     m, k, n = a[0], a[1] * packed, b[1]
-    written = _bytes_of(m * n, call.output_type(6, call.type_of(0)))
+    written = elements_bytes(m * n, call.output_type(6, call.type_of(0)))
     layout = _layout(call.tensor(0), call.tensor(1))
     return _gemm_work(1, m, n, k, call.size_bytes(0, 1, 2, 3, 4) + written, layout)
 
@@ -154,64 +139,8 @@ def _grouped_mm(call: OperatorCall) -> Work:
     outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
     if ranks not in outputs:
         raise CallError(OTHER_ARGUMENTS)
-    size = call.size_bytes(0, 1, 2) + _bytes_of(outputs[ranks], call.tensor(0).type)
+    size = call.size_bytes(0, 1, 2) + elements_bytes(outputs[ranks], call.tensor(0).type)
     return _gemm_work(batch, m, n, k, size)
-
-
-def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
-    """Return an estimate for a mixture of experts: every token goes to its chosen experts."""
-    tokens = call.shape(x)[0]
-    wide, narrow, ids = call.shape(up, 3), call.shape(down, 3), call.shape(chosen, 2)
-    rows = tokens * ids[1]
-    hidden = call.shape(x)[-1]
-    if wide[2] not in {hidden, hidden // 2}:
-        raise CallError(OTHER_ARGUMENTS)
-    inner = narrow[2] if wide[2] == hidden else narrow[2] * 2  # 4-bit weights are packed in pairs
-    flops = 2 * rows * hidden * (wide[1] + inner)
-    used = min(rows, wide[0]) / wide[0]
-    weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
-    size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
-    parameters = {"m": rows, "n": wide[1], "k": hidden, "batch": wide[0]}
-    return _matrix("gemm", flops, size, certainty="estimate", **parameters)
-
-
-#: TensorRT-LLM's products of experts: type of the weights, tile of outputs and of tokens.
-_EXPERT_KERNEL: Final = re.compile(
-    r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32_t(\d+)x(\d+)x.*transOut"
-)
-#: Bits of a weight with its share of the scale of a block.
-_WEIGHT_BITS: Final = {
-    "MxE2m1": 4.25, "E2m1": 4.5, "MxE4m3": 8.25, "E4m3": 8.0, "Bfloat16": 16.0, "Fp16": 16.0,
-}  # fmt: skip
-
-
-def _launched_experts(call: OperatorCall) -> Work:
-    """Return an estimate for experts whose weights are not arguments, from the grids of kernels.
-
-    A grid has a block for each tile of outputs, and for each tile of tokens of an expert: with 128
-    experts and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16, so that each of 888
-    tokens has 4 experts.
-    """
-    (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
-    matched = [(_EXPERT_KERNEL.search(name), grid) for name, grid in call.kernels]
-    products = [(match, grid) for match, grid in matched if match and len(grid) > 1]
-    if len(products) != 2:
-        raise CallError("weights of the experts are not among the arguments")
-    (up, up_grid), (down, down_grid) = sorted(products, key=lambda at: "Glu" not in at[0].string)
-    wide = up_grid[0] * int(up[2])
-    blocks, tile = up_grid[1], int(up[3])
-    pairs = blocks if blocks <= experts else experts + (blocks - experts) * tile
-    chosen = -(-pairs // tokens)
-    # Tiles hold up to `tile` - 1 more pairs.
-    is_whole = tokens * chosen < pairs + (tile if blocks >= experts else 1)
-    if down_grid[0] * int(down[2]) < hidden or down_grid[1] != blocks or not is_whole:
-        raise CallError(OTHER_ARGUMENTS)
-    pairs = tokens * chosen
-    flops = 2 * pairs * hidden * (wide + wide // 2)
-    bits = hidden * (wide * _WEIGHT_BITS[up["weight"]] + wide // 2 * _WEIGHT_BITS[down["weight"]])
-    size = 2 * call.size_bytes(0) + call.size_bytes(1) + int(min(pairs, experts) * bits / 8)
-    parameters = {"m": pairs, "n": wide, "k": hidden, "batch": experts}
-    return _matrix("gemm", flops, size, certainty="estimate", **parameters)
 
 
 def _out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
@@ -236,16 +165,18 @@ def _convolution(call: OperatorCall, places: _Places, *, transposed: bool | None
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
         out, groups = _output(call, x, w, places, transposed=transposed)
-    elif call.linked_dims is not None and len(call.linked_dims) == len(w):
-        out, groups, transposed = call.linked_dims, max(x[1] // max(w[1], 1), 1), False
+    elif call.context.output is not None and len(call.context.output) == len(w):
+        out, groups, transposed = call.context.output, max(x[1] // max(w[1], 1), 1), False
     else:
         raise CallError(NO_VALUES)
     flops = 2 * prod(w[1:]) * (prod(x) if transposed else prod(out))
-    size = call.size_bytes(0, 1) + _bytes_of(prod(out), call.tensor(0).type)
+    size = call.size_bytes(0, 1) + elements_bytes(prod(out), call.tensor(0).type)
     size += call.size_bytes(bias) if bias >= 0 else 0
     certainty = "exact" if call.values else "linked"
     strides = call.numbers(stride, len(w) - 2) if call.values and stride >= 0 else ()
-    return _matrix("convolution", flops, size, certainty=certainty, **_sizes(x, w, groups, strides))
+    return matrix_work(
+        "convolution", flops, size, certainty=certainty, **_sizes(x, w, groups, strides)
+    )
 
 
 def _output(
@@ -304,14 +235,14 @@ def _gradients(
     x_bytes, w_bytes = call.size_bytes(places[1]), call.size_bytes(places[2])
     type_name = call.tensor(places[0]).type
     size = call.size_bytes(places[0])
-    size += (w_bytes + _bytes_of(prod(x), type_name)) * mask[0]
-    size += (x_bytes + _bytes_of(prod(w), type_name)) * mask[1]
+    size += (w_bytes + elements_bytes(prod(x), type_name)) * mask[0]
+    size += (x_bytes + elements_bytes(prod(w), type_name)) * mask[1]
     bias = grad[1] if len(mask) > 2 and mask[2] else 0
     groups = max(x[1] // max(w[1], 1), 1) if not transposed else 1
-    return _matrix(
+    return matrix_work(
         "convolution",
         per_gradient * (mask[0] + mask[1]),
-        size + _bytes_of(bias, type_name),
+        size + elements_bytes(bias, type_name),
         certainty=certainty,
         **_sizes(x, w, groups, ()),
     )
@@ -399,13 +330,13 @@ def _attention(
         flops = rows * pairs * (6 * width + 4 * value_width)
         model = rows * pairs * (4 * width + 4 * value_width)
         # The gradient of the output and the output are as large; three gradients are written.
-        written = sum(_bytes_of(prod(shape), type_name) for shape in (q, k, v))
-        size = inputs + written + 2 * _bytes_of(out, type_name) + statistics
+        written = sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
+        size = inputs + written + 2 * elements_bytes(out, type_name) + statistics
     else:
         flops = model = 2 * rows * pairs * (width + value_width)
         is_saved = saved if isinstance(saved, bool) else call.flag(saved)
-        size = inputs + _bytes_of(out, type_name) + statistics * is_saved
-    return _matrix(
+        size = inputs + elements_bytes(out, type_name) + statistics * is_saved
+    return matrix_work(
         "attention",
         flops,
         size,
@@ -479,14 +410,7 @@ OUTERMOST: Final[dict[str, Callable[[OperatorCall], Work]]] = {
     ),
     "flash_attn::_flash_attn_varlen_forward": _data_dependent,
     "flash_attn::_flash_attn_varlen_backward": _data_dependent,
-    "vllm::unified_attention": _data_dependent,
-    "vllm::unified_attention_with_output": _data_dependent,
-    "vllm::outplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
-    "vllm::inplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
-    "sglang::outplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
-    "sglang::inplace_fused_experts": partial(_experts, x=0, up=1, down=2, chosen=4),
-    "vllm::moe_forward": _launched_experts,
-    "vllm::moe_forward_shared": _launched_experts,
+    **ENGINE_WORK,
 }
 
 #: Operators that count only if no operator of the lists above encloses them or is within them.
@@ -510,9 +434,6 @@ FALLBACK: Final[dict[str, Callable[[OperatorCall], Work]]] = {
         _attention, causal=8, heads_last=True, saved=True, lengths=3
     ),
 }
-
-#: Operators whose work follows from the kernels that they launched.
-FROM_KERNELS: Final = frozenset({"vllm::moe_forward", "vllm::moe_forward_shared"})
 
 MATRIX_WORK: Final = {**GEMMS, **OUTERMOST, **FALLBACK}
 

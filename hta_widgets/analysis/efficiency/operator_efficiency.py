@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -29,7 +30,13 @@ from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import share as share_text
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import (
+    Ints,
+    Rows,
+    group_by_columns,
+    group_statistics,
+    sum_by_group,
+)
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -49,6 +56,8 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     *("total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns"),
 )  # fmt: skip
+#: Columns of figures, by the field of `Work`.
+_FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
 #: Figures of a call, and their sums; of a call that the window cuts, the part inside.
 _TOTALS: Final = {
     "flops": "total_flops",
@@ -147,7 +156,8 @@ def operator_efficiency(
           kv_heads, query_length, key_length, head_size``; ``channels_in, channels_out, groups,
           kernel_size, stride``
         - ``certainty``: ``exact``, ``linked`` (a shape from another call), ``estimate``, ``upper
-          bound``, ``stated`` (by the profiler, as XLA does), ``unknown`` with its ``reason``
+          bound``, ``stated`` (by the profiler, as XLA does), ``unknown``; ``reason``, why it is
+          unknown, or what an estimate assumes
         - ``device, peak_tflop_per_s, peak_source, peak_certainty``
 
         ``.attrs``: ``device_ns``, all device work; ``covered_ns``, that below rows with figures;
@@ -258,21 +268,15 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     step = part.table.step[calls.rows] if "step" in keys else np.full(len(calls), -1)
     phase = _phases(times) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     flags = times.communicates * 2 + times.is_host_copy
-    columns = [signature_set.code, signature_set.is_recomputed, times.precision, step, phase, flags]
-    key = pd.DataFrame({str(number): column[place] for number, column in enumerate(columns)})
-    group = key.groupby(list(key), sort=False).ngroup().to_numpy()
-    first = place[np.unique(group, return_index=True)[1]] if len(place) else place
-    measures = pd.DataFrame(
-        {
-            "device_ns": times.device_ns[place],
-            "kernels": times.kernels[place],
-            "compute_kernel_ns": times.compute_ns[place],
-            "overlapped_ns": times.overlapped_ns[place],
-            "inside": times.inside[place],
-        }
-    )
-    groups = measures.groupby(group)
-    sums, spread = groups.sum(), groups["device_ns"].agg(["min", "max"])
+    columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase, flags]
+    first_places, group = group_by_columns([column[place] for column in columns])
+    first, size = place[first_places], len(first_places)
+    measures = {
+        "kernels": times.kernels,
+        "compute_kernel_ns": times.compute_ns,
+        "overlapped_ns": times.overlapped_ns,
+    }
+    spent = group_statistics(group, size, times.device_ns[place])
     rows = signature_set.code[first].tolist()
     works = [signature_set.works[code] for code in rows]
     texts = [signature_set.texts[code] for code in rows]
@@ -295,13 +299,13 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         "precision": precisions,
         "recompute": signature_set.is_recomputed[first],
         "is_limited": ~(times.communicates | times.is_host_copy)[first],
-        "count": np.bincount(group, minlength=len(first)),
-        **{str(name): sums[name].to_numpy() for name in sums},
-        "min_ns": spread["min"].to_numpy(),
-        "max_ns": spread["max"].to_numpy(),
-        "flops": np.array([work.flops for work in works]),
-        "model_flops": np.array([work.model_flops for work in works]),
-        "least_bytes": np.array([work.min_bytes for work in works]),
+        "count": spent.count,
+        "device_ns": spent.sum,
+        **{name: sum_by_group(group, of_calls[place], size) for name, of_calls in measures.items()},
+        "inside": np.bincount(group, times.inside[place], minlength=size),
+        "min_ns": spent.min,
+        "max_ns": spent.max,
+        **_figures_of_calls(times, place, group, first),
         "peak_tflop_per_s": np.array(
             [device.peak(name) if device else np.nan for name in precisions]
         ),
@@ -324,6 +328,22 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         max(operators, len(calls)),
         len(calls),
     )
+
+
+def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:
+    """Return the figures of a call of each row: the mean where calls of a row differ."""
+    signature_set = times.signatures
+    code, inside = signature_set.code, times.inside[place]
+    mixed = np.unique(group[code[place] != code[first][group]])
+    weight = np.bincount(group, inside, minlength=len(first))
+    columns = {}
+    for name, figure in _FIGURES.items():
+        of_calls = signature_set.of_calls(attrgetter(figure), np.float64)
+        values = of_calls[first]
+        sums = np.bincount(group, of_calls[place] * inside, minlength=len(first))
+        values[mixed] = sums[mixed] / weight[mixed]
+        columns[name] = values
+    return columns
 
 
 def _phases(times: CallTimes) -> Ints:

@@ -2,7 +2,9 @@
 
 The first pattern that the lower-case name contains decides. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. Other names, for example of hand-written Triton kernels, are unknown.
+on ordinary units in FP32. Of a value of an
+enumeration, such as ``(vllm::Fp8KVCacheDataType)0``, the value decides, not the type's name. Other
+names, for example of hand-written Triton kernels, are unknown.
 """
 
 from __future__ import annotations
@@ -53,6 +55,14 @@ _PRECISIONS: Final = (
     (r"s1688|tf32|tfloat32|tensorfloat", "tf32"),
     (r"sgemm|scudnn|simt_s|fmha_cutlass[fb]_f32", "fp32"),
 )
+#: A value of an enumeration among template arguments: ``(vllm::Fp8KVCacheDataType)0``, or its name.
+_ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
+#: Values that state a type, by enumeration; types' names are no types of data.
+_TYPES_OF_VALUES: Final = {
+    "fp8kvcachedatatype": {
+        "1": "fp8", "2": "fp8", "kfp8e4m3": "fp8", "kfp8e5m2": "fp8",
+    },
+}  # fmt: skip
 #: ``nvjet_<inputs><accumulator><output>_``; other letters were not seen.
 _NVJET: Final = {"h": "fp16", "t": "bf16", "s": "fp32"}
 
@@ -66,7 +76,7 @@ def kernel_units(name: str) -> KernelUnits:
     >>> kernel_units("volta_fp16_s884gemm_fp16_256x64_ldg8_f2f_nn")
     KernelUnits(tensor_core='yes', precision='fp16')
     """
-    text = name[:_MAX_SEARCHED].lower()
+    text = _ENUM_VALUE.sub(_type_of_value, name[:_MAX_SEARCHED].lower())
     if _TENSILE.search(text):
         uses = "yes" if _TENSILE_MATRIX.search(text) else "no"
         precision = _tensile_precision(text)
@@ -78,6 +88,12 @@ def kernel_units(name: str) -> KernelUnits:
         return KernelUnits(uses, _NVJET.get(nvjet[1], ""))
     precisions = (precision for pattern, precision in _PRECISIONS if re.search(pattern, text))
     return KernelUnits(uses, next(precisions, ""))
+
+
+def _type_of_value(match: re.Match[str]) -> str:
+    """Return the type of data that a value of an enumeration states, else the value."""
+    value = match[2] or match[4]
+    return _TYPES_OF_VALUES.get(match[1] or match[3], {}).get(value, value)
 
 
 def _tensile_precision(text: str) -> str:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk\d+sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
+from hta_widgets.analysis.efficiency.calls import StepLengths
+
+_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk(?P<{0}_sk>\d+)sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
 _TOKENS: Final = r"|(?P<{0}_tokens>\d+)(?:_(?P<{0}_square>\d+))?)"
 _VLLM: Final = re.compile(
     r"execute_(?:\d+_)?"
@@ -42,6 +44,13 @@ class StepName:
     decode_tokens: int = -1
     padded_tokens: int = -1
     attention_pairs: float = float("nan")
+    visible_tokens: int = -1
+
+    @property
+    def lengths(self) -> StepLengths:
+        """Sums over the requests, for attention."""
+        tokens = max(self.prefill_tokens, 0) + max(self.decode_tokens, 0)
+        return StepLengths(tokens, self.visible_tokens, self.attention_pairs)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -73,7 +82,7 @@ def _attention_pairs(new_tokens: int, square: int, product: int) -> float:
 def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
     """Return a step of vLLM from the groups of `_VLLM`: ``c`` is its prefill, ``g`` its decode."""
     numbers = {key: int(text) for key, text in texts.items() if text is not None}
-    pairs, tokens = 0.0, {}
+    pairs, visible, tokens = 0.0, 0, {}
     for part in "cg":
         tokens[part] = numbers.get(f"{part}_tokens", numbers.get(f"{part}_sq", -1))
         square = numbers.get(f"{part}_square", numbers.get(f"{part}_sqsq", -1))
@@ -82,11 +91,10 @@ def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
         if numbers[part]:
             is_known = square >= 0
             pairs += _attention_pairs(tokens[part], square, product) if is_known else float("nan")
+            visible += numbers.get(f"{part}_sk", tokens[part])
     prefills, decodes = numbers["c"], numbers["g"]
     phase = "decode" if not prefills else "mixed" if decodes else "prefill"
-    return StepName(
-        "vllm", phase, prefills, decodes, tokens["c"], tokens["g"], attention_pairs=pairs
-    )
+    return StepName("vllm", phase, prefills, decodes, tokens["c"], tokens["g"], -1, pairs, visible)
 
 
 def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
@@ -97,15 +105,16 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
         if f"{letter}_sqsk" in number
     ]
     pairs = sum(sums) if sums else float("nan")
+    visible = sum(number.get(f"{letter}_sk", 0) for letter in "cg") if sums else -1
     if mode == "DECODE":
         tokens = number.get("g_sq", requests)
-        return StepName("sglang", "decode", 0, requests, 0, tokens, attention_pairs=pairs)
+        return StepName("sglang", "decode", 0, requests, 0, tokens, -1, pairs, visible)
     if mode == "EXTEND":
         tokens = number.get("toks", number.get("c_sq", -1))
-        return StepName("sglang", "prefill", requests, 0, tokens, 0, attention_pairs=pairs)
+        return StepName("sglang", "prefill", requests, 0, tokens, 0, -1, pairs, visible)
     prefill, decode, prefill_tokens, decode_tokens = (
         number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
     )
     return StepName(
-        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, attention_pairs=pairs
+        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, -1, pairs, visible
     )

@@ -9,14 +9,13 @@ was launched before recording began and is not in the file: the time until then 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.serving_names import StepName, parse_step_name
+from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -25,16 +24,9 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import (
-    Floats,
-    Ints,
-    Rows,
-    mask_of_rows,
-    positions_of_rows,
-    sum_by_group,
-)
+from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.graph_captures import captured_trace
-from hta_widgets.trace.host_stack import category_mask, name_mask, nearest_ancestor
+from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -155,48 +147,19 @@ def _rates(frame: pd.DataFrame) -> dict[str, float]:
     return rates
 
 
-def _step_rows(part: RankPart) -> tuple[Rows, list[StepName]]:
-    """Return the outermost annotations of steps, in the order of their starts."""
-    table = part.table
-    names = table.names
-    is_step = name_mask(part.trace, lambda name: parse_step_name(name) is not None)
-    is_step &= category_mask(part.trace, "user_annotation|cpu_op|operator")
-    rows = np.flatnonzero(is_step)
-    above = nearest_ancestor(table.parent, is_step)[table.parent[rows]]
-    nested, rows = rows[above >= 0], rows[above < 0]
-    inner = {names[code] for code in table.name[nested].tolist()}
-    engines = {step.engine for step in map(parse_step_name, inner) if step}
-    start, end = part.clip_rows(rows)
-    rows = rows[part.contains(rows) & (end >= start)]
-    rows = rows[np.argsort(table.start_ns[rows], kind="stable")]
-    steps = [parse_step_name(names[code]) or StepName("", "") for code in table.name[rows].tolist()]
-    if engines == {"sglang"}:  # its scheduler adds names in the form of vLLM's
-        steps = [replace(step, engine="sglang") for step in steps]
-    return rows, steps
-
-
-def _step_of_events(part: RankPart, steps: Rows, rows: Rows) -> Ints:
-    """Return the step that encloses each host event, or begins last before it; -1 for none."""
-    table = part.table
-    above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
-    place = positions_of_rows(steps, len(table))[above]
-    # Another thread may launch.
-    start = table.start_ns[rows]
-    before = np.searchsorted(table.start_ns[steps], start, side="right") - 1
-    is_inside = (before >= 0) & (start < table.end_ns[steps[before]])
-    return np.where((place < 0) & is_inside & (rows >= 0), before, place)
-
-
 def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     table, shift_ns = part.table, part.trace.shift_ns
-    rows, steps = _step_rows(part)
+    recorded = engine_steps(part.trace)
+    start, end = part.clip_rows(recorded.rows)
+    shown = np.flatnonzero(part.contains(recorded.rows) & (end >= start))
+    rows, steps = recorded.rows[shown], [recorded.names[at] for at in shown.tolist()]
     size = len(rows)
     if not size:
         return {"rank": part.rank, **{name: np.empty(0, np.int64) for name in list(_SCHEMA)[1:]}}
     work = part.device_work_rows()
     launch = part.trace.launch_of[work]
     work, launch = work[launch >= 0], launch[launch >= 0]
-    step = _step_of_events(part, rows, launch)
+    step = step_of_events(part.trace, rows, launch)
     work, launch, step = work[step >= 0], launch[step >= 0], step[step >= 0]
     start, end = part.clip_rows(work)
     first = np.full(size, np.iinfo(np.int64).max)

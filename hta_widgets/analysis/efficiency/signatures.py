@@ -7,6 +7,9 @@ Files of 2021 and 2022 have shapes but no strides and paddings, so the output of
 unknown from its own arguments. Its backward operator has the same sequence number and takes a
 gradient of that shape; such work is ``linked``.
 
+Attention of an inference engine has the lengths of its step, and experts have the grids of their
+kernels. Calls that differ only in their step are one row of a table, whose figures are means.
+
 A call below an autograd node that carries a sequence number of its own is a forward within the
 backward pass: recomputation, if the same signature ran in the forward of the step.
 """
@@ -14,20 +17,32 @@ backward pass: recomputation, if the same signature ran in the forward of the st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.calls import Kernels, OperatorCall, Work
+from hta_widgets.analysis.efficiency.calls import (
+    NO_CONTEXT,
+    CallContext,
+    Kernels,
+    OperatorCall,
+    Work,
+)
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
-from hta_widgets.analysis.efficiency.matrix_work import FROM_KERNELS
+from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
+from hta_widgets.analysis.efficiency.engine_work import (
+    FROM_KERNELS,
+    FROM_STEPS,
+    match_expert_kernel,
+    unnumbered_name,
+)
 from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.call_args import CallArgs, Texts, call_args
-from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args, launch_arg_texts
+from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
@@ -43,10 +58,14 @@ _Dims = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The signatures of a rank, and that of each counted call."""
+    """The signatures of a rank, and that of each counted call.
+
+    `row` numbers the rows of a table: signatures that differ in an engine's step share one.
+    """
 
     calls: CountedCalls
     code: Ints
+    row: Ints
     names: list[str]
     texts: list[Texts]
     works: list[Work]
@@ -74,52 +93,92 @@ def signatures(trace: Trace) -> Signatures:
     args = call_args(trace, calls.rows)
     names, texts = trace.table.names, args.texts
     name = trace.table.name[calls.rows].astype(np.int64)
-    linked = _linked_outputs(trace, calls, args)
-    outputs = [None, *dict.fromkeys(linked.values())]
-    output = np.zeros(len(calls), np.int64)
-    output[list(linked)] = [outputs.index(dims) for dims in linked.values()]
-    sizes = len(names), max(len(texts), 1), len(outputs), int(calls.gradients.max(initial=0)) + 1
-    places = (name, args.code.astype(np.int64), output, calls.gradients)
+    context_of_call = _contexts(trace, calls, args)
+    contexts = list(dict.fromkeys((NO_CONTEXT, *context_of_call.values())))
+    code_of_context = {context: at for at, context in enumerate(contexts)}
+    context = np.zeros(len(calls), np.int64)
+    context[list(context_of_call)] = [code_of_context[each] for each in context_of_call.values()]
+    sizes = len(names), max(len(texts), 1), len(contexts), int(calls.gradients.max(initial=0)) + 1
+    places = (name, args.code.astype(np.int64), context, calls.gradients)
     key, code = np.unique(np.ravel_multi_index(places, sizes), return_inverse=True)
     keys = [
-        (names[name_code], texts[text_code], outputs[output_code], gradients)
-        for name_code, text_code, output_code, gradients in zip(
+        (names[name_code], texts[text_code], contexts[context_code], gradients)
+        for name_code, text_code, context_code, gradients in zip(
             *(part.tolist() for part in np.unravel_index(key, sizes)), strict=True
         )
     ]
+    works = [_work(*signature) for signature in keys]
     within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
     return Signatures(
         calls,
         code,
+        _rows_of_table(keys, works)[code],
         [name for name, *_ in keys],
         [row for _, row, *_ in keys],
-        [
-            _work(*signature, kernels)
-            for signature, kernels in zip(keys, _kernels(trace, calls, keys, code), strict=True)
-        ],
+        works,
         [_input_type(*row[:2]) for _, row, *_ in keys],
         within_backward & _ran_in_forward(trace, calls, code),
         _is_stopped(trace, calls, within_backward),
     )
 
 
-def _kernels(
-    trace: Trace, calls: CountedCalls, keys: Sequence[tuple[Any, ...]], code: Ints
-) -> list[Kernels]:
-    """Return the kernels of each signature's first call, if its work follows from them."""
-    kernels: list[Kernels] = [()] * len(keys)
-    for place, (name, *_) in enumerate(keys):
-        if name in FROM_KERNELS:
-            first = int(np.flatnonzero(code == place)[0])
-            rows = calls.work[calls.call_of_work == first]
-            grids = event_args(trace, rows, ("grid",))["grid"]
-            names = [trace.table.names[name] for name in trace.table.name[rows].tolist()]
-            kernels[place] = tuple(
-                (text, tuple(grid))
-                for text, grid in zip(names, grids, strict=True)
-                if isinstance(grid, list) and all(type(size) is int for size in grid)
-            )
-    return kernels
+def _rows_of_table(keys: Sequence[tuple[Any, ...]], works: Sequence[Work]) -> Ints:
+    """Return a number for each signature, equal for those that differ only in known steps."""
+    number: dict[tuple[Any, ...], int] = {}
+    rows = [
+        number.setdefault(
+            (name, texts, context._replace(step=None), gradients, work.reason), len(number)
+        )
+        for (name, texts, context, gradients), work in zip(keys, works, strict=True)
+    ]
+    return np.array(rows, np.int64)
+
+
+def _contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
+    """Return what the work of some calls follows from besides their arguments."""
+    outputs = _linked_outputs(trace, calls, args)
+    contexts = {place: CallContext(output=dims) for place, dims in outputs.items()}
+    contexts |= _expert_contexts(trace, calls)
+    return contexts | _step_contexts(trace, calls)
+
+
+def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
+    """Return the kernels of each mixture of experts, with grids of those that show its work."""
+    places = np.flatnonzero(_has_name(trace, calls, FROM_KERNELS))
+    is_of_experts = np.isin(calls.call_of_work, places) & (calls.call_of_work >= 0)
+    work, call = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
+    names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
+    grids: list[tuple[int, ...]] = [()] * len(names)
+    shown = [at for at, name in enumerate(names) if match_expert_kernel(name)]
+    texts = launch_arg_texts(trace, work[shown], ("grid",))
+    for at, (text,) in zip(shown, texts, strict=True):
+        sizes = decode_arg(text)
+        if all(type(size) is int for size in sizes):
+            grids[at] = tuple(sizes)
+    kernels: dict[int, Kernels] = {}
+    for place, name, grid in zip(call.tolist(), names, grids, strict=True):
+        kernels[place] = (*kernels.get(place, ()), (name, grid))
+    return {place: CallContext(kernels=each) for place, each in kernels.items()}
+
+
+def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
+    """Return the lengths of the engine's step around each call of attention."""
+    places = np.flatnonzero(_has_name(trace, calls, FROM_STEPS))
+    steps = engine_steps(trace)
+    if not len(places) or not len(steps.rows):
+        return {}
+    event = calls.rows[places].copy()
+    # The launch of a replayed graph, not the captured call, is within a step.
+    linked = calls.call_of_work >= 0
+    launch = np.full(len(calls), -1, dtype=np.int64)
+    launch[calls.call_of_work[linked]] = graph_launch_of(trace, calls.work[linked])
+    event = np.where(launch[places] >= 0, launch[places], event)
+    step = step_of_events(trace, steps.rows, event)
+    return {
+        place: CallContext(step=steps.names[number].lengths)
+        for place, number in zip(places.tolist(), step.tolist(), strict=True)
+        if number >= 0
+    }
 
 
 def decode_arg(text: bytes) -> list[Any]:
@@ -137,10 +196,10 @@ def decode_arg(text: bytes) -> list[Any]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _work(name: str, texts: Texts, linked: _Dims | None, gradients: int, kernels: Kernels) -> Work:
+def _work(name: str, texts: Texts, context: CallContext, gradients: int) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
     dims, types, strides, values = map(decode_arg, texts)
-    return call_work(OperatorCall(name, dims, types, strides, values, linked, gradients, kernels))
+    return call_work(OperatorCall(name, dims, types, strides, values, context, gradients))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -177,9 +236,12 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     return linked
 
 
-def _has_name(trace: Trace, calls: CountedCalls, wanted: Sequence[str]) -> Bools:
+def _has_name(
+    trace: Trace, calls: CountedCalls, wanted: Sequence[str] | Mapping[str, Any]
+) -> Bools:
     """Return which calls have one of some names."""
-    codes = [code for code, name in enumerate(trace.table.names.values) if name in wanted]
+    names = map(unnumbered_name, trace.table.names.values)
+    codes = [code for code, name in enumerate(names) if name in wanted]
     return np.isin(trace.table.name[calls.rows], codes)
 
 

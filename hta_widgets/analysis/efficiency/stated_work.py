@@ -36,6 +36,7 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
     return replace(
         signature_set,
         code=code,
+        row=code,
         names=[signature_set.names[key[0]] for key in codes],
         texts=[signature_set.texts[key[0]] for key in codes],
         works=[_work(signature_set.works[key[0]], *key[1:]) for key in codes],

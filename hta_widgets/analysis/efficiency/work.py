@@ -20,6 +20,7 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Work,
 )
+from hta_widgets.analysis.efficiency.engine_work import unnumbered_name
 from hta_widgets.analysis.efficiency.matrix_work import (
     FALLBACK,
     GEMMS,
@@ -61,6 +62,7 @@ _WORDS: Final = (
 @cache
 def role_of(name: str) -> Role:
     """Return how an operator counts."""
+    name = unnumbered_name(name)
     if name in GEMMS:
         return "gemm"
     if name in OUTERMOST:
@@ -73,6 +75,7 @@ def role_of(name: str) -> Role:
 @cache
 def category_of(name: str) -> str:
     """Return the category of an operator, listed or not."""
+    name = unnumbered_name(name)
     if name in MATRIX_WORK:
         return matrix_category(name)
     if vector_function(name):
@@ -82,12 +85,12 @@ def category_of(name: str) -> str:
 
 def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
-    category = category_of(call.name)
+    category, name = category_of(call.name), unnumbered_name(call.name)
     function: Callable[[OperatorCall], Work] | None
-    function = MATRIX_WORK.get(call.name) or vector_function(call.name)
+    function = MATRIX_WORK.get(name) or vector_function(name)
     if function is None:
         return Work(category, reason=UNLISTED)
-    kind = "matrix" if call.name in MATRIX_WORK else "vector"
+    kind = "matrix" if name in MATRIX_WORK else "vector"
     if not call.dims:
         return Work(category, kind=kind, reason=NO_SHAPES)
     try:

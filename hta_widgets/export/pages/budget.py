@@ -30,15 +30,9 @@ _LANE_BYTES = 256 << 20
 _SCREEN_CELLS = 1024
 #: Levels of detail of overviews: cells over the whole range, and whether all lanes are kept.
 _LADDER = (
-    (4096, True),
-    (2048, True),
-    (1024, True),
-    (512, True),
-    (2048, False),
-    (1024, False),
-    (512, False),
-    (256, False),
-)
+    (4096, True), (2048, True), (1024, True), (512, True), (2048, False), (1024, False),
+    (512, False), (256, False),
+)  # fmt: skip
 
 
 class PagePlan:

@@ -40,16 +40,9 @@ _PLAIN = (
     *(635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838),
 )
 _OTHER = {
-    "\u202f": 200,
-    "…": 1000,
-    "·": 318,
-    "–": 500,
-    "\u2039": 400,
-    "\u203a": 400,
-    "µ": 636,
-    "−": 838,
+    "\u202f": 200, "…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838,
     "×": 838,
-}
+}  # fmt: skip
 #: Characters of other alphabets: most are at most this wide.
 _UNKNOWN = 1000
 #: Bold letters are wider by about this factor.

@@ -38,13 +38,9 @@ _TWO_LINES = 36
 
 #: Of tracks by role: the height of a lane, the space below all lanes, and the form of marks.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
-    "thread": (17, 4, "pale"),
-    "stream": (21, 4, "solid"),
-    "annotation": (16, 2, "pale"),
-    "async": (17, 4, "solid"),
-    "instant": (12, 3, "solid"),
-    "counter": (30, 4, "counter"),
-}
+    "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
+    "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
+}  # fmt: skip
 
 _CPU = KINDS.index("cpu")
 

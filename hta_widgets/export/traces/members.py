@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -10,13 +11,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.analysis.steps import CLIPPED
 from hta_widgets.export.traces.scrub import Scrubber
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import decode_fields, encode_fields
+from hta_widgets.trace.host_stack import add_enclosing_rows
 from hta_widgets.trace.merged_format import ExportPart
 from hta_widgets.trace.record_times import base_time_ns, micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.selection import Selection
@@ -144,7 +145,7 @@ def choose_members(
     if keep_launches and not is_whole:
         _add_launches(trace, chosen, selection if clip else Selection())
     if keep_parents and not is_whole:
-        _add_parents(chosen, table.parent)
+        add_enclosing_rows(chosen, table.parent)
     rows = np.flatnonzero(chosen)
     start_ns, end_ns = _window(trace, selection, rows)
     fate = np.full(records, ASK, np.uint8)
@@ -176,15 +177,6 @@ def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
     is_launch = np.zeros_like(chosen)
     is_launch[calls[calls >= 0]] = True
     chosen |= is_launch & Selection(start_ns=window.start_ns, end_ns=window.end_ns).mask(trace)
-
-
-def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
-    rows: npt.NDArray[np.signedinteger[Any]] = np.flatnonzero(chosen)
-    while len(rows):
-        above = np.unique(parent[rows])
-        rows = above[above >= 0]
-        rows = rows[~chosen[rows]]
-        chosen[rows] = True
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
@@ -314,6 +306,9 @@ def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
 
 
 def _number(value: float) -> bytes:
+    """Return a value as JSON; a missing value is 0, since samples of trace files have no gaps."""
+    if math.isnan(value):
+        return b"0"
     return (str(int(value)) if value.is_integer() else repr(value)).encode()
 
 

@@ -13,22 +13,11 @@ from hta_widgets.trace.columns import decode_fields, encode_fields
 
 #: Top-level keys without private data; all others are removed.
 _PUBLIC_KEYS = {
-    "schemaVersion",
-    "deviceProperties",
-    "distributedInfo",
-    "displayTimeUnit",
-    "baseTimeNanoseconds",
-    "record_shapes",
-    "profile_memory",
-    "with_stack",
-    "with_flops",
-    "with_modules",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "cupti_version",
-}
+    "schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit",
+    "baseTimeNanoseconds", "record_shapes", "profile_memory", "with_stack", "with_flops",
+    "with_modules", "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version",
+    "hip_driver_version", "cupti_version",
+}  # fmt: skip
 _REPLACEMENT = "scrubbed"
 
 # docs/security.md has the three tables below. Repetitions are bounded, or begin only

@@ -10,6 +10,7 @@ TRACE_VIEW = Format(
         sniff=f"{__name__}.folder:is_trace_view",
         read=f"{__name__}.trace_view:read_trace_view",
         companions=f"{__name__}.folder:companions_of",
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto", "nsight", "ascend-db")),
 )
@@ -23,6 +24,7 @@ DATABASE = Format(
         read=f"{__name__}.database:read_database",
         companions=f"{__name__}.folder:companions_of",
         memory_factor=6.5,
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto", "nsight", "ascend")),
 )

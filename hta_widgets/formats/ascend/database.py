@@ -154,13 +154,13 @@ class _AscendTables:
             return
         text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
-        names = [text.get(code, "collective") for code in columns["opName"].tolist()]
+        names = [text.get(code, "hcom_collective") for code in columns["opName"].tolist()]
         device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
         groups, group = np.unique(columns["groupName"], return_inverse=True)
         stream = 10_000 + group
         place = [
             self.rows.place(_label(number), str(10_000 + at), _label(number),
-                            f"Group {text.get(int(groups[at]), at)} communication")
+                            f"{text.get(int(groups[at]), f'group {at}')} communication")
             for number, at in zip(device.tolist(), group.tolist(), strict=True)
         ]  # fmt: skip
         self.rows.add(

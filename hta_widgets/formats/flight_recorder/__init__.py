@@ -14,12 +14,13 @@ DUMPS = Format(
     plural="dumps of the flight recorder",
     reading=FileReading(
         sniff=f"{__name__}.dumps:is_dump",
-        words=(b"entries",),
+        words=(b"entries", b"pg_status"),
         read=f"{__name__}.dumps:read_dump",
         sources={"made": "hta_widgets.formats.made_records:MadeRecords"},
         profile=f"{__name__}.dumps:FlightDump",
         yields_ranks=True,
         memory_factor=4.0,
+        shortens_paths=True,
     ),
     analyses=FormatAnalyses(
         functions=references(f"{__name__}.states", "collective_hangs collective_states")

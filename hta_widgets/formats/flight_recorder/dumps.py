@@ -30,6 +30,7 @@ from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.short_paths import shorten_paths
 
 FORMAT = "flight-recorder"
 #: Category of events that are enqueued collectives; they have no duration.
@@ -81,7 +82,8 @@ def is_dump(start: FileStart) -> bool:
     if not text.startswith(b"{") and not is_pickle(start):
         return False
     keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
-    return b"entries" in text and b"traceEvents" not in text and any(key in text for key in keys)
+    has_states = b"entries" in text or b"pg_status" in text
+    return has_states and b"traceEvents" not in text and any(key in text for key in keys)
 
 
 def read_dump(
@@ -93,6 +95,9 @@ def read_dump(
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
     value = _value_of(path, problems, advance)
+    has_status = isinstance(value, dict) and isinstance(value.get("pg_status"), dict)
+    if has_status and "entries" not in value:  # collectives were left out of the dump
+        value["entries"] = []
     if not isinstance(value, dict) or not isinstance(value.get("entries"), (list, tuple)):
         raise TraceError(
             "is not a dump of the flight recorder: it has no list of entries",
@@ -149,7 +154,10 @@ def _rank_and_job(path: str) -> tuple[int | None, str]:
 def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems) -> FlightDump:
     config = _mapping(value.get("pg_config"))
     members = {name: ranks for name, entry in config.items() if (ranks := _ranks(_mapping(entry)))}
-    described = {name: str(_mapping(entry).get("desc") or "") for name, entry in config.items()}
+    described = {
+        name: shorten_paths(str(_mapping(entry).get("desc") or ""))
+        for name, entry in config.items()
+    }
     status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
     dump = FlightDump(rank, str(value.get("version") or ""), described, members)
     number_of: dict[tuple[DumpFrame, ...], int] = {}
@@ -162,6 +170,9 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
             skipped += 1
         else:
             dump.entries.append(collective)
+    for name, reached in ({} if dump.entries else status).items():
+        if (entry := _last_collective(name, reached, number_of)) is not None:
+            dump.entries.append(entry)
     dump.stacks.extend(map(list, number_of))
     problems.add("skipped", skipped, "entries without a process group and a number", file=path)
     return dump
@@ -175,7 +186,7 @@ def _collective(
 ) -> EnqueuedCollective | None:
     named = entry.get("process_group")
     names = [
-        str(part)
+        shorten_paths(str(part))
         for part in (named if isinstance(named, (list, tuple)) else [named])
         if isinstance(part, (str, int))
     ]
@@ -205,7 +216,7 @@ def _collective(
         group,
         sequence,
         is_p2p,
-        str(entry.get("profiling_name") or "unknown"),
+        shorten_paths(str(entry.get("profiling_name") or "unknown")),
         state,
         is_finished,
         _integer(entry.get("time_created_ns")) or -1,
@@ -217,6 +228,24 @@ def _collective(
         ", ".join(sorted({str(dtype) for dtype in _list(entry.get("input_dtypes"))})),
         number_of.setdefault(stack, len(number_of)),
     )
+
+
+def _last_collective(
+    group: str, reached: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
+) -> EnqueuedCollective | None:
+    """Return the last collective of a group, of a dump that holds only how far groups got."""
+    sequence, started, completed = (
+        _integer(reached.get(f"last_{what}_collective"))
+        for what in ("enqueued", "started", "completed")
+    )
+    if sequence < 0:
+        return None
+    state = "started" if started >= sequence else "scheduled"
+    stack = number_of.setdefault((), len(number_of))
+    return EnqueuedCollective(
+        group, sequence, False, "collective", state, completed >= sequence, -1, -1, -1, -1.0,
+        "", "", "", stack,
+    )  # fmt: skip
 
 
 def _records(dump: FlightDump) -> list[dict[str, Any]]:

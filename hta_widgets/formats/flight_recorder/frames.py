@@ -16,6 +16,7 @@ from hta_widgets.formats.flight_recorder.states import (
     find_hangs,
     flight_jobs,
     hang_text,
+    note_without_hang,
     ranks_text,
     short_operation,
 )
@@ -34,7 +35,6 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
     """Return the states of the collectives around the first hang, by rank of its group."""
     hangs = find_hangs(traces)
     rows: list[tuple[Any, ...]] = []
-    note = "all collectives of the dumps are finished" if flight_jobs(traces) else NO_DUMPS
     ranks: list[int] = []
     if hangs:
         hang = hangs[0]
@@ -66,7 +66,7 @@ def _hang_frame(traces: TraceSet) -> pd.DataFrame:
     return result_frame(
         columns_of_rows(rows, schema),
         matched={"collectives": len(rows)},
-        note="" if rows else note,
+        note="" if rows else note_without_hang(traces),
         sentence=hang_text(hangs[0]) if hangs else "",
         others=max(len(ranks) - _MAX_RANKS, 0),
     )
@@ -134,8 +134,8 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     """Return the hangs as findings, no further sentences, and the sentence without a hang."""
     keys = {job.name: job.key_of for job in flight_jobs(traces)}
     findings = [_finding(hang, keys[hang.job]) for hang in find_hangs(traces)]
-    nothing = "No rank waits in a collective: all that the dumps hold are finished."
-    return findings, [], [nothing]
+    note = note_without_hang(traces)
+    return findings, [], [f"No rank waits in a collective: {note}."]
 
 
 def _finding(hang: Hang, key_of: dict[int, int]) -> HeadlineFinding:

@@ -439,12 +439,21 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         **_texts("job group"), **int64("sequence"), **_texts("operation kind"), "is_cause": "bool",
         **_texts("waiting absent without_dump differing last where sentence"),
     }  # fmt: skip
-    note = "all collectives of the dumps are finished" if flight_jobs(traces) else NO_DUMPS
     return result_frame(
         columns_of_rows(rows, schema),
         matched={"hangs": len(rows)},
-        note="" if rows else note,
+        note="" if rows else note_without_hang(traces),
     )
+
+
+def note_without_hang(traces: TraceSet) -> str:
+    """Return why no hang is shown."""
+    jobs = flight_jobs(traces)
+    if not jobs:
+        return NO_DUMPS
+    if any(dump.entries for job in jobs for dump in job.dumps.values()):
+        return "all collectives of the dumps are finished"
+    return "the dumps hold no collectives"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

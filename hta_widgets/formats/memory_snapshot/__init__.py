@@ -21,6 +21,7 @@ SNAPSHOTS = Format(
         profile=f"{__name__}.snapshots:MemorySnapshot",
         yields_ranks=True,
         memory_factor=12.0,
+        shortens_paths=True,
     ),
     analyses=FormatAnalyses(
         functions=references(

@@ -228,12 +228,16 @@ class _SnapshotReader:
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
+            after = _integer(entry.get("address"))
             for block in entry.get("blocks") or ():
-                if not isinstance(block, dict) or not str(block.get("state")).startswith("active"):
+                if not isinstance(block, dict):
                     continue
-                size = _integer(block.get("size"))
-                if size >= 0 and block.get("address") not in live and block.get("frames"):
-                    memory.older.append((size, self._stack(block["frames"])))
+                size, address = _integer(block.get("size")), block.get("address", after)
+                after += max(size, 0)
+                frames = block.get("frames") or _frames_of_history(block)
+                is_in_use = str(block.get("state")).startswith("active")
+                if is_in_use and size >= 0 and address not in live and frames:
+                    memory.older.append((size, self._stack(frames)))
 
     @staticmethod
     def _add_change(memory: DeviceMemory, values: tuple[int, int, int, int, int, int]) -> None:
@@ -287,6 +291,13 @@ class _SnapshotReader:
                 counters = (("memory", in_use), ("memory by use", dict(amounts)))
                 for counter, values in counters:
                     yield {"ph": "C", "name": counter, **at, "ts": ts, "args": values}
+
+
+def _frames_of_history(block: Mapping[str, Any]) -> Any:
+    """Return the frames of a block in files of before PyTorch 2.1, which have a list of owners."""
+    history = block.get("history")
+    owner = history[0] if isinstance(history, list) and history else None
+    return owner.get("frames") if isinstance(owner, dict) else None
 
 
 def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:

@@ -59,6 +59,12 @@ def _snapshot_traces(traces: TraceSet, ranks: Iterable[int] | None) -> list[Trac
     ]
 
 
+def _note_without_memory(traces: TraceSet, ranks: Iterable[int] | None) -> str:
+    """Return why there is nothing to show."""
+    has_snapshots = bool(_snapshot_traces(traces, ranks))
+    return "the snapshots hold no memory of a device" if has_snapshots else NO_SNAPSHOTS
+
+
 @check_arguments
 def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
     """Return the memory in use after each allocation and release, by use.
@@ -112,7 +118,8 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
     reason = "the snapshots hold no history: _record_memory_history() was off"
-    note = "" if count else reason if snapshot_memories(traces, ranks) else NO_SNAPSHOTS
+    has_memory = bool(snapshot_memories(traces, ranks))
+    note = "" if count else reason if has_memory else _note_without_memory(traces, ranks)
     return result_frame(columns, matched={"events": count}, note=note)
 
 
@@ -189,7 +196,7 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
     return result_frame(
         columns_of_rows(rows, schema),
         matched={"blocks": sum(row[5] for row in rows)},
-        note="" if rows else NO_SNAPSHOTS,
+        note="" if rows else _note_without_memory(traces, ranks),
     )
 
 
@@ -242,5 +249,5 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     return result_frame(
         columns_of_rows(rows, schema),
         matched={"segments": len(rows)},
-        note="" if rows else NO_SNAPSHOTS,
+        note="" if rows else _note_without_memory(traces, ranks),
     )

@@ -14,14 +14,14 @@ from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
-from hta_widgets.diff.sentences import count_text, longer_or_less, relative_text, times_text
+from hta_widgets.diff.sentences import longer_or_less, relative_text, times_text
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
-from hta_widgets.text import count, duration_delta, plural, size
+from hta_widgets.text import count, duration_delta, mean_count, plural, size
 
 #: Name of the time that is not spent in a routine.
 OUTSIDE = "outside of MPI"
@@ -313,7 +313,7 @@ def _calls_text(finding: Finding, _diff: Comparison) -> str:
     elif finding.after_count == 0:
         change = f"is gone: {_calls_noun(finding.before_count)}"
     else:
-        before = count_text(finding.before_count)
+        before = mean_count(finding.before_count)
         change = f"goes from {before} to {_calls_noun(finding.after_count)}"
     time_ns = finding.diff_ns
     delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= _MIN_SHOWN_NS else ""
@@ -321,7 +321,7 @@ def _calls_text(finding: Finding, _diff: Comparison) -> str:
 
 
 def _calls_noun(number: float) -> str:
-    text = count_text(number)
+    text = mean_count(number)
     return f"{text} call{'s' if text != '1' else ''}"
 
 

@@ -14,6 +14,7 @@ NSIGHT = Format(
         companions=f"{__name__}.reader:reports_of",
         memory_factor=6.5,
         takes_steps=True,
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto",)),
 )

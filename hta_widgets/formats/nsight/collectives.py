@@ -25,7 +25,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, StringPool, arg_table
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
-_RANKS, _RANK = "No. of ranks", "Rank"
+_RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
 _GROUP_END = "ncclGroupEnd"
 #: c10d's names by NCCL's. Sends and receives are named by their kernel: their peers are numbered
 #: within the communicator.
@@ -66,10 +66,17 @@ class Communicators:
     rank: int | None
 
 
-def read_communicators(payloads: Sequence[Mapping[str, int]]) -> Communicators:
-    """Return the sizes of communicators, and the rank, from the payloads of a rank's ranges."""
+def read_communicators(
+    payloads: Sequence[Mapping[str, int]], device: int | None = None
+) -> Communicators:
+    """Return the sizes of communicators, and the rank, from the payloads of a rank's ranges.
+
+    Only what is stated of `device` gives the rank of a process with several devices.
+    """
     inits = [payload for payload in payloads if {_COMMUNICATOR, _RANKS, _RANK} <= set(payload)]
     sizes = {payload[_COMMUNICATOR]: payload[_RANKS] for payload in inits}
+    if device is not None:
+        inits = [payload for payload in inits if payload.get(_DEVICE) == device]
     largest = max(inits, key=lambda payload: payload[_RANKS], default=None)
     return Communicators(sizes, None if largest is None else largest[_RANK])
 

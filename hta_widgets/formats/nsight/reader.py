@@ -12,6 +12,7 @@ launches on most, so that no event counts twice.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,11 +113,12 @@ def read_export(
                 path=path,
                 remedy=_RECORD_AGAIN,
             )
+        devices_of = Counter(process for process, _, _ in ranks)
         traces: list[Trace] = []
         for process, device, rows in ranks:
             rank = _rank_rows(process, device, events, rows)
-            sole, is_first = len(ranks) == 1, not traces
-            traces.append(_read_rank(export, rank, sole=sole, is_first=is_first, problems=problems))
+            facts = _facts_of_rank(export, rank, devices_of, is_first=not traces)
+            traces.append(_read_rank(export, rank, facts, problems))
         _report_file(export, problems)
     return Outcome(tuple(traces), problems)
 
@@ -132,12 +134,25 @@ def _read_events(
         if number > CALLS:
             block.correlation = np.full(len(block), -1)  # only calls launch
         blocks.append(block)
+    _assign_process(blocks, path, problems)
     blocks[GRAPHS] = _drop_recorded_graphs(blocks[GRAPHS], blocks[0], path, problems)
     ranges, domains = read_ranges(database, texts, recording.domains)
     never_end = (ranges.end_ns == NO_TIME) & (ranges.kind != MARK)
     problems.add("unpaired", int(never_end.sum()), "NVTX ranges without an end", file=path)
     ranges = ranges.select(~never_end & _are_plausible(ranges.start_ns))
     return concatenate_blocks([*blocks, ranges]), domains
+
+
+def _assign_process(blocks: list[EventBlock], path: str, problems: Problems) -> None:
+    """Give device work without a process the process of all calls, if there is only one."""
+    processes = np.unique(blocks[CALLS].process)
+    for block in blocks[:CALLS]:
+        is_unknown = block.process < 0
+        if len(processes) == 1:
+            block.process = np.where(is_unknown, processes[0], block.process)
+        else:
+            detail = "events of devices do not state their process: they are ranks of their own"
+            problems.add("part", int(is_unknown.sum()), detail, file=path)
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
@@ -184,30 +199,35 @@ def _rank_rows(process: int, device: int, events: EventBlock, rows: Rows) -> Ran
     return RankRows(process, device, *(events.take(part) for part in bounds))
 
 
-def _read_rank(
-    export: _Export, rank: RankRows, *, sole: bool, is_first: bool, problems: Problems
-) -> Trace:
-    """Return the trace of a rank."""
-    recording, path = export.recording, export.path
+def _facts_of_rank(
+    export: _Export, rank: RankRows, devices_of: Counter[int], *, is_first: bool
+) -> RankFacts:
+    """Return a rank's identity; `devices_of` has the number of devices of each process."""
+    recording = export.recording
     gpu = recording.gpu(rank.process, max(rank.device, 0))
-    steps = _find_steps(export, rank, problems)
-    records = build_columns(rank, steps, export.names, gpu.label, recording)
-    facts = RankFacts(
+    return RankFacts(
         epoch_ns=recording.epoch_ns or 0,
         host=recording.host,
-        rank=_stated_rank(export, rank, sole=sole),
+        rank=_stated_rank(export, rank, devices_of),
         device_properties=gpu.properties() if rank.device >= 0 else {},
         further_metadata={"Nsight Systems": recording.version} if recording.version else {},
         series=counters_of_rank(export.database, rank, gpu, with_network=is_first),
         label=gpu.label,
     )
+
+
+def _read_rank(export: _Export, rank: RankRows, facts: RankFacts, problems: Problems) -> Trace:
+    """Return the trace of a rank."""
+    recording, path = export.recording, export.path
+    steps = _find_steps(export, rank, problems)
+    records = build_columns(rank, steps, export.names, facts.label, recording)
     domains = {
         f"{process}:{number}": name
         for (process, number), name in recording.domains.items()
         if process == rank.process
     }
     source = ExportRecords(
-        path, RankPlace(rank.process, gpu.label, domains), *records[1:], facts.trace_metadata(),
+        path, RankPlace(rank.process, facts.label, domains), *records[1:], facts.trace_metadata(),
         export.state, _comm_args(export, rank),
     )  # fmt: skip
     return trace_of_rank(records.columns, source, path, "nsight", problems, facts, rank.device)
@@ -229,13 +249,14 @@ def _find_steps(export: _Export, rank: RankRows, problems: Problems) -> Steps | 
     return Steps(rows[steps.rows], steps.numbers, steps.rule)
 
 
-def _stated_rank(export: _Export, rank: RankRows, *, sole: bool) -> int | None:
-    """Return the rank by MPI, by NCCL, or by the environment of the only process."""
-    stated = export.recording.mpi_ranks.get(rank.process)
+def _stated_rank(export: _Export, rank: RankRows, devices_of: Counter[int]) -> int | None:
+    """Return the rank by NCCL; of a process with one device by MPI, or by its environment."""
+    of_ranges = [export.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
+    has_one_device = devices_of[rank.process] == 1
+    stated = export.recording.mpi_ranks.get(rank.process) if has_one_device else None
     if stated is None:
-        of_ranges = [export.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
-        stated = read_communicators(of_ranges).rank
-    if stated is None and sole:
+        stated = read_communicators(of_ranges, None if has_one_device else rank.device).rank
+    if stated is None and devices_of.total() == 1:
         stated = export.recording.rank_of_variables()
     return stated if stated is None or stated >= 0 else None
 

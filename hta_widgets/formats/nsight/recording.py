@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES
@@ -18,6 +17,7 @@ from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, te
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.record_times import LAST_NS
+from hta_widgets.trace.short_paths import shorten_paths
 
 _SEVERE = 3
 _LOSS = re.compile(r"dropped|not all\b.*\bcollected", re.IGNORECASE)
@@ -152,7 +152,7 @@ def _process_names(database: Database) -> Iterable[tuple[int, str]]:
     """Yield names of processes, without the folders of their programs."""
     for process, name in database.rows("PROCESSES", ("globalPid", "name")):
         if isinstance(process, int) and isinstance(name, str):
-            yield process >> ID_BITS, PurePosixPath(name.replace("\\", "/")).name
+            yield process >> ID_BITS, shorten_paths(name)
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
@@ -163,7 +163,7 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
     ]
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
-        (thread >> ID_BITS, thread & ID_MASK): texts[name]
+        (thread >> ID_BITS, thread & ID_MASK): shorten_paths(texts[name])
         for _, thread, name in sorted(rows)
         if name in texts
     }

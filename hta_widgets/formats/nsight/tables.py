@@ -43,6 +43,8 @@ _MEMORY_KINDS = (
 #: The version of CUDA in a call's name, as in ``cudaLaunchKernel_v7000``; not in ``cuMemAlloc_v2``.
 _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 _TEXT_TABLE = "StringIds"
+#: Columns with names of kernels; the first that has one counts.
+_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 
 
 def process_of(global_id: Ints) -> Ints:
@@ -187,7 +189,10 @@ class ExportTable:
 
 
 def _name_kernels(columns: Columns, texts: Texts) -> tuple[Ints, Ints | int]:
-    codes = texts.codes(columns["demangledName"], unknown="kernel {}")
+    ids = columns[_KERNEL_NAMES[-1]]
+    for column in _KERNEL_NAMES[-2::-1]:
+        ids = np.where(columns[column] >= 0, columns[column], ids)
+    codes = texts.codes(ids, unknown="kernel {}")
     return codes, category_code("kernel")
 
 
@@ -260,7 +265,7 @@ _OVERHEAD = _names_in("nameId", "overhead")
 #: All tables of events but NVTX's. Records refer to positions in this list.
 EVENT_TABLES = (
     ExportTable(
-        "CUPTI_ACTIVITY_KIND_KERNEL", ("demangledName",), _name_kernels, of_device=True,
+        "CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL_NAMES, _name_kernels, of_device=True,
         args=_LAUNCH_ARGS, text_args={"short name": "shortName"},
     ),
     ExportTable(
@@ -355,25 +360,69 @@ def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
     return joined | args
 
 
-_WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_WAITS, _RECORDS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 _WAIT_COLUMNS = ("correlationId", "globalPid", "syncType", "streamId", "eventId")
 _WAIT_KINDS = {1: "event", 2: "stream waits for event", 3: "stream", 4: "context"}
+_STREAM_WAITS = 2
 _NONE = (1 << 32) - 1
 
 
 def waits_of_calls(
     database: Database, process: int, correlations: Iterable[int]
 ) -> dict[int, dict[str, Any]]:
-    """Return what some calls of a process wait for as args, by their correlation ids."""
+    """Return what some calls of a process wait for as args, by their correlation ids.
+
+    Of a stream that waits for an event, the args state what PyTorch's do: the stream into which the
+    event was recorded, and the correlation id of the call that recorded it.
+    """
     if not set(_WAIT_COLUMNS) <= set(database.columns_of(_WAITS)):
         return {}
     listed = ",".join(map(str, correlations))
-    rows = database.rows(_WAITS, _WAIT_COLUMNS, where=f"correlationId in ({listed})")
+    where = f"correlationId in ({listed})"
+    rows = database.rows(_WAITS, (*_WAIT_COLUMNS, "eventSyncId"), where=where)
+    rows = [row for row in rows if isinstance(row[1], int) and row[1] >> ID_BITS == process]
+    records = _event_records(database, process, [row[4:] for row in rows])
     waits = {}
-    for correlation, of_process, kind, stream, event in rows:
-        if isinstance(of_process, int) and of_process >> ID_BITS == process:
-            waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")}
-            for key, value in (("waited stream", stream), ("waited event", event)):
-                if value not in (None, _NONE):
-                    waits[correlation][key] = value
+    for correlation, _, kind, stream, *event in rows:
+        args = waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")}
+        is_stream_wait = kind == _STREAM_WAITS
+        stream_key = "waiting stream" if is_stream_wait else "waited stream"
+        args |= {
+            key: value
+            for key, value in ((stream_key, stream), ("waited event", event[0]))
+            if value not in (None, _NONE)
+        }
+        earlier = [
+            record for record in records.get(_event_key(*event), ()) if record[0] < correlation
+        ]
+        if is_stream_wait and earlier:
+            args["wait_on_cuda_event_record_corr_id"], args["wait_on_stream"] = max(earlier)
     return waits
+
+
+def _event_key(event: object, recording: object) -> tuple[str, object]:
+    """Return what identifies a recording of an event; ids of events are used again."""
+    if recording in (None, _NONE):
+        return "eventId", event
+    return "eventSyncId", recording
+
+
+def _event_records(
+    database: Database, process: int, events: Iterable[tuple[object, ...]]
+) -> dict[tuple[str, object], list[tuple[int, int]]]:
+    """Return the correlation id and the stream of each recording of some events of a process."""
+    columns = ("eventId", "eventSyncId", "correlationId", "streamId", "globalPid")
+    present = database.columns_of(_RECORDS)
+    records: dict[tuple[str, object], list[tuple[int, int]]] = {}
+    keys = {_event_key(*event) for event in events}
+    for column in {"eventId", "eventSyncId"} & set(present):
+        ids = [value for name, value in keys if name == column and isinstance(value, int)]
+        where = f"{column} in ({','.join(map(str, ids))})"
+        for *ids_of_row, correlation, stream, of_process in database.rows(
+            _RECORDS, columns, where=where
+        ):
+            values = correlation, stream, of_process
+            if all(isinstance(value, int) for value in values) and of_process >> ID_BITS == process:
+                key = column, ids_of_row[column == "eventSyncId"]
+                records.setdefault(key, []).append((correlation, stream))
+    return records

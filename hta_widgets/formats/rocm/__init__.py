@@ -14,6 +14,7 @@ ROCPD = Format(
         companions=f"{__name__}.rocpd:companions_of",
         memory_factor=6.5,
         takes_steps=True,
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto", "nsight", "rocprof-json", *_OTHERS)),
 )
@@ -26,6 +27,7 @@ ROCPROF_JSON = Format(
         words=(b'"rocprofiler-sdk-tool"',),
         read=f"{__name__}.rocprof_json:read_rocprof_json",
         takes_steps=True,
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto", "nsight", "rocpd", *_OTHERS)),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ _LAUNCH_COLUMNS = {
     "queue": "queue_id",
 }
 _PROCESS_BITS = 32
+_KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 
 def is_rocpd(start: FileStart) -> bool:
@@ -126,7 +127,7 @@ class _TableSet:
             "kernel_dispatch", "start", "end", "pid", "agent_id", "kernel_id", "stream_id",
             "event_id", *_LAUNCH_COLUMNS.values(),
         )  # fmt: skip
-        name = self._names(events, "info_kernel_symbol", "display_name", columns["kernel_id"])
+        name = self._names(events, "info_kernel_symbol", _KERNEL_NAMES, columns["kernel_id"])
         sizes, code = distinct_rows(*(columns[name] for name in _LAUNCH_COLUMNS.values()))
         args = [launch_args(dict(zip(_LAUNCH_COLUMNS, row, strict=True))) for row in sizes]
         self._add_work(events, columns, columns["agent_id"], name,
@@ -135,9 +136,9 @@ class _TableSet:
     def _read_copies(self, events: RocmEvents) -> None:
         columns = self._integers(
             "memory_copy", "start", "end", "pid", "name_id", "dst_agent_id", "src_agent_id", "size",
-            "stream_id", "event_id",
+            "stream_id", "queue_id", "event_id",
         )  # fmt: skip
-        name = self._names(events, "string", "string", columns["name_id"], copy_name)
+        name = self._names(events, "string", ("string",), columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
         self._add_work(events, columns, agent, name, is_copy=True, size_bytes=columns["size"])
@@ -151,18 +152,20 @@ class _TableSet:
         **further: Any,
     ) -> None:
         if len(name):
+            stream = columns["stream_id"]
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
             device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,
-                stream=columns["stream_id"], correlation=self._of_event(columns, "stack_id"),
+                stream=np.where(stream >= 0, stream, columns["queue_id"]),
+                correlation=self._of_event(columns, "stack_id"),
                 **further,
             )  # fmt: skip
 
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
-        name = self._names(events, "string", "string", columns["name_id"])
+        name = self._names(events, "string", ("string",), columns["name_id"])
         kinds = self._of_event(columns, "category_id")
         texts = self._database.texts_of(self._table("string"), "id", "string", np.unique(kinds))
         stack = self._of_event(columns, "stack_id")
@@ -194,11 +197,15 @@ class _TableSet:
         self,
         events: RocmEvents,
         table: str,
-        column: str,
+        columns: Sequence[str],
         ids: Ints,
         convert: Callable[[str], str] = str,
     ) -> Ints:
-        texts = self._database.texts_of(self._table(table), "id", column, np.unique(ids).tolist())
+        """Return the codes of the names that a table has in the first of some columns."""
+        wanted = set(np.unique(ids).tolist())
+        texts: dict[int, str] = {}
+        for column in columns:
+            texts |= self._database.texts_of(self._table(table), "id", column, wanted - set(texts))
         word = table.removeprefix("info_").replace("_", " ")
         return map_distinct(
             ids, lambda key: events.rows.name.add(convert(texts.get(key, "")) or f"{word} {key}")

@@ -64,7 +64,7 @@ class _BufferRecord(msgspec.Struct, frozen=True):
     operation: int = -1
     thread_id: int = 0
     correlation_id: _Correlation = _Correlation()
-    stream_id: _Handle = _Handle()
+    stream_id: _Handle | None = None
     dispatch_info: _Dispatch | None = None
     dst_agent_id: _Handle = _Handle()
     src_agent_id: _Handle = _Handle()
@@ -75,15 +75,15 @@ class _Agent(msgspec.Struct, frozen=True):
     id: _Handle
     type: int = 0
     logical_node_type_id: int = 0
-    product_name: str = ""
-    name: str = ""
+    product_name: str | None = ""
+    name: str | None = ""
     cu_count: int = 0
 
 
 class _Symbol(msgspec.Struct, frozen=True):
     kernel_id: int
-    formatted_kernel_name: str = ""
-    kernel_name: str = ""
+    formatted_kernel_name: str | None = ""
+    kernel_name: str | None = ""
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 class _Metadata(msgspec.Struct, frozen=True):
     pid: int = 0
-    node: _Node = _Node()
+    node: _Node | None = None
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -159,10 +159,10 @@ def _read_process(
     process: _Process, number: int, events: RocmEvents, facts: dict[tuple[int, int], RankFacts]
 ) -> None:
     gpus = {agent.id.handle: agent for agent in process.agents if agent.type == _GPU}
-    host = process.metadata.node.hostname or None
+    host = process.metadata.node.hostname if process.metadata.node else None
     for agent in gpus.values():
         device = agent.logical_node_type_id
-        model = device_properties(device, agent.product_name or agent.name, agent.cu_count)
+        model = device_properties(device, agent.product_name or agent.name or "", agent.cu_count)
         facts[number, device] = RankFacts(0, host, device_properties=model)
     names = {s.kernel_id: s.formatted_kernel_name or s.kernel_name for s in process.kernel_symbols}
     texts = {text.key: text.value for text in process.strings.marker_api}
@@ -188,8 +188,15 @@ def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Any]:
         "end_ns": column([record.end_timestamp for record in records]),
         "process": np.full(len(records), number, np.int64),
         "correlation": column([record.correlation_id.internal for record in records]),
-        "stream": column([record.stream_id.handle for record in records]),
+        "stream": column([_stream_of(record) for record in records]),
     }
+
+
+def _stream_of(record: _BufferRecord) -> int:
+    """Return the stream of HIP, or the queue in files of before ROCm 7."""
+    if record.stream_id is not None:
+        return record.stream_id.handle
+    return record.dispatch_info.queue_id.handle if record.dispatch_info else -1
 
 
 def _devices(agents: list[int], gpus: dict[int, _Agent]) -> Ints:

@@ -30,6 +30,7 @@ XPLANE = Format(
         companions=f"{__name__}.reader:companions_of",
         memory_factor=6.0,
         takes_steps=True,
+        shortens_paths=True,
     ),
     comparison=FormatComparison(compared_with=("kineto", "nsight", "ascend", "ascend-db")),
 )

@@ -46,11 +46,14 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
 _DEVICE = re.compile(r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})")
-_HOST = "/host:CPU"
+#: Threads of the host; calls that CUPTI and ROCtracer record have planes of their own in old files.
+_HOST = re.compile(r"/host:(?!metadata)(\w+)")
 _ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream #(\d{1,9})\b.*")
 _OPS = re.compile(r"(Async )?XLA Ops")
 _MODULES, _STEPS = "XLA Modules", "Steps"
+#: Lines that XProf derives from others.
+_DERIVED = re.compile(r"XLA .*|Steps|Framework .*|TensorFlow .*|Source code|Launch Stats|.*Scope.*")
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
@@ -141,11 +144,11 @@ class _ProfileEvents:
         """Read all planes with events of devices and of threads."""
         derived = others = 0
         # Devices first, as calls on the host get figures of the kernels that they launch.
-        for plane in sorted(self._profile.planes, key=lambda plane: plane.name == _HOST):
+        for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
             if device is not None:
                 derived += self._read_device(plane, device["kind"], int(device["number"]))
-            elif plane.name == _HOST:
+            elif _HOST.fullmatch(plane.name):
                 for line in plane.lines:
                     self._read_thread(plane, line)
             else:
@@ -185,6 +188,7 @@ class _ProfileEvents:
         """Read the work of a device; return the number of events that repeat it."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
         work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
+        work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
         if not any(line.events for line in work):
             return 0
         label = f"{kind} {number}"
@@ -253,7 +257,8 @@ class _ProfileEvents:
         self._note_memory(events)
         name = line.name.removesuffix(f"/{line.number}")
         tid = str(line.number & ((1 << 63) - 1))
-        place = self.rows.place("host", tid, "host", f"thread {tid} ({name})" if name else "")
+        process = plane.name.removeprefix("/host:").replace("CPU", "host")
+        place = self.rows.place(process, tid, process, f"thread {tid} ({name})" if name else "")
         if self._steps is None:
             self._add_host_steps(events, place)
         self._add_operations(events, place)

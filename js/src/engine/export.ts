@@ -347,7 +347,7 @@ class TraceWriter {
         const pid = pids.get(track.pid) ?? idLiteral(track.pid);
         this.records.push(
           `{"ph": "C", "name": ${jsonString(track.counter_name)}, "pid": ${pid}, "ts": ${formatMicros(time)}, ` +
-            `"args": {${jsonString(track.counter_series)}: ${String(values[sample]!)}}}`,
+            `"args": {${jsonString(track.counter_series)}: ${String(values[sample] || 0)}}}`, // no gaps in files
         );
       });
     }

@@ -54,20 +54,29 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
 
 /** Text on the clock of the drawn times. */
 function clockTexts(
-  { is_fitted, apart_ns, residual_ns }: ClockFacts,
+  { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
 ): { badge: string; title: string } {
   const [differenceText, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
+  const drift = formatDuration(drift_ns);
   const facts =
     `recorded clocks of ranks differ by up to ${differenceText}; ` +
-    `on the fitted clock their collectives end within ${residual}`;
+    `on the fitted clock their collectives end within ${residual}` +
+    (drift_ns
+      ? `, but clocks drift: at the ends of the trace lanes are up to ${drift} apart. ` +
+        "Waits, late ranks and panels are corrected for the drift"
+      : "");
   const name = is_fitted ? "fitted" : "recorded";
   const other = is_fitted ? "recorded" : "fitted";
   const more = canSwitch
     ? `Press to draw the ${other} clock.`
     : `This page has the ${name} clock alone.`;
   return {
-    badge: is_fitted ? `clock: fitted ±${residual}` : `clock: recorded, ${differenceText} apart`,
+    badge: !is_fitted
+      ? `clock: recorded, ${differenceText} apart`
+      : drift_ns
+        ? `clock: fitted, drift up to ${drift}`
+        : `clock: fitted ±${residual}`,
     title: `Drawn on the ${name} clock: ${facts}. ${more}`,
   };
 }

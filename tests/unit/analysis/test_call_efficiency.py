@@ -1,11 +1,15 @@
 """FLOPs and rates of single calls, and the events that show them, calculated by hand."""
 
+import json
+import math
+
 import pytest
-from support.small import call, event, kernel, load
+from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis.efficiency.bound_classes import bound_classes
 from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.export import export_trace
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.facts import facts
 from hta_widgets.live.job import TileEngine
@@ -68,6 +72,23 @@ def test_the_rate_over_time_is_a_counter(traces):
     begin = counters["time_ns"].iloc[0]
     assert (counters["time_ns"] - begin).tolist() == [0, 1_000, 10_000, 14_000]
     assert counters["value"].tolist() == pytest.approx([0.524288, 0, 0.131072, 0])
+
+
+def test_the_rate_has_a_gap_while_only_work_of_unknown_flops_computes(tmp_path, cards):
+    """mm from 10 to 14 µs, the kernel of an unlisted operator from 12 to 16, a copy later."""
+    events = [
+        *matrix_call(100, 1, 4_000), op("my::op", 300, 400, [[4]]), call(310, 320, 2),
+        kernel(12_000, 16_000, launch=2, stream=8), copy(20_000, 21_000),
+    ]  # fmt: skip
+    traces = hw.analysis.with_counters(load(tmp_path, events), ["tflop_per_s"])
+    samples = traces[0].counters
+    assert (samples["time_ns"].diff().dropna()).tolist() == [2_000, 2_000, 2_000]
+    rate = pytest.approx(0.131072)
+    assert samples["value"].tolist() == [rate, rate, pytest.approx(math.nan, nan_ok=True), 0]
+    export_trace(traces, tmp_path / "rates.json", counters="own")  # a file has no gaps
+    written = json.loads((tmp_path / "rates.json").read_text())["traceEvents"]
+    values = [sample["args"]["of known FLOPs"] for sample in written if sample["ph"] == "C"]
+    assert values == [rate, rate, 0, 0]
 
 
 @pytest.mark.parametrize(

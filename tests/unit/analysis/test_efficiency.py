@@ -1,6 +1,7 @@
 """FLOPs, rooflines and MFU, calculated by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from support.small import call, copy, event, kernel, load, nccl
@@ -8,7 +9,7 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import operator_efficiency, step_efficiency
-from hta_widgets.analysis.efficiency.calls import OperatorCall
+from hta_widgets.analysis.efficiency.calls import CallContext, OperatorCall
 from hta_widgets.analysis.efficiency.work import call_work
 
 BF16 = "c10::BFloat16"
@@ -87,13 +88,76 @@ def expert_kernels(up_tiles, down_tiles, blocks):
 def test_experts_follow_from_the_grids_of_their_kernels(tokens, blocks, chosen):
     dims, kernels = [[tokens, 3072], [tokens, 128], []], expert_kernels(8, 24, blocks)
     args = dims, [BF16, BF16, ""]
-    work = call_work(OperatorCall("vllm::moe_forward", *args, kernels=kernels))
+    work = call_work(OperatorCall("vllm::moe_forward", *args, context=CallContext(kernels=kernels)))
     pairs = tokens * chosen
     assert work.flops == 2 * pairs * (3072 * 1024 + 512 * 3072)
     weights = min(pairs, 128) * (3072 * 1024 + 512 * 3072) * 4.25 / 8
     assert work.min_bytes == weights + 2 * tokens * (2 * 3072 + 128)
     assert work.certainty == "estimate"
     assert math.isnan(call_work(OperatorCall("vllm::moe_forward", *args)).flops)
+
+
+def triton_experts(up_grid, down_grid, *, prefix="_", gate="_swiglu"):
+    name = prefix + "matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"
+    return CallContext(kernels=((name + gate, (up_grid, 1, 1)), (name, (down_grid, 1, 1))))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "grids", "chosen", "columns"),
+    [
+        (32, (1748, 912), 4, 5888),  # 38 = 32 + (128 - 32) // 16 tiles by 46 and 24
+        (2, (368, 192), 4, 5888),  # 8 pairs, fewer than the experts
+        (32, (646, 912), 4, 2176),  # 17 tiles of columns
+        (31, (1748, 912), 0, 0),  # 128 to 143 pairs hold no multiple of 31 but 4 · 31 = 124
+        (4, (1748, 912), 0, 0),  # 32 to 35 experts for each token
+        (32, (1749, 912), 0, 0),  # not of 38 tiles
+    ],
+)
+def test_experts_of_triton_follow_from_one_dimensional_grids(tokens, grids, chosen, columns):
+    call = OperatorCall("vllm::moe_forward", [[tokens, 3072], [tokens, 32], []], [BF16, BF16, ""])
+    work = call_work(replace(call, context=triton_experts(*grids)))
+    assert call_work(replace(call, context=triton_experts(*grids, prefix="_p_"))).reason
+    if not chosen:
+        assert math.isnan(work.flops)
+        assert work.reason
+        return
+    weights = 3072 * (columns + columns // 2)
+    assert (work.flops, work.certainty) == (2 * tokens * chosen * weights, "estimate")
+    reached = min(tokens * chosen, 32)
+    assert work.min_bytes == reached * weights * 4.25 / 8 + 2 * tokens * (2 * 3072 + 32)
+    plain = call_work(replace(call, context=triton_experts(*grids, gate="")))
+    assert plain.flops == 2 * tokens * chosen * 3072 * 2 * columns  # without a gate
+
+
+def test_attention_of_an_engine_follows_from_the_lengths_of_its_step(tmp_path):
+    """2 heads of 4 on one key head: 2 · 2 · pairs · 8 FLOPs; 9 and 7 pairs in two steps."""
+    shapes = [[4, 2, 4], [4, 1, 4], [4, 1, 4], [4, 2, 4]]
+    names = [
+        "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk9sqsq2sqsk9)",
+        "step[DECODE bs=2 g_sq=2 g_sqsq=2 g_sqsk=7 g_sk=7]",
+        "step[DECODE bs=2]",
+        "execute_context_1(8_64)_generation_0(0)",  # more tokens than queries
+    ]
+    events = [
+        each
+        for at, name in enumerate(names)
+        for start in (100 * at + 100,)
+        for each in (
+            event("user_annotation", name, start, start + 90, pid=10),
+            op("vllm::unified_attention_with_output", start + 10, start + 80, *shapes),
+            call(start + 20, start + 30, at + 1), kernel(start + 40, start + 50, launch=at + 1),
+        )
+    ]  # fmt: skip
+    rows = shown(operator_efficiency(load(tmp_path, events), peaks=PEAKS))
+    assert rows["count"].tolist() == [2, 1, 1]
+    known = rows[rows["flops"].notna()].iloc[0]
+    assert (known["flops"], known["total_flops"]) == (32 * 8, 32 * 16)  # the mean, the sum
+    assert known["least_bytes"] == 2 * 2 * 4 * 2 * 4 + 8 * 2 * 4 * 2  # q, out; 8 keys and values
+    assert known["certainty"] == "upper bound"
+    assert set(rows.loc[rows["flops"].isna(), "reason"]) == {
+        "the engine's step does not state the sums of lengths",
+        "the engine's step has more tokens than the call",
+    }
 
 
 def test_a_convolution_counts_not_the_matrix_product_below_it(tmp_path):

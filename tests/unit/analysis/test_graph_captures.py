@@ -82,6 +82,26 @@ def test_replayed_kernels_have_the_operators_of_the_capture(traces):
     assert serving_steps(traces)["flops"].tolist() == [4 * 64**3]
 
 
+def test_replayed_attention_has_the_lengths_of_the_step_that_launched_the_graph(tmp_path):
+    """SGLang's numbered operator: 8 pairs, then none stated, with 2 heads of 4."""
+    dims = [[4, 2, 4], [64], [4, 2, 4], [9, 1, 1, 4], [9, 1, 1, 4]]
+    name = "sglang_profiler::attention_paged_attention_ragged_100"
+    attention = event("cpu_op", name, 120, 190, pid=10)
+    attention["args"] = {"Input Dims": dims, "Input type": ["c10::BFloat16"] * 5}
+    events = [attention, launch(130, 2, "paged")]
+    lengths = "(sq4sk8sqsq4sqsk8)"
+    replay = [
+        event("user_annotation", f"execute_4_context_0(0)_generation_4{lengths}", 99, 200, pid=10),
+        call(110, 120, 7, name="hipGraphLaunch"), call(300, 310, 8, name="hipGraphLaunch"),
+        kernel(1_000, 1_010, launch=7, name="paged"), kernel(2_000, 2_010, launch=8, name="paged"),
+    ]  # fmt: skip
+    capture, replay = folder(tmp_path, "capture", events), folder(tmp_path, "replay", replay)
+    traces = hw.load(replay, capture=capture, cache=False, progress=False)
+    frame = operator_efficiency(traces, peaks=PEAKS)
+    assert frame["total_flops"].dropna().tolist() == [2 * 2 * 8 * 8]
+    assert frame.loc[frame["flops"].isna(), "reason"].tolist() == ["data-dependent"]
+
+
 def test_replayed_kernels_have_the_modules_of_the_capture(traces):
     frame = modules(traces)
     assert frame.set_index("path")["device_ns"].to_dict() == {

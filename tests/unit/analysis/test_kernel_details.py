@@ -7,6 +7,7 @@ import pytest
 from support.small import call, event, kernel, load, read, write
 
 from hta_widgets.analysis import fusion_candidates, kernel_details
+from hta_widgets.analysis.efficiency.precision import kernel_units
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8"
 DEVICE = {
@@ -99,3 +100,16 @@ def test_results_of_other_shapes_end_a_chain(tmp_path):
     frame = fusion_candidates(load(tmp_path, events))
     assert frame.empty
     assert frame.attrs["note"].startswith("no two pointwise operators of one shape")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "precision"),
+    [
+        ("__hip_bfloat16, __hip_bfloat16, (vllm::Fp8KVCacheDataType)0", "bf16"),
+        ("__half, unsigned char, (vllm::Fp8KVCacheDataType)1", "fp8"),
+        ("float, float, vllm::Fp8KVCacheDataType::kAuto", ""),
+        ("(ns::Tf32Mode)3, __half", "fp16"),
+    ],
+)
+def test_the_value_of_an_enumeration_decides_not_the_name_of_its_type(arguments, precision):
+    assert kernel_units(f"void write_cache<{arguments}>(long const*)").precision == precision

@@ -210,6 +210,21 @@ def test_blocked_time_counts_launches_of_a_full_queue(queues):
     assert cut.set_index("stream").loc[7][["duration_ns", "trace_ns"]].tolist() == [90 + 10, 200]
 
 
+def test_a_launch_on_streams_with_wide_ids_counts_once_a_stream(tmp_path):
+    """Numbers of calls times such ids have more than 64 bits."""
+    streams = (1 << 62) + 1, (1 << 62) + 3
+    rank = [call(100 * n, 100 * n + 10, n + 1, name="hipGraphLaunch") for n in range(5)]
+    for stream in streams:
+        for n in range(5):
+            rank += [
+                kernel(100 * n + 50 + k, 100 * n + 51 + k, launch=n + 1, stream=stream)
+                for k in (0, 20)
+            ]
+    frame = time_blocked_on_full_queue(load(tmp_path, rank), max_queue_length=1)
+    # From each call to the first of its two kernels of the stream.
+    assert frame.set_index("stream")["duration_ns"].to_dict() == dict.fromkeys(streams, 5 * 50)
+
+
 def many(tmp_path, count, first):
     calls = [call(10 * n, 10 * n + 5, n + 1) for n in range(count)]
     kernels = [kernel(first + 3 * n, first + 3 * n + 2, launch=n + 1) for n in range(count)]

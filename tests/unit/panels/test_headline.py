@@ -517,6 +517,20 @@ def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
     assert "c10d::allreduce_" in names
 
 
+@pytest.mark.parametrize("name", ["cudaFreeHost", "hipHostUnregister", "cuMemHostAlloc"])
+def test_pinned_memory_is_none_of_the_caching_allocator(tmp_path, name):
+    rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
+    for k in range(12):
+        at = 1000 + 10_000 * k
+        rank += [
+            small.call(at, at + 8000, name=name),
+            small.call(at + 8900, at + 9000, k + 2),
+            small.kernel(at + 9000, at + 10_000, launch=k + 2),
+        ]
+    said_of_idle = f"allocates or frees pinned memory of its own (12 calls of {name})."
+    assert said_of_idle in said(small.load(tmp_path, rank))
+
+
 def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
     rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
     for k in range(12):

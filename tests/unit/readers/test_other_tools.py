@@ -113,6 +113,7 @@ def test_each_device_of_a_process_has_its_own_figures(write):
     traces = hw.load(write(records))
     assert analysis.temporal_breakdown(traces)["idle_ns"].tolist() == [30_000, 30_000]
     assert traces.summary()["local_rank"].tolist() == [3, 10]
+    assert traces.problems["detail"].str.startswith("is one of 2 ranks or devices").all()
     assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [3, 3]
     assert [len(trace) for trace in traces.values()] == [6, 6]
     assert "rank 1 · device 10" in json.dumps(hw.Timeline(traces).scene, ensure_ascii=False)

@@ -1,6 +1,8 @@
 """Files of ROCm's profilers."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from support.outputs import unpacked_outputs
@@ -112,3 +114,26 @@ def test_secrets_reach_no_output(tmp_path, name):
 def test_damaged_json_is_refused(write, text, message):
     with pytest.raises(TraceError, match=message):
         load(write(text.encode(), "70_results.json"))
+
+
+def test_names_and_streams_of_other_versions(tmp_path, write):
+    path = write_rocpd(tmp_path / "900_results.db")
+    symbols, kernels = (
+        f"rocpd_{name}_0000aaa" for name in ("info_kernel_symbol", "kernel_dispatch")
+    )
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"alter table {symbols} rename column display_name to kernel_name")
+        database.execute(f"update {kernels} set stream_id = null")
+        database.commit()
+    traces = load(path)
+    assert temporal_breakdown(traces).communication_ns.tolist() == [40_000]
+    kernel = traces[0].events.query("category == 'kernel'")
+    assert kernel.stream.tolist() == [18, 19]  # queues
+    contents = rocprof_json(2)
+    process = contents["rocprofiler-sdk-tool"][0]
+    process["metadata"]["node"] = process["agents"][0]["product_name"] = None
+    for place, dispatch in enumerate(process["buffer_records"]["kernel_dispatch"]):
+        del dispatch["stream_id"]
+        dispatch["dispatch_info"] = {**dispatch["dispatch_info"], "queue_id": {"handle": place}}
+    trace = load(write(json.dumps(contents).encode(), "70_results.json"))[0]
+    assert trace.events.query("category == 'kernel'").stream.tolist() == [0, 1]

@@ -206,3 +206,13 @@ def test_changed_bytes_raise_nothing_but_trace_errors(tmp_path):
             traces = load(path)
             assert (traces.problems["count"] >= 0).all()
             temporal_breakdown(traces)
+
+
+@pytest.mark.parametrize("host", ["CUPTI", "ROCTRACER"])
+def test_calls_of_older_profiles_have_a_plane_of_their_own(opened, host):
+    kernel = ("gemm", 9_000_000, 19_000_000, {"correlation_id": 3})
+    call = ("cuLaunchKernel", 1_000_000, 2_000_000, {"correlation_id": 3})
+    device = plane("/device:GPU:0", {"Compute": [kernel], "Framework Ops": [kernel]})
+    traces = opened(profile(device, plane(f"/host:{host}", {"1": [call]})))
+    assert (traces[0].launch_of >= 0).sum() == 1
+    assert temporal_breakdown(traces).compute_ns.tolist() == [10_000]

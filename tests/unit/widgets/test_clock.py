@@ -1,5 +1,6 @@
 """The clock that views draw: recorded or fitted, shared by linked views, not in the history."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from support.collective_job import collective
@@ -42,6 +43,17 @@ def test_pages_are_told_how_far_recorded_clocks_are_apart(job, tmp_path):
     agreeing = hw.Timeline(job_of(tmp_path, 0))
     assert agreeing.clock == "recorded"
     assert facts(agreeing) == {"is_fitted": False, **dict.fromkeys(wanted, 0)}
+
+
+def test_pages_state_how_far_drift_parts_ranks_on_the_fitted_clock(tmp_path):
+    ends = np.arange(1, 101) * 100_000_000  # over ten seconds
+    ranks = [
+        [collective(end - 50_000, end, seq=k) for k, end in enumerate((ends + late).tolist())]
+        for late in (0, ends // 5_000)  # 200 ppm
+    ]
+    fitted = load(tmp_path, *ranks).with_clock("fitted")
+    # The offset is right at 5.05 s, the middle; 200 ppm of the time from 0 to there remain.
+    assert facts(hw.Timeline(fitted))["drift_ns"] == pytest.approx(1_010_000, rel=0.01)
 
 
 def test_the_clock_is_the_better_one_unless_chosen(job, tmp_path):

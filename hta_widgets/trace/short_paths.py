@@ -1,0 +1,106 @@
+r"""Paths in texts of a trace without their folders, which name users and machines.
+
+Only the part within a package is left, which says what code it is::
+
+    C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
+    /home/ann/project/train.py(31): step                          →  train.py(31): step
+    in /home/ann                                                  →  in ~
+
+Relative paths, URLs and names such as ``jit(f)/mul`` and ``Foo::~Foo()`` stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+_SEPARATOR = r"[/\\]+"
+_WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
+#: What does not precede an absolute path, and the beginning of one.
+_BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
+#: A user's name may hold blanks if a separator follows.
+_USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""
+_HOME = re.compile(
+    rf"{_BEGIN}(?:{_SEPARATOR}{_WORD}){{0,8}}?{_SEPARATOR}(?:home\d*|users|people)"
+    rf"{_SEPARATOR}{_USER}",
+    re.IGNORECASE,
+)
+#: A user's home; after a colon ``~Foo`` is a destructor unless a separator follows.
+_TILDE = re.compile(
+    r"""(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*(?=[/\\])|(?<![\w./\\~)\]>:-])~[A-Za-z_][\w.-]*(?=["'\s,;]|$)"""
+)
+_FOLDERS = re.compile(
+    rf"(?:{_BEGIN}|(?<![\w./\\~)\]>-])~(?=[/\\])){_SEPARATOR}(?:{_WORD}{_SEPARATOR})+"
+    rf"|(?<![\w./\\~)\]>-])~{_SEPARATOR}"
+)
+#: Folders that precede the part within a package.
+_PACKAGES = re.compile(
+    r".*(?:site|dist)-packages/|.*/lib/python\d[\d.]*/|.*/python\d[\d.]*\.zip/"
+    r"|.*/(?=(?:torch|torch_npu|torchvision|megatron|deepspeed|transformers)/)",
+    re.IGNORECASE,
+)
+_IN_TEXT = re.compile(r"(?<![\w.)\]>-])[/\\~]")
+#: A slash that may begin an absolute path, in JSON. The pattern begins with it to be fast.
+_IN_JSON = re.compile(rb'/(?:(?<=[^\w./\\)\]>-]/)|(?<=\\[nrt"/]/)|(?<=\\/))')
+#: Other signs in JSON: homes, backslashes, and the same as escapes.
+_SIGNS_IN_JSON = (b"~", b"\\\\", b"\\u00")
+
+
+def package_part(path: str) -> str | None:
+    """Return the part of a path, with slashes, within a package; None if it is in none."""
+    match = _PACKAGES.match(path)
+    return None if match is None else path[match.end() :]
+
+
+@lru_cache(maxsize=1 << 12)
+def shorten_paths(text: str) -> str:
+    """Return a text without the folders of absolute paths, and without names of users."""
+    if _IN_TEXT.search(text) is None:
+        return text
+    text = _TILDE.sub("~", _HOME.sub("~", text))
+    return _FOLDERS.sub(lambda folders: package_part(folders[0].replace("\\", "/")) or "", text)
+
+
+class _VerbatimNumber(str):
+    """A number as written in a JSON text."""
+
+    __slots__ = ()
+
+
+_decode = msgspec.json.Decoder(float_hook=_VerbatimNumber).decode
+
+
+def shorten_record(record: bytes) -> bytes:
+    """Return the JSON of a record with short paths in all texts; numbers stay as written."""
+    if not any(sign in record for sign in _SIGNS_IN_JSON) and _IN_JSON.search(record) is None:
+        return record
+    encode: Callable[[Any], bytes] = msgspec.json.encode
+    try:
+        try:
+            value = _decode(record)
+        except msgspec.DecodeError:  # NaN, or half of a surrogate pair
+            value, encode = json.loads(record), _to_ascii
+        short = map_texts(value, shorten_paths)
+        return record if short == value else encode(short)
+    except (ValueError, RecursionError):
+        return b"{}"
+
+
+def _to_ascii(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with all its texts changed, those of keys too."""
+    if isinstance(value, _VerbatimNumber):
+        return msgspec.Raw(value.encode())
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list) else value
