@@ -1,4 +1,9 @@
-"""Durations of steps and of their phases, compared between ranks."""
+"""Durations of steps and of their phases, compared between ranks.
+
+A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
+the operators and annotations in it. All ranks end a step together, so a slow rank does not show in
+the step's length: `own_ns`, the step less the waiting for others, does.
+"""
 
 from __future__ import annotations
 

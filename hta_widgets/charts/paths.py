@@ -1,4 +1,8 @@
-"""Charts of critical paths."""
+"""Charts of critical paths: of a rank over time, of a job from rank to rank, and their sums.
+
+Each segment has the style of its cause: solid for work, hatched for waits. A path can have a
+hundred thousand segments, so neighbours of one cause that share a pixel are joined.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Types and validation of the requests of pages, and the exchange of requests and replies.
 
+A request is a struct whose tag is its ``op``. The method ``_on_OP`` of the object that knows the
+answer gets it: ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
+
 `scripts/protocol.py` writes types of the page and rows of docs/protocol-requests.md from them.
 """
 

@@ -1,4 +1,10 @@
-"""The panels of a dashboard, the frames that they draw, and frames as JSON."""
+"""The panels of a dashboard, the frames that they draw, and frames as JSON.
+
+A panel's frame has what its chart or table shows: for ``breakdown`` the rows of
+`analysis.temporal_breakdown`, for ``kernels`` the sums by name of all ranks. A panel ignores the
+parts of the selection that it writes itself (`Panel.own`): a click on a rank's bar selects the
+rank, and the bars of the other ranks remain.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Find the files that a source names."""
+"""Find the files of a source: a path, a glob pattern, a folder, a list, or a dict by rank.
+
+A folder is searched at any depth; files that hold no trace are listed as problems. A store counts
+as one file, its manifest. Left out are companions, which repeat the recording of another file, such
+as the report that a database was exported from.
+"""
 
 from __future__ import annotations
 

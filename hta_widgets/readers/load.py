@@ -1,4 +1,10 @@
-"""`load`: read trace files into a `TraceSet`."""
+"""`load`: read trace files into a `TraceSet`.
+
+`discovery` finds the files, `detection` the format of each, `cache` the ones that were read before.
+The others are read one after another, in a pool of processes, or on an executor. Each gives an
+`Outcome` of traces and problems; `_assemble_set` numbers the ranks, joins files of one rank, and
+lets formats complete what only all files together show.
+"""
 
 from __future__ import annotations
 

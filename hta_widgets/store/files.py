@@ -1,4 +1,9 @@
-"""Checked columns in Arrow files."""
+"""Arrow files of named columns with a checksum each, and the manifest of a store.
+
+A file is one record batch with a list per column. Opening it compares its size and the checksum of
+all bytes outside of the columns (`FileFrame`). The checksum of a column is compared when it is
+read, so opening a file does not read its columns, and a damaged one is an error when it is used.
+"""
 
 from __future__ import annotations
 

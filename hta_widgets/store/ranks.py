@@ -1,4 +1,9 @@
-"""A stored rank as a lazy Trace."""
+"""Write a rank of a store, and open it as a `Trace` that reads its columns when they are used.
+
+A rank is one Arrow file; its number of rows and time span are in the store's manifest. Metadata is
+read at the first access. `StoredEvents` and the other tables map a column at the first access of
+its field, so an analysis of kernel times does not read arguments.
+"""
 
 from __future__ import annotations
 

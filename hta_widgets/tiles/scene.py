@@ -1,4 +1,8 @@
-"""The scene, which a page needs before the first tile; kinds and device times of a window."""
+"""The scene: JSON that describes ranks, tracks, lanes, steps and problems to the page.
+
+It does not change with the view, so a page gets it before the first tile. Also here are figures of
+a window that are drawn around the lanes: `stats_reply` (device time by rank), `minimap_reply`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Build events from records: parents, steps, launches."""
+"""Build a `Trace` from the columns of a file's records.
+
+Begin and end records are paired, events are sorted by start and classified, each gets a track, a
+lane and the event that encloses it, and device work is linked to its launch by the correlation id.
+Records that do not become events are counted as problems. `assign_steps` gives each event the
+number of the ``ProfilerStep#n`` around it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Threads and streams, and the lane of each event."""
+"""Tracks (host threads, device streams) of a rank, and the lane and parent of each event.
+
+On a track, an event that begins and ends within another one is its child, one lane below. An event
+that begins within another but ends after it *spills* into a lane below all nested ones, so no two
+events of a lane overlap::
+
+    lane 0   ├──── aten::mm ────┤
+    lane 1     ├─ launch ─┤
+    lane 2               ├─ spilled ─┤
+"""
 
 from __future__ import annotations
 

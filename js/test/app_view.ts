@@ -6,12 +6,12 @@ import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/widgets.css";
-import { type Finding, findingIn, placed } from "./finding";
+import { type ViewQueries, findingIn, placed } from "./finding";
 import { freshState, type LooseModel } from "./model";
 import { named, openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
-export interface View extends Finding {
+export interface View extends ViewQueries {
   root: HTMLElement;
   stage: HTMLElement;
   state: LooseModel;

@@ -14,7 +14,7 @@ import type {
   SelectionJson,
 } from "../src/protocol/source";
 import "../src/entries/widgets.css";
-import { type Finding, findingIn, placed } from "./finding";
+import { type ViewQueries, findingIn, placed } from "./finding";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
@@ -50,7 +50,7 @@ export class FakeChart implements ChartPanel {
 
 const fakeChart: MakeChart = (id, brush) => new FakeChart(id, brush);
 
-export interface DashView extends Finding {
+export interface DashView extends ViewQueries {
   root: HTMLElement;
   app: DashApp;
   state: LooseModel;

@@ -3,14 +3,14 @@
 import { afterEach } from "vitest";
 import { plain } from "./plain";
 
-export interface Finding {
+export interface ViewQueries {
   find(selector: string): HTMLElement;
   all(selector: string): HTMLElement[];
   /** The text of the first one, "" if there is none. */
   text(selector: string): string;
 }
 
-export function findingIn(root: HTMLElement): Finding {
+export function findingIn(root: HTMLElement): ViewQueries {
   const all = (selector: string) => [...root.querySelectorAll<HTMLElement>(selector)];
   return {
     all,

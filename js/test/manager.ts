@@ -28,7 +28,7 @@ async function loadAnywidget(): Promise<Record<string, unknown>> {
 
 const anywidget = loadAnywidget();
 
-type WireMessage =
+type LoggedMessage =
   | { method: "custom"; content: Record<string, unknown> }
   | { method: "update"; state: Record<string, unknown> };
 
@@ -39,7 +39,7 @@ class LoopComm {
 
   constructor(
     readonly comm_id: string,
-    private readonly log: (message: WireMessage) => void,
+    private readonly log: (message: LoggedMessage) => void,
   ) {}
 
   on_open(): void {}
@@ -54,7 +54,7 @@ class LoopComm {
     return "";
   }
   send(data: unknown, callbacks?: base.ICallbacks) {
-    this.log(data as WireMessage);
+    this.log(data as LoggedMessage);
     // The kernel reports idle after each message; without it the model holds back the next one.
     queueMicrotask(() =>
       callbacks?.iopub?.status?.({ content: { execution_state: "idle" } } as never),

@@ -1,5 +1,5 @@
 /** Whole numbers below `most`, the same in each run; for tests. */
-export function seeded(seed: number): (most: number) => number {
+export function seededRandom(seed: number): (most: number) => number {
   let state = seed;
   return (most) => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;

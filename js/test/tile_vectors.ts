@@ -5,7 +5,7 @@ import type { Given } from "./lane";
 
 export type { Given };
 
-export interface Tile {
+export interface TileVector {
   lane: number;
   index: number;
   /** Those that are not empty. */
@@ -21,8 +21,8 @@ interface TileCase {
   end: number | null;
   lanes: { lane: number; slices: boolean; events: Given[] }[];
   counters: { lane: number; samples: [number, number][] }[];
-  tiles: Tile[];
-  counter_tiles: Tile[];
+  tiles: TileVector[];
+  counter_tiles: TileVector[];
 }
 
 export const tileCases = (vectors as unknown as { cases: TileCase[] }).cases;

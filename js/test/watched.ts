@@ -4,12 +4,12 @@ import { signal } from "@preact/signals";
 import type { Operation, Requests, Source, Answer } from "../src/protocol/source";
 import { openPage } from "./recorded";
 
-type Status = Source["status"];
+type SourceStatus = Source["status"];
 
 export class Watched implements Source {
   /** Whether effects follow the status. */
   isWatched = false;
-  private readonly now = signal<Status>("live", {
+  private readonly now = signal<SourceStatus>("live", {
     watched: () => (this.isWatched = true),
     unwatched: () => (this.isWatched = false),
   });
@@ -23,11 +23,11 @@ export class Watched implements Source {
 
   constructor(private readonly inner: Source = openPage()) {}
 
-  get status(): Status {
+  get status(): SourceStatus {
     return this.now.value;
   }
 
-  become(status: Status): void {
+  become(status: SourceStatus): void {
     this.now.value = status;
   }
 

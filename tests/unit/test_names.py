@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
@@ -39,14 +39,19 @@ IRREGULAR_PARTICIPLES = frozenset(
         "written",
     ]
 )
-FILLERS = {"one", "found", "own", "given", "known"}
+FILLERS = {"one", "found", "own", "given", "known", "kept", "whole", "told", "there"}
 
 
-def definitions() -> Iterator[tuple[str, ast.AST]]:
-    """Every node of the syntax tree of every module, and its file."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            yield path.relative_to(PACKAGE).as_posix(), node
+@cache
+def definitions() -> list[tuple[str, ast.AST]]:
+    """Every function and class of every module, and its file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [
+        (path.relative_to(PACKAGE).as_posix(), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, kinds)
+    ]
 
 
 def is_lone_participle(name: str) -> bool:
@@ -89,3 +94,19 @@ def test_no_name_of_a_module_is_a_filler():
         and target.id.strip("_").lower() in FILLERS
     ]
     assert names == []
+
+
+def test_functions_are_short_and_files_have_no_banners():
+    long = [
+        f"{file}: {node.name}"
+        for file, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        # Docstrings of public functions list parameters and columns.
+        and node.end_lineno - node.lineno - len((ast.get_docstring(node) or "").split("\n")) >= 80
+    ]
+    banners = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"^ *# ---", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert (long, banners) == ([], [])

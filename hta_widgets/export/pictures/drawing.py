@@ -1,4 +1,9 @@
-"""Shapes, text and colours."""
+"""SVG shapes, texts that fit a width, and the colours of events, for pictures of timelines.
+
+`Drawing` collects shapes from the bottom up and joins neighbours of one colour into one path, as a
+timeline has ten thousand rectangles. Widths of texts are sums of the font's advances, since no
+browser measures them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Collect decoded records as columns."""
+"""Columns that grow while the records of a file are decoded, slice by slice.
+
+No object per record remains: numbers go to a `GrowingColumn`, texts become codes of a `CodeTable`,
+and args stay JSON text (`SmallArgs`). For example, the names ``gemm, relu, gemm`` become the codes
+``0, 1, 0`` and the texts ``["gemm", "relu"]``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Detect Chrome trace JSON of all formats, and read it, slice by slice, into columns."""
+"""Read Chrome trace JSON, as Kineto and other tools write it, slice by slice into columns.
+
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call, their fields go
+to columns, and of the records only the positions in the file are kept, from which args are read
+later. A slice that is not valid JSON is read by `tolerant`, record by record. The JSON of BytePS
+is recognised here too, as only its records differ.
+"""
 
 from __future__ import annotations
 

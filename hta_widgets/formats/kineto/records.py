@@ -1,4 +1,9 @@
-"""A record's own bytes, also of merged files."""
+"""Decode the records of Chrome JSON, and split files that hold the merged traces of several ranks.
+
+`Record` and `Args` are the fields that become columns; all other fields stay in the file's bytes.
+A merged file puts the rank before ids that would collide; `MergedRecords` gives each rank its
+records back as they were before the merge.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Decimal microseconds to exact nanoseconds and back."""
+"""Parse decimal microseconds into exact nanoseconds, many at once.
+
+``1700000000000000.123`` has more digits than a double holds, so texts are parsed as integers: all
+values of a slice together, by their digits. Fractions of a nanosecond are rounded half to even.
+"""
 
 from __future__ import annotations
 

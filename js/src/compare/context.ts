@@ -7,8 +7,15 @@ import { asError, type PanelFrame, isAbort, type Scene, type Source } from "../p
 import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
 import type { AlignmentBase } from "./align";
-import { type DiffFacts, type BySide, FrameCache, perStep, sideSource, swapSides } from "./frames";
-import type { PairedEvents } from "./partner";
+import {
+  type DiffFacts,
+  type BySide,
+  type PairedEvents,
+  FrameCache,
+  perStep,
+  sideSource,
+  swapSides,
+} from "./frames";
 
 export type Colour = "change" | "kind" | "name";
 

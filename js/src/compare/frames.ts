@@ -1,7 +1,7 @@
 /** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
 import { classStyle } from "../facts/event_classes";
-import type { PanelFrame, Source, ThemeName } from "../protocol/source";
+import type { Brief, PanelFrame, Source, ThemeName } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 
@@ -9,6 +9,12 @@ export type FrameRow = Record<string, unknown>;
 export type Side = 0 | 1;
 /** A value of each side: before and after, or above and below. */
 export type BySide<T> = readonly [T, T];
+
+export interface PairedEvents {
+  /** In the order of display; null without a partner. */
+  events: BySide<Brief | null>;
+  status: string | null;
+}
 
 export const SIDES = [0, 1] as const;
 

@@ -21,6 +21,7 @@ import {
   numberAt,
   OPPOSITE,
   otherSide,
+  type PairedEvents,
   type FrameRow,
   rowsOf,
   type Side,
@@ -28,7 +29,6 @@ import {
   textAt,
 } from "./frames";
 import { PairHistory } from "./history";
-import type { PairedEvents } from "./partner";
 
 /** Fields that narrow a selection; null for none. */
 type MarkFilter = Partial<SelectionJson> | null;

@@ -1,15 +1,8 @@
 /** An event and its partner on the other side, in words. */
 
-import type { Brief } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import type { DiffContext } from "./context";
-import { type BySide, deltaText, shareText } from "./frames";
-
-export interface PairedEvents {
-  /** In the order of display; null without a partner. */
-  events: BySide<Brief | null>;
-  status: string | null;
-}
+import { deltaText, type PairedEvents, shareText } from "./frames";
 
 /** Describe a pair: name, both durations, difference and status. */
 export function pairText({ events, status }: PairedEvents): {

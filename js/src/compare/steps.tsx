@@ -46,7 +46,7 @@ export class Strip extends DiffPanel<StripData> {
   }
 
   /** The chosen step; null for all. */
-  private get chosen(): number | null {
+  private get chosenSlot(): number | null {
     return this.ctx.choice.value.step;
   }
 
@@ -58,7 +58,7 @@ export class Strip extends DiffPanel<StripData> {
     const room = Math.max(width - gutter - 24, 80);
     const hasManySlots = data.slots.rows > MAX_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
-    const shown = hasManySlots ? [this.chosen ?? medianSlot(data.slots)] : all;
+    const shown = hasManySlots ? [this.chosenSlot ?? medianSlot(data.slots)] : all;
     const slots = placeSlots(data.slots, shown, room);
     const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
     const run = heightOf(lanes);
@@ -115,7 +115,7 @@ export class Strip extends DiffPanel<StripData> {
         class={slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell"}
         title={`${label}: ${text}${this.noPairText(slot)}`}
         aria-label={`${label}, ${deltaText(diff)}${this.noPairText(slot)}`}
-        aria-pressed={slot === this.chosen}
+        aria-pressed={slot === this.chosenSlot}
         aria-disabled={this.has(slot) ? undefined : true}
         style={{ background: this.colourOf(stepSlot) }}
         onClick={() => this.toggle(slot)}
@@ -138,7 +138,7 @@ export class Strip extends DiffPanel<StripData> {
   }
 
   private toggle(slot: number): void {
-    if (this.has(slot)) this.choose(this.chosen === slot ? null : slot);
+    if (this.has(slot)) this.choose(this.chosenSlot === slot ? null : slot);
   }
 
   /** Label, dashed line and band of a slot, as one button. */
@@ -147,7 +147,7 @@ export class Strip extends DiffPanel<StripData> {
     const theme = THEMES[this.ctx.theme.value];
     const top = LABELS_HEIGHT + run + 4;
     const slotHeight = top + BAND_HEIGHT + 4 + run;
-    const isOn = this.chosen === slot.slot;
+    const isOn = this.chosenSlot === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
     return (
       <g

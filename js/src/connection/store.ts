@@ -1,4 +1,10 @@
-/** Bind a view to the shared model: echo guard, throttled saving, undo history. */
+/**
+ * Bind a view to the model that it shares with the kernel and with linked views.
+ *
+ * A gesture writes a signal at once; the model is saved at most every `SAVE_MS`. The kernel echoes
+ * each saved view: an echo of an older one must not move the view back, so it is ignored. When a
+ * gesture has ended for `COMMIT_MS`, the state becomes a step of the undo history.
+ */
 
 import { LIMITS } from "../facts/limits";
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";

@@ -1,4 +1,9 @@
-/** One indexed lane: cells at any zoom, their cover and counts. */
+/**
+ * One indexed lane: cells at any zoom, their cover and counts; as `hta_widgets/tiles/lanes.py`.
+ *
+ * Covered time and counts of a cell are differences of prefix sums over the lane's intervals, so they
+ * cost the same for any number of events. The kind of a cell is the one that covers most of it.
+ */
 
 import { CLASSES } from "../facts/event_classes";
 import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { seeded } from "../../test/random";
+import { seededRandom } from "../../test/random";
 import { CAUSES, type Cause } from "../facts/panels";
 import { binEdges, deviceTimesOf, overlapTimes, deviceSpan } from "./device";
 import { idleByCause } from "./idle";
@@ -100,7 +100,7 @@ test("a window within a gap is idle, with the cause of the whole gap", () => {
 
 test("times of adjacent windows add up to the time of both", () => {
   for (let seed = 0; seed < 24; seed += 1) {
-    const random = seeded(seed);
+    const random = seededRandom(seed);
     const events = Array.from({ length: 1 + random(12) }, (): Event => {
       const start = 5 + random(60);
       const called = random(start);

@@ -1,4 +1,9 @@
-/** Answer the requests `panels` and `heatmap` from the page's data. */
+/**
+ * Answer the requests `panels` and `heatmap` from the page's data.
+ *
+ * `builders` has a function per panel. It gets a `RankSelection` for each rank of the page: the rank,
+ * and the events that the selection includes without the panel's own dimensions.
+ */
 
 import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";

@@ -51,7 +51,7 @@ class RankHits {
   }
 
   /** All matches, in the order in which users step through them. */
-  get ordered(): OrderedHits {
+  get orderedHits(): OrderedHits {
     if (this.cachedOrder !== null) return this.cachedOrder;
     const parts = TABLES.map((name) => this.matchingRows(name));
     const length = parts.reduce((sum, rows) => sum + rows.length, 0);
@@ -72,13 +72,13 @@ class RankHits {
   }
 
   brief(position: number): Brief {
-    const { table, row } = this.ordered;
+    const { table, row } = this.orderedHits;
     return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
   /** Number of matches before a place; `inclusive` also counts the match at the place. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
-    const hits = this.ordered;
+    const hits = this.orderedHits;
     const low = countBelow(hits.start, time);
     const high = countUpTo(hits.start, time);
     let before = low;

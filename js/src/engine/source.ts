@@ -1,4 +1,9 @@
-/** Answer the kernel's requests from the page's data; see docs/protocol-requests.md. */
+/**
+ * Answer the kernel's requests from the page's data; see docs/protocol-requests.md.
+ *
+ * Replies have the types and values of the kernel's. `canAnswer` is false if a reply would differ, as
+ * the page holds less than the job: then a live page asks the kernel.
+ */
 
 import {
   type Answer,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { seeded } from "../../test/random";
+import { seededRandom } from "../../test/random";
 import { IntervalSet } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
@@ -14,7 +14,7 @@ function spansOf(intervals: readonly Interval[]): IntervalSet {
 }
 
 const SETS: Interval[][][] = Array.from({ length: 40 }, (_, seed) => {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   return Array.from({ length: 4 }, () =>
     Array.from({ length: random(24) }, (): Interval => {
       const start = random(90);
@@ -25,7 +25,7 @@ const SETS: Interval[][][] = Array.from({ length: 40 }, (_, seed) => {
 
 describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", ({ sets }) => {
   const spans = sets.map(spansOf);
-  const random = seeded(sets.length);
+  const random = seededRandom(sets.length);
   const windows = Array.from({ length: 12 }, (): Interval => [random(60), 60 + random(60)]);
   const covers = (time: number) => (set: readonly Interval[]) =>
     set.some(([start, end]) => start <= time && time < end);

@@ -1,4 +1,11 @@
-/** Time as one sequence of states: which of several sets of intervals hold at each instant. */
+/**
+ * Time as one sequence of states: which of several sets of intervals hold at each instant.
+ *
+ * Bit k of a state's code is set while set k holds. With set 0 = [0, 6) and set 1 = [4, 9):
+ *
+ *   starts  0  4  6  9
+ *   codes   1  3  2  0     timesWithin(0, 9): 4 ns in code 1, 2 ns in code 3, 3 ns in code 2
+ */
 
 import { countUpTo } from "./columns";
 import type { IntervalUnion } from "./spans";

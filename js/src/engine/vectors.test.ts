@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import packedVectors from "../../../tests/vectors/packed.json";
 import searchVectors from "../../../tests/vectors/search.json";
-import { tileCases as cases, type Tile, type Given } from "../../test/tile_vectors";
+import { tileCases as cases, type TileVector, type Given } from "../../test/tile_vectors";
 import { matchNames } from "../expressions/evaluate";
 import {
   CELLS_PER_TILE,
@@ -23,7 +23,7 @@ function laneOf(events: Given[], slices: boolean): IndexedLane {
 }
 
 /** A column of a tile, expanded from its sparse cells. */
-function columnOf(tile: Tile, name: string, empty: number): number[] {
+function columnOf(tile: TileVector, name: string, empty: number): number[] {
   const out = new Array<number>(CELLS_PER_TILE).fill(empty);
   for (const cell of tile.cells) out[cell.cell!] = cell[name]!;
   return out;

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { seeded } from "../../test/random";
+import { seededRandom } from "../../test/random";
 import { matchNames } from "./evaluate";
 import { LinearRegExp } from "./regular";
 
 test("random patterns match what JavaScript's own expressions match", () => {
-  const draw = seeded(7);
+  const draw = seededRandom(7);
   const pick = (from: readonly string[]): string => from[draw(from.length)]!;
   const pattern = (depth: number): string => {
     const kind = depth === 0 ? 0 : draw(5);
@@ -36,7 +36,7 @@ test("a pattern that would backtrack for ever is answered", () => {
 });
 
 test("a pattern with too much work is given up", () => {
-  const draw = seeded(3);
+  const draw = seededRandom(3);
   const letters = () => Array.from({ length: 200 }, () => "ab"[draw(2)]).join("");
   const names = Array.from({ length: 2000 }, letters);
   const { matching, error } = matchNames("/(a.{0,40}){0,40}c/", names);

@@ -1,4 +1,10 @@
-/** One lane's cells and slices over the visible tiles, ready to draw. */
+/**
+ * One lane's cells and slices over the visible tiles, ready to draw.
+ *
+ * Tiles of the wanted level are copied side by side. Where one has not arrived yet, a tile of a
+ * coarser level is stretched: its slices are exact, and the rest of its covered time is spread evenly
+ * over the finer cells. `pending` tells the loader that such a place remains.
+ */
 
 import { TILE_CELLS } from "../protocol/decode";
 import { EMPTY_TILE, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";

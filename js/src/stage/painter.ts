@@ -1,4 +1,9 @@
-/** Paint the parts of a frame that have changed. */
+/**
+ * Paint the regions of a frame that have changed, on two canvases.
+ *
+ * The base canvas has head, names, lanes and totals; lanes are rasterised in memory and copied. The
+ * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
+ */
 
 import type { Ribbon } from "../protocol/ribbon";
 import type { ClassPalette, Overlay, Scene, Span } from "../protocol/source";

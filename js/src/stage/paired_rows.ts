@@ -9,11 +9,9 @@
  */
 
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
-import type { RowsView } from "./rows_view";
 
 /** The places of the rows of one stage among the rows of another. */
 export interface RowPairing {
-  other: RowsView;
   /** Whether this stage is behind the other; its rows come first. */
   isBehind: boolean;
   /** The words for both stages, "before" and "after" of the example. */

@@ -31,7 +31,7 @@ export class RowsView {
   /** Lanes of opened ranks without events in view. */
   private emptyLanes: ReadonlySet<number> = new Set();
   /** Rows of another stage in the same place. */
-  pairing: RowPairing | null = null;
+  pairing: (RowPairing & { other: RowsView }) | null = null;
 
   constructor(
     private scene: Scene,

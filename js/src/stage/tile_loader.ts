@@ -1,4 +1,9 @@
-/** Request tiles: one request at a time, for what is visible now. */
+/**
+ * Request tiles: one request at a time, for the lanes and the level that are visible now.
+ *
+ * A request is planned when the one before has been answered, so tiles that have scrolled out of view
+ * meanwhile are never requested. When the view is complete and at rest, tiles around it follow.
+ */
 
 import { LIMITS } from "../facts/limits";
 import { REPLY_BUDGET_MS } from "../connection/answering";

@@ -1,4 +1,9 @@
-/** Cache of tiles by lane, level and index. */
+/**
+ * Cache of tiles by lane, level and index.
+ *
+ * At level L a cell has 2^L ns and a tile 256 cells, so tile 5 of level 10 begins at
+ * 5 · 256 · 1024 ns. A tile without events is kept too, as `EMPTY_TILE`: it is known, not missing.
+ */
 
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";

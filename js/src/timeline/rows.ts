@@ -95,7 +95,7 @@ export class RowsController {
   }
 
   /** Ranks that have a row, or are folded into one; null for all of the job. */
-  get shown(): readonly number[] | null {
+  get shownRanks(): readonly number[] | null {
     const only = this.onlyRanks.value;
     const ranks = this.stateSignal.value.flatMap(({ rank, memberRanks = [rank] }) => memberRanks);
     const shown = new Set(ranks.filter((rank) => only?.has(rank) !== false));

@@ -48,7 +48,7 @@ export class ViewFacts {
       () => {
         this.showCard();
         this.announce();
-        if (!isSameJson(rows.shown, this.shown)) this.askShares();
+        if (!isSameJson(rows.shownRanks, this.shown)) this.askShares();
       },
       ctx.signal,
     );
@@ -92,12 +92,12 @@ export class ViewFacts {
   /** Request the shares of the legend for the ranks that have rows. */
   private askShares(): void {
     const { legend, rows } = this.app;
-    const { shown } = rows;
-    this.shown = shown;
+    const { shownRanks } = rows;
+    this.shown = shownRanks;
     legend.isPending.value = true;
     const figures = this.app.ctx.figures.value;
-    this.askStats(shown, figures?.span ?? this.app.ctx.stage.view(), (stats) => {
-      if (shown !== this.shown || figures !== this.app.ctx.figures.value) return;
+    this.askStats(shownRanks, figures?.span ?? this.app.ctx.stage.view(), (stats) => {
+      if (shownRanks !== this.shown || figures !== this.app.ctx.figures.value) return;
       legend.isPending.value = false;
       legend.setStats(stats, this.shownRowsText());
       this.showWaits();

@@ -2,7 +2,7 @@
 
 type Listener = (value: any) => unknown;
 
-class Emitter {
+class FakeEmitter {
   private readonly listeners = new Set<Listener>();
   readonly on = (listener: Listener): { dispose(): void } => {
     this.listeners.add(listener);
@@ -50,9 +50,9 @@ export class TabInputCustom {
 /** A panel whose page is a list of messages. */
 export class Panel {
   readonly heard: any[] = [];
-  readonly fromPage = new Emitter();
-  readonly viewState = new Emitter();
-  readonly closed = new Emitter();
+  readonly fromPage = new FakeEmitter();
+  readonly viewState = new FakeEmitter();
+  readonly closed = new FakeEmitter();
   visible = true;
   onDidChangeViewState = this.viewState.on;
   onDidDispose = this.closed.on;
@@ -72,8 +72,8 @@ export class Panel {
   }
 }
 
-const tabsChanged = new Emitter();
-const tasksEnded = new Emitter();
+const tabsChanged = new FakeEmitter();
+const tasksEnded = new FakeEmitter();
 
 /** Values that a test sets and checks. */
 const fresh = () => ({
@@ -147,7 +147,7 @@ export const workspace = {
     );
     return fake.files.filter((path) => name.test(path)).map((path) => new Uri(path));
   },
-  onDidChangeConfiguration: new Emitter().on,
+  onDidChangeConfiguration: new FakeEmitter().on,
   fs: {
     copy: async (from: Uri, to: Uri) => fake.copied.push([from.fsPath, to.fsPath]),
     writeFile: async (to: Uri, bytes: Uint8Array) => fake.copied.push([[...bytes], to.fsPath]),
