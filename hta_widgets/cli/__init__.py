@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _import_command(options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _print_error(str(error), error, as_json="--json" in words)
+        return _print_error(str(error), error, as_json=_has_json(words))
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _print_error(text, TraceError(text), as_json="--json" in words)
+        return _print_error(text, TraceError(text), as_json=_has_json(words))
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
@@ -67,6 +67,11 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
         gc.enable()
     command: Callable[[argparse.Namespace], int | None] = getattr(module, name)
     return command
+
+
+def _has_json(words: Sequence[str]) -> bool:
+    """Return whether the words have `--json`, which argparse takes abbreviated as well."""
+    return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
 def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
@@ -134,7 +139,7 @@ class _Command(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
-        if "--json" in self.words:
+        if _has_json(self.words):
             usage = " ".join(self.format_usage().split())
             _print_error("", TraceError(message, remedy=usage), as_json=True)
             self.exit(2)
