@@ -154,10 +154,10 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return how many rows are shown and the note; empty if all are shown without a note."""
+        """Return how many rows are shown and the note; empty if all are shown."""
         shown = len(self.frame)
         rows = f"{shown:,} of {self.total_rows:,} rows" if shown < self.total_rows else ""
-        return "; ".join(filter(None, (rows, self.note)))
+        return "; ".join(filter(None, (rows, self.note))) or ("" if shown else "no rows")
 
     def format(self, form: Form) -> str:
         """Return the reply in one of the forms."""

@@ -203,6 +203,8 @@ def test_forms(opened, capsys):
     assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 3"]
     assert cli.main(command) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 4 rows"
+    assert cli.main(["table", "job", "events", "--query", "dur_ns < 0"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no rows"
 
 
 def test_names_from_traces_are_no_markup(tmp_path):
