@@ -154,10 +154,10 @@ class TableReply:
         }
 
     def remark(self) -> str:
-        """Return how many rows are shown and the note; empty if all are shown without a note."""
+        """Return how many rows are shown and the note; empty if all are shown."""
         shown = len(self.frame)
         rows = f"{shown:,} of {self.total_rows:,} rows" if shown < self.total_rows else ""
-        return "; ".join(filter(None, (rows, self.note)))
+        return "; ".join(filter(None, (rows, self.note))) or ("" if shown else "no rows")
 
     def format(self, form: Form) -> str:
         """Return the reply in one of the forms."""
@@ -168,7 +168,10 @@ class TableReply:
         cells = [[column["name"] for column in self.columns]]
         cells += [[_cell_text(value) for value in row] for row in self.rows()]
         is_number = [column["dtype"] not in {"str", "bool"} for column in self.columns]
-        lines = markdown_lines(cells, is_number) if form == "markdown" else text_lines(cells)
+        if form == "markdown":
+            lines = markdown_lines(cells, is_number)
+        else:
+            lines = text_lines(cells, is_number)
         remark = self.remark()
         return "\n".join([*lines, *(["", remark] if remark else [])])
 
@@ -218,12 +221,17 @@ def _cell_text(value: Any) -> str:
     return text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
 
 
-def text_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return rows of texts as aligned lines; all columns but the last are flush right."""
+def text_lines(
+    rows: Sequence[Sequence[str]], is_number: Sequence[bool] | None = None
+) -> Iterator[str]:
+    """Return rows of texts as aligned lines, numbers flush right; by default all but the last."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for *numbers, last in rows:
-        cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-        yield "  ".join([*cells, last]).rstrip()
+    is_right = is_number or [True] * (len(widths) - 1) + [False]
+    for row in rows:
+        cells = zip(row, widths, is_right, strict=True)
+        yield "  ".join(
+            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells
+        ).rstrip()
 
 
 def markdown_lines(rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:

@@ -198,6 +198,18 @@ def run_table(
     )
 
 
+#: DuckDB has more widths of numbers than the envelope.
+_DTYPES = {"i": "int64", "u": "uint64", "f": "float64", "M": "str", "m": "str"}
+
+
+def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:
+    """Return the rows of a SELECT over the tables of a job, as `TraceSet.sql` does."""
+    frame = job.traces.sql(query)
+    dtypes = {name: _DTYPES[d.kind] for name, d in frame.dtypes.items() if d.kind in _DTYPES}
+    rows, code = _cut(frame.astype(dtypes), "", limit, descending=False)
+    return job.reply(rows, "sql", len(frame), code=f"traces.sql({query!r}){code}")
+
+
 def _run_analysis(
     job: Job, name: str, scope: dict[str, Any], options: dict[str, Any]
 ) -> tuple[pd.DataFrame, str]:

@@ -26,6 +26,7 @@ from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
 from hta_widgets.text import duration, share, share_delta
+from hta_widgets.tiles.search import match_names
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -193,12 +194,11 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
     if metric == "mfu":
         return _mfu_samples, "share"
     if metric.startswith("kernel:"):
-        try:
-            pattern = re.compile(metric.removeprefix("kernel:"))
-        except re.error as error:
+        pattern = f"/(?:{metric.removeprefix('kernel:')})/"
+        if error := match_names(pattern, [""])[1]:
             raise TraceError(
-                f"{metric!r} is not a pattern ({error})", remedy="Write kernel:gemm, for example."
-            ) from None
+                f"{metric!r} names no kernels ({error})", remedy="Write kernel:gemm, for example."
+            )
         return lambda _, side: _kernel_samples(side, pattern), "ns"
     raise TraceError(f"no metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
 
@@ -209,13 +209,13 @@ def _mfu_samples(_: Comparison, side: RunSide) -> Floats:
     return means.reindex(pd.Index(side.steps)).to_numpy(np.float64)
 
 
-def _kernel_samples(side: RunSide, pattern: re.Pattern[str]) -> Floats:
+def _kernel_samples(side: RunSide, pattern: str) -> Floats:
     """Return the device time of matching names in each step, the mean over ranks."""
     sums = np.zeros(len(side.steps))
     order = np.argsort(side.steps, kind="stable")
     for part in side.parts.values():
         table = part.table
-        is_named = np.array([bool(pattern.search(name)) for name in table.names.values], dtype=bool)
+        is_named = np.array(match_names(pattern, table.names.values)[0], dtype=bool)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
         places = order[np.searchsorted(side.steps[order], table.step[rows])]

@@ -22,7 +22,7 @@ __all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 #: The modules of commands that are not in `commands`.
 _MODULES = {
     "view": "view",
-    **dict.fromkeys(("tables", "table", "event"), "tables"),
+    **dict.fromkeys(("tables", "table", "event", "sql"), "tables"),
     **dict.fromkeys(("diff", "baseline"), "comparison"),
     **dict.fromkeys(("mcp", "skill"), "agents"),
 }
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _import_command(options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _print_error(str(error), error, as_json="--json" in words)
+        return _print_error(str(error), error, as_json=_has_json(words))
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _print_error(text, TraceError(text), as_json="--json" in words)
+        return _print_error(text, TraceError(text), as_json=_has_json(words))
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
@@ -67,6 +67,11 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
         gc.enable()
     command: Callable[[argparse.Namespace], int | None] = getattr(module, name)
     return command
+
+
+def _has_json(words: Sequence[str]) -> bool:
+    """Return whether the words have `--json`, which argparse takes abbreviated as well."""
+    return any(len(word) > 2 and "--json".startswith(word) for word in words)
 
 
 def _print_error(message: str, error: TraceError, *, as_json: bool) -> int:
@@ -134,7 +139,7 @@ class _Command(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments, as JSON if they ask for that, and exit."""
-        if "--json" in self.words:
+        if _has_json(self.words):
             usage = " ".join(self.format_usage().split())
             _print_error("", TraceError(message, remedy=usage), as_json=True)
             self.exit(2)
@@ -157,7 +162,7 @@ def parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
     for add_command in (
-        *(_add_view, _add_summary, _add_tables, _add_table, _add_event),
+        *(_add_view, _add_summary, _add_tables, _add_table, _add_event, _add_sql),
         *(_add_export, _add_report, _add_diff, _add_baseline, _add_demo),
         *(_add_mcp, _add_skill),
     ):
@@ -224,9 +229,7 @@ def _add_table(commands: Any) -> None:
     command.add_argument("--query", metavar="QUERY", help="a pandas query over event columns")
     command.add_argument("--sort", default="", metavar="COLUMN", help="sort the rows")
     command.add_argument("--descending", action="store_true", help="sort them from the largest")
-    command.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
-    )
+    _add_limit(command)
     command.add_argument(
         "--option",
         action="append",
@@ -244,6 +247,26 @@ def _add_event(commands: Any) -> None:
     command.add_argument("rank", type=int, metavar="RANK")
     command.add_argument("id", type=int, metavar="ID", help="as in the tables")
     _add_form(command)
+
+
+def _add_sql(commands: Any) -> None:
+    command = commands.add_parser("sql", help="rows of a SELECT over the tables of a job")
+    command.description = (
+        "Print the rows of a SELECT of DuckDB over events, args, flows, counters, ranks, problems "
+        "and the analyses. Files and the network are locked."
+    )
+    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    command.add_argument(
+        "query", metavar="QUERY", help='such as "select name, sum(dur_ns) from events group by all"'
+    )
+    _add_limit(command)
+    _add_form(command)
+
+
+def _add_limit(command: Any) -> None:
+    command.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="maximum number of rows, 0 for all (50)"
+    )
 
 
 def _add_form(command: Any) -> None:

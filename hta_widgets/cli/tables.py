@@ -1,4 +1,4 @@
-"""The commands ``tables``, ``table`` and ``event``, which import no more than they need."""
+"""The commands ``tables``, ``table``, ``event``, ``sql``, which import no more than they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import json
 import sys
 
 from hta_widgets.answers.reply import TableReply
-from hta_widgets.answers.tables import Job, describe_event, list_tables, parse_option, run_table
+from hta_widgets.answers.tables import (
+    Job,
+    describe_event,
+    list_tables,
+    parse_option,
+    run_sql,
+    run_table,
+)
 from hta_widgets.cli import say
 
 
@@ -39,6 +46,11 @@ def event(options: argparse.Namespace) -> None:
     if options.form == "text":
         details = {key: value for key, value in reply.more.items() if value}
         say("", *(f"{key}: {json.dumps(value)}" for key, value in details.items()))
+
+
+def sql(options: argparse.Namespace) -> None:
+    """Print the rows of a query."""
+    _print_reply(run_sql(Job.open([options.job]), options.query, limit=options.limit), options)
 
 
 def _print_reply(reply: TableReply, options: argparse.Namespace) -> None:

@@ -121,9 +121,10 @@ def traffic(
         )
         for number in chosen
     ]
-    blocks = list(map_ranks(parts, _traffic_of_rank, each=arguments))
+    # pandas 2 warns of empty blocks.
+    blocks = [block for block in map_ranks(parts, _traffic_of_rank, each=arguments) if len(block)]
     schema: Any = _SCHEMA
-    frame = pd.concat([pd.DataFrame(columns=list(schema)), *blocks], ignore_index=True)
+    frame = pd.concat(blocks or [pd.DataFrame(columns=list(schema))], ignore_index=True)
     frame["nodes_from"] = nodes_from
     frame = frame.astype(schema).sort_values(
         ["rank", "bytes", "name", "group"], ascending=[True, False, True, True]

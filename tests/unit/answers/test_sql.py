@@ -1,13 +1,17 @@
 """SQL over a job: the same as in pandas, and nothing but its tables."""
 
+import json
 import re
 import shutil
 
+import jsonschema
 import pandas as pd
 import pytest
 from support import small
 
 import hta_widgets as hw
+from hta_widgets import cli
+from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.errors import TraceError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra sql is not installed")
@@ -33,6 +37,19 @@ def test_the_recipes_of_the_pages_have_the_answers_of_pandas(
     assert len(rows) == 21
     assert str(rows[0]["ns"].dtype) == "int64"
     assert (names["timeline"].selected_events()["dur_ns"] > 1_000_000).all()
+
+
+def test_the_command_replies_in_the_envelope(demo_folder, capsys):
+    query = "select rank, name as kernel, 7::utinyint as byte, date '2026-01-02' as day from events"
+    command = ["sql", str(demo_folder / "kineto"), query, "--limit", "2"]
+    assert cli.main([*command, "--json"]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    jsonschema.validate(reply, SCHEMA)
+    assert [column["dtype"] for column in reply["columns"]] == ["int64", "str", "uint64", "str"]
+    assert [row[2:] for row in reply["rows"]] == [[7, "2026-01-02"]] * 2
+    assert reply["total_rows"] > 1_000
+    assert cli.main(["sql", command[1], "select nope from events", "--json"]) == 2
+    assert "nope" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def test_args_are_texts_and_json_as_in_the_file(tmp_path):

@@ -203,6 +203,8 @@ def test_forms(opened, capsys):
     assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 3"]
     assert cli.main(command) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 4 rows"
+    assert cli.main(["table", "job", "events", "--query", "dur_ns < 0"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no rows"
 
 
 def test_names_from_traces_are_no_markup(tmp_path):
@@ -229,6 +231,7 @@ def test_names_from_traces_are_no_markup(tmp_path):
         (["event", "{job}", "0", "99999999"], "rank 0 has events 0 to"),
         (["table", "{job}", "operators", "--window", "soon"], "soon"),
         (["table"], "the following arguments are required"),
+        (["diff", "{job}", "{job}", "--fail-above", "5%", "--metric", "no"], "no metric 'no'"),
     ],
 )
 def test_errors_are_json_where_asked(opened, capsys, arguments, message):
@@ -245,8 +248,10 @@ def test_errors_are_json_where_asked(opened, capsys, arguments, message):
         assert message in capsys.readouterr().err
 
 
-def test_a_missing_job_is_json_too(capsys):
-    assert cli.main(["tables", "no/such/job", "--json"]) == 2
+@pytest.mark.parametrize("command", ["tables", "summary", "table", "event", "diff"])
+def test_a_missing_job_is_json_too_with_an_abbreviated_option(command, capsys):
+    more = {"table": ["operators"], "event": ["0", "1"], "diff": ["no/such/run"]}.get(command, [])
+    assert cli.main([command, "no/such/job", *more, "--js"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["path"] == "no/such/job"
 
 

@@ -81,6 +81,11 @@ def test_metrics_are_judged_by_themselves(tmp_path):
     assert verdicts["mfu"].outcome == "cannot tell"
 
 
+def test_patterns_are_of_an_engine_that_does_not_backtrack(tmp_path):
+    with pytest.raises(TraceError, match=r"names no kernels \(not a regular expression"):
+        verdict_of(tmp_path, BEFORE, metric=r"kernel:(g)\1")
+
+
 @pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (" 2.5 % ", 0.025)])
 def test_limits(text, value):
     assert parse_limit(text) == pytest.approx(value)
