@@ -19,6 +19,7 @@ from hta_widgets.analysis import (
     temporal_breakdown,
 )
 from hta_widgets.diff import compare, names, operators_diff
+from hta_widgets.panels.headline import headline
 from hta_widgets.trace.columns import event_args
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -255,6 +256,8 @@ def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
     traces = load(export)
     assert traces.ranks == [0, 1]
     assert traces[0].events.query("name == 'MPI_Allreduce'").kind.unique() == ["communication"]
+    assert "No GPU work" in (text := str(headline(traces)))
+    assert "idle" not in text
 
 
 SECRET = "hunter2"
