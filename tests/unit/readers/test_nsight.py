@@ -246,6 +246,11 @@ def test_collectives_without_any_call_of_the_host_are_read(export):
     assert collectives(traces)["rank"].nunique() == 2
 
 
+def test_names_of_processes_are_those_of_their_programs(export):
+    change(export, r"update PROCESSES set name = 'C:\Program Files\Ann Lee\python.exe'")
+    assert {track.process for track in load(export)[0].tracks} >= {"python.exe"}
+
+
 def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
     change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = globalPid & ~(1 << 24)",
            "delete from CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip
