@@ -45,7 +45,10 @@ def _shorten_paths_of_trace(trace: Trace) -> Trace:
         async_table=replace(asyncs, name=lookup[asyncs.name]),
         counter_table=replace(
             counters,
-            series=[tuple(map(shorten_paths, of_series)) for of_series in counters.series],
+            series=[
+                (shorten_paths(pid), shorten_paths(name), shorten_paths(series))
+                for pid, name, series in counters.series
+            ],
         ),
         metadata=map_texts(trace.metadata, shorten_paths),
     )

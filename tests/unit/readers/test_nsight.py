@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
-from support.outputs import unpacked_outputs
+from support.outputs import records_of, unpacked_outputs
 
 import hta_widgets as hw
 from hta_widgets import TraceError, cli
@@ -15,6 +15,7 @@ from hta_widgets.analysis import (
     collectives,
     critical_path,
     phase_times,
+    step_times,
     stragglers,
     temporal_breakdown,
 )
@@ -145,6 +146,19 @@ def test_devices_of_one_process_are_ranks(tmp_path):
         assert {track.process for track in trace.tracks if track.stream >= 0} == {
             f"GPU {trace.local_rank}"
         }
+
+
+def test_steps_of_a_thread_are_those_of_all_devices_that_it_launches_on(tmp_path):
+    path = write_export(tmp_path / "two.sqlite", devices_per_process=2, mpi=False)
+    tables = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
+    first = "(select min(globalTid) from CUPTI_ACTIVITY_KIND_RUNTIME)"
+    traces = load(change(path, *(f"update {table} set globalTid = {first}" for table in tables)))
+    frame = step_times(traces)
+    assert frame[["rank", "step"]].to_numpy().tolist() == [
+        [rank, step] for rank in (0, 1) for step in (5, 6, 7)
+    ]
+    args = [json.loads(text)["args"] for text in records_of(traces[1])]
+    assert {"NVTX range": "iteration 6"} in args
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_devices_of_the_older_database_are_ranks(tmp_path):
         kernel = trace.events.query("category == 'kernel'")
         assert (kernel.name.tolist(), kernel.dur_ns.tolist()) == (["gemm"], [20_000])
         assert trace.events.loc[trace.launch_of[kernel.index]].name.tolist() == ["hipLaunchKernel"]
-    assert step_times(traces)["step"].unique().tolist() == [3]
+    assert step_times(traces)[["rank", "step"]].to_numpy().tolist() == [[0, 3], [1, 3]]
 
 
 def test_json_of_rocprofv3(write):
