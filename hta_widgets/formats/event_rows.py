@@ -208,7 +208,7 @@ class EventRows:
         numbers = [int(match[1]) if match else -1 for match in name_matches]
         if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
             numbers = list(range(len(rows)))
-        names = self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers)
+        name_codes = self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers)
         on_device = events["device"] >= 0
         pairs, _ = distinct_rows(events["process"][on_device], events["device"][on_device])
         for process in np.unique(events["process"][rows]).tolist():
@@ -222,7 +222,7 @@ class EventRows:
                     name: events[name][rows[steps]]
                     for name in ("start_ns", "end_ns", "place", "process")
                 }
-                self.add(**taken, category="user_annotation", name=names[steps], target=device)
+                self.add(**taken, category="user_annotation", name=name_codes[steps], target=device)
         return len(rows)
 
     def columns(self) -> dict[str, Ints]:
