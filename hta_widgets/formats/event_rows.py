@@ -187,6 +187,8 @@ class EventRows:
     def add_named_steps(self, pattern: str | None = None) -> int:
         """Put a ``ProfilerStep#n`` around ranges of the host called as steps are; return how many.
 
+        Each device of a process has the steps that do not name a device.
+
         These are ranges that `pattern` matches or, without one, annotations such as ``step 3``. The
         number is the last in the name; without numbers, ranges are numbered in order.
         """
@@ -206,12 +208,21 @@ class EventRows:
         numbers = [int(match[1]) if match else -1 for match in name_matches]
         if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
             numbers = list(range(len(rows)))
-        if len(rows):
-            taken = ("start_ns", "end_ns", "place", "process", "target")
-            self.add(
-                **{name: events[name][rows] for name in taken}, category="user_annotation",
-                name=self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers),
-            )  # fmt: skip
+        name_codes = self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers)
+        on_device = events["device"] >= 0
+        pairs, _ = distinct_rows(events["process"][on_device], events["device"][on_device])
+        for process in np.unique(events["process"][rows]).tolist():
+            of_process = np.flatnonzero(events["process"][rows] == process)
+            targets = events["target"][rows[of_process]]
+            devices = [device for number, device in pairs if number == process]
+            for device in devices or [-1]:
+                is_step = (targets < 0) | (targets == device)
+                steps = of_process[is_step]
+                taken = {
+                    name: events[name][rows[steps]]
+                    for name in ("start_ns", "end_ns", "place", "process")
+                }
+                self.add(**taken, category="user_annotation", name=name_codes[steps], target=device)
         return len(rows)
 
     def columns(self) -> dict[str, Ints]:

@@ -208,7 +208,8 @@ def headline(traces: TraceSet) -> Headline:
     times = run_times(traces)
     # Timelines of Horovod have phases only, without compute.
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
-    if not times.ranks or len(readiness):
+    has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
+    if not times.ranks or not has_devices or len(readiness):
         findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
         ranked = _rank_findings(findings)
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()

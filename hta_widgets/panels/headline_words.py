@@ -338,7 +338,7 @@ def _async_only_text(
 
 
 def _no_device_text(times: RunTimes, *, events: int, rank_count: int) -> list[Piece]:
-    text = f"No GPU work in these files: {count(events)} events of {plural(rank_count, 'rank')}"
+    text = f"No GPU work in these files: {plural(events, 'event')} of {plural(rank_count, 'rank')}"
     return [f"{text} over {duration(times.run_ns)}."]
 
 

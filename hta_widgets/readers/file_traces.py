@@ -45,7 +45,10 @@ def _shorten_paths_of_trace(trace: Trace) -> Trace:
         async_table=replace(asyncs, name=lookup[asyncs.name]),
         counter_table=replace(
             counters,
-            series=[tuple(map(shorten_paths, of_series)) for of_series in counters.series],
+            series=[
+                (shorten_paths(pid), shorten_paths(name), shorten_paths(series))
+                for pid, name, series in counters.series
+            ],
         ),
         metadata=map_texts(trace.metadata, shorten_paths),
     )
@@ -57,9 +60,10 @@ def shorten_paths_of_source(source: Any) -> None:
     if texts := getattr(source, "metadata_text", None):
         source.metadata_text = {key: shorten_record(text) for key, text in texts.items()}
     if (comm_args := getattr(source, "comm_args", None)) is not None:
-        comm_args.texts[:] = map(shorten_record, comm_args.texts)
+        source.comm_args = replace(comm_args, texts=[*map(shorten_record, comm_args.texts)])
     if (call_args := getattr(source, "call_args", None)) is not None:
-        call_args.texts[:] = [tuple(map(shorten_record, row)) for row in call_args.texts]
+        texts_of_calls = [tuple(map(shorten_record, row)) for row in call_args.texts]
+        source.call_args = replace(call_args, texts=texts_of_calls)
 
 
 def _short_tracks(tracks: Iterable[Track]) -> Iterable[Track]:

@@ -261,6 +261,7 @@ class _SnapshotReader:
             at = {"pid": device, "tid": 0}
             name = {"name": f"cuda:{device}"}
             yield {"ph": "M", "name": "process_name", **at, "args": name}
+            yield {"ph": "M", "name": "thread_name", **at, "args": {"name": "allocator"}}
             if memory.time_ns:
                 low, high = min(memory.time_ns), max(memory.time_ns)
                 yield {
@@ -288,9 +289,9 @@ class _SnapshotReader:
                     "ts": ts, "args": args,
                 }  # fmt: skip
                 in_use = {"in use": total, "reserved": reserved}
-                counters = (("memory", in_use), ("memory by use", dict(amounts)))
-                for counter, values in counters:
-                    yield {"ph": "C", "name": counter, **at, "ts": ts, "args": values}
+                for counter, values in (("memory", in_use), ("from", amounts)):
+                    sizes = {f"{series} (bytes)": size for series, size in values.items()}
+                    yield {"ph": "C", "name": counter, **at, "ts": ts, "args": sizes}
 
 
 def _frames_of_history(block: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from hta_widgets.readers.sqlite import Database
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
-_ALLOCATED = "Memory allocated by CUDA since the recording began"
+_ALLOCATED = "memory allocated since the recording began (bytes)"
 _GPU_MASK = (1 << 32) - 1
 _ALLOCATION, _FREE = 0, 1
 _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"

@@ -77,7 +77,8 @@ def build_columns(
     named: list[dict[str, Any]] = []
     parts = [rank.work, rank.calls]
     if steps is not None:
-        parts.append(_step_events(rank.ranges, steps, names, named))
+        ranges = rank.ranges if steps.ranges is None else steps.ranges
+        parts.append(_step_events(ranges, steps, names, named))
     ends = rank.ranges.select(rank.ranges.kind == ASYNC_BEGIN)
     ends = replace(ends, kind=np.full(len(ends), ASYNC_END), start_ns=ends.end_ns)
     events = concatenate_blocks([*parts, rank.ranges, ends])

@@ -219,7 +219,10 @@ def _facts_of_rank(
 def _read_rank(export: _Export, rank: RankRows, facts: RankFacts, problems: Problems) -> Trace:
     """Return the trace of a rank."""
     recording, path = export.recording, export.path
-    steps = _find_steps(export, rank, problems)
+    steps = _find_steps(export, rank, rank.ranges, problems)
+    if steps is None:  # the thread of the steps launches more on another device
+        of_process = (export.events.process == rank.process) & (export.events.kind >= RANGE)
+        steps = _find_steps(export, rank, export.events.select(of_process), problems)
     records = build_columns(rank, steps, export.names, facts.label, recording)
     domains = {
         f"{process}:{number}": name
@@ -233,8 +236,11 @@ def _read_rank(export: _Export, rank: RankRows, facts: RankFacts, problems: Prob
     return trace_of_rank(records.columns, source, path, "nsight", problems, facts, rank.device)
 
 
-def _find_steps(export: _Export, rank: RankRows, problems: Problems) -> Steps | None:
-    ranges, work, calls = rank.ranges, rank.work, rank.calls
+def _find_steps(
+    export: _Export, rank: RankRows, ranges: EventBlock, problems: Problems
+) -> Steps | None:
+    """Return the ranges that are the steps of a rank."""
+    work, calls = rank.work, rank.calls
     launching = calls.thread[np.isin(calls.correlation, work.correlation[work.correlation > 0])]
     threads, counts = np.unique(launching if len(launching) else ranges.thread, return_counts=True)
     if not len(threads):
@@ -246,7 +252,7 @@ def _find_steps(export: _Export, rank: RankRows, problems: Problems) -> Steps | 
         return None
     detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
     problems.add("repaired", len(steps.rows), detail, file=export.path)
-    return Steps(rows[steps.rows], steps.numbers, steps.rule)
+    return Steps(rows[steps.rows], steps.numbers, steps.rule, ranges)
 
 
 def _stated_rank(export: _Export, rank: RankRows, devices_of: Counter[int]) -> int | None:

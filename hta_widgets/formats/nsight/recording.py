@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES
@@ -152,7 +153,7 @@ def _process_names(database: Database) -> Iterable[tuple[int, str]]:
     """Yield names of processes, without the folders of their programs."""
     for process, name in database.rows("PROCESSES", ("globalPid", "name")):
         if isinstance(process, int) and isinstance(name, str):
-            yield process >> ID_BITS, shorten_paths(name)
+            yield process >> ID_BITS, PurePath(shorten_paths(name).replace("\\", "/")).name
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:

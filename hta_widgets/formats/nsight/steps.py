@@ -42,11 +42,14 @@ class Steps:
     numbers : array of int
     rule : str
         How they were chosen, for a note.
+    ranges : EventBlock or None
+        The ranges that `rows` are positions in; by default those of the rank.
     """
 
     rows: Rows
     numbers: Ints
     rule: str
+    ranges: EventBlock | None = None
 
 
 def find_steps(

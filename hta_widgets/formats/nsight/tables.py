@@ -384,7 +384,7 @@ def waits_of_calls(
     records = _event_records(database, process, [row[4:] for row in rows])
     waits = {}
     for correlation, _, kind, stream, *event in rows:
-        args = waits[correlation] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")}
+        args: dict[str, Any] = {"synchronization": _WAIT_KINDS.get(kind, f"type {kind}")}
         is_stream_wait = kind == _STREAM_WAITS
         stream_key = "waiting stream" if is_stream_wait else "waited stream"
         args |= {
@@ -397,6 +397,7 @@ def waits_of_calls(
         ]
         if is_stream_wait and earlier:
             args["wait_on_cuda_event_record_corr_id"], args["wait_on_stream"] = max(earlier)
+        waits[correlation] = args
     return waits
 
 

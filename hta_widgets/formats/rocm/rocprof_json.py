@@ -164,7 +164,9 @@ def _read_process(
         device = agent.logical_node_type_id
         model = device_properties(device, agent.product_name or agent.name or "", agent.cu_count)
         facts[number, device] = RankFacts(0, host, device_properties=model)
-    names = {s.kernel_id: s.formatted_kernel_name or s.kernel_name for s in process.kernel_symbols}
+    names = {
+        s.kernel_id: s.formatted_kernel_name or s.kernel_name or "" for s in process.kernel_symbols
+    }
     texts = {text.key: text.value for text in process.strings.marker_api}
     for group, raws in process.buffer_records.items():
         is_copy = group == "memory_copy"

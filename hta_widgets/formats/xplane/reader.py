@@ -58,7 +58,7 @@ _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
-_MEMORY = "Memory allocated by XLA"
+_MEMORY = "memory allocated by XLA (bytes)"
 #: Times since the start of a profile are smaller, those since 1970 larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
 _REPLACED = "\ufffd".encode()

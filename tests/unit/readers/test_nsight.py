@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
-from support.outputs import unpacked_outputs
+from support.outputs import records_of, unpacked_outputs
 
 import hta_widgets as hw
 from hta_widgets import TraceError, cli
@@ -15,10 +15,12 @@ from hta_widgets.analysis import (
     collectives,
     critical_path,
     phase_times,
+    step_times,
     stragglers,
     temporal_breakdown,
 )
 from hta_widgets.diff import compare, names, operators_diff
+from hta_widgets.panels.headline import headline
 from hta_widgets.trace.columns import event_args
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -146,6 +148,19 @@ def test_devices_of_one_process_are_ranks(tmp_path):
         }
 
 
+def test_steps_of_a_thread_are_those_of_all_devices_that_it_launches_on(tmp_path):
+    path = write_export(tmp_path / "two.sqlite", devices_per_process=2, mpi=False)
+    tables = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
+    first = "(select min(globalTid) from CUPTI_ACTIVITY_KIND_RUNTIME)"
+    traces = load(change(path, *(f"update {table} set globalTid = {first}" for table in tables)))
+    frame = step_times(traces)
+    assert frame[["rank", "step"]].to_numpy().tolist() == [
+        [rank, step] for rank in (0, 1) for step in (5, 6, 7)
+    ]
+    args = [json.loads(text)["args"] for text in records_of(traces[1])]
+    assert {"NVTX range": "iteration 6"} in args
+
+
 @pytest.mark.parametrize(
     ("nvidia", "gnu"),
     [
@@ -245,6 +260,11 @@ def test_collectives_without_any_call_of_the_host_are_read(export):
     assert collectives(traces)["rank"].nunique() == 2
 
 
+def test_names_of_processes_are_those_of_their_programs(export):
+    change(export, r"update PROCESSES set name = 'C:\Program Files\Ann Lee\python.exe'")
+    assert {track.process for track in load(export)[0].tracks} >= {"python.exe"}
+
+
 def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
     change(export, "update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = globalPid & ~(1 << 24)",
            "delete from CUPTI_ACTIVITY_KIND_MEMCPY")  # fmt: skip
@@ -255,6 +275,8 @@ def test_processes_without_a_device_are_no_ranks_unless_none_has_one(export):
     traces = load(export)
     assert traces.ranks == [0, 1]
     assert traces[0].events.query("name == 'MPI_Allreduce'").kind.unique() == ["communication"]
+    assert "No GPU work" in (text := str(headline(traces)))
+    assert "idle" not in text
 
 
 SECRET = "hunter2"

@@ -5,8 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from support.outputs import unpacked_outputs
-from support.rocm_files import BOOT_NS, MODEL, SECRET, rocprof_json, write_rocpd, write_rpd
+from support.rocm_files import BOOT_NS, MODEL, rocprof_json, write_rocpd, write_rpd
 
 import hta_widgets as hw
 from hta_widgets import TraceError
@@ -57,7 +56,7 @@ def test_devices_of_the_older_database_are_ranks(tmp_path):
         kernel = trace.events.query("category == 'kernel'")
         assert (kernel.name.tolist(), kernel.dur_ns.tolist()) == (["gemm"], [20_000])
         assert trace.events.loc[trace.launch_of[kernel.index]].name.tolist() == ["hipLaunchKernel"]
-    assert step_times(traces)["step"].unique().tolist() == [3]
+    assert step_times(traces)[["rank", "step"]].to_numpy().tolist() == [[0, 3], [1, 3]]
 
 
 def test_json_of_rocprofv3(write):
@@ -87,18 +86,6 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
     traces = load(tmp_path)
     assert [trace.format for trace in traces.values()] == ["rocpd"]
     assert "900_results.db holds the same run" in " ".join(traces.problems.detail)
-
-
-@pytest.mark.parametrize("name", ["900_results.db", "900_results.json"])
-def test_secrets_reach_no_output(tmp_path, name):
-    path = tmp_path / "in" / name
-    path.parent.mkdir()
-    if name.endswith(".db"):
-        write_rocpd(path)
-    else:
-        path.write_text(json.dumps(rocprof_json()))
-    for output, text in unpacked_outputs(load(path), tmp_path).items():
-        assert SECRET.encode() not in text, output
 
 
 @pytest.mark.parametrize(

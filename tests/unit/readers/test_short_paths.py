@@ -1,4 +1,7 @@
-"""Names of users in paths, planted in the texts of each format's files, reach no output."""
+"""Names of users in paths, planted in each format's files, reach no output, nor do secrets.
+
+The secrets of `support`'s files, in environments and command lines, begin with the user's name.
+"""
 
 import json
 import sqlite3
@@ -117,7 +120,7 @@ FORMATS = (ascend_json, ascend_db, nsight, rocpd, rpd, rocprof, jax, flight_reco
 
 
 @pytest.mark.parametrize("write", FORMATS)
-def test_no_user_of_a_path_reaches_any_output(write, tmp_path, monkeypatch):
+def test_no_secret_or_user_reaches_any_output(write, tmp_path, monkeypatch):
     monkeypatch.setattr("hta_widgets.readers.load._MIN_CACHED_BYTES", 0)
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "in").mkdir()
