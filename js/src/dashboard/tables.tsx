@@ -336,7 +336,7 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
 }
 
 /** How close the calls come to the limits of the device; no columns in jobs without shapes. */
-function rateColumnsOf(frame: PanelFrame, of: string): DashColumn[] {
+function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] {
   if (frame.columns.roofline_share === undefined) return [];
   const rate = (value: CellValue, text: (rate: number) => string): string =>
     typeof value === "number" ? `${text(value)}/s` : "–";
@@ -346,7 +346,7 @@ function rateColumnsOf(frame: PanelFrame, of: string): DashColumn[] {
       title: "roofline",
       hint: `Share of what compute and memory allow, ${of}`,
       isNumber: true,
-      from: 400,
+      from,
       cell: (row) => {
         const bound = row("bound") ?? "";
         return (
@@ -465,7 +465,7 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
     title,
     selectsEvents: true,
     rows: by === "shape" ? "shape" : by,
-    about: () => `GPU time by ${by}, whole job; ${GROUPING_HINTS[by]}`,
+    about: () => `GPU time of the whole job by the ${GROUPING_HINTS[by]}`,
     columns: (frame) => [
       nameColumn({
         title: by,
@@ -475,10 +475,14 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
         kind: kindOf,
       }),
       ...(by === "shape"
-        ? [textColumn("name", title === "Operators" ? "operator" : "kernel", "By name")]
+        ? [
+            textColumn("name", title === "Operators" ? "operator" : "kernel", "By name", {
+              from: 460,
+            }),
+          ]
         : []),
       barColumn("sum_ns", "GPU", "Sum over all kernels and ranks", durationText, { kind: kindOf }),
-      ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row"),
+      ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row", 0),
       countColumn(520),
       durationColumn("mean_ns", "mean", "Mean of a kernel", 560),
     ],
@@ -487,9 +491,9 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
 }
 
 const GROUPING_HINTS: Readonly<Record<string, string>> = {
-  shape: "shapes are those of the innermost operator",
-  module: "of the module that launched it",
-  "source line": "of the innermost Python function that launched it",
+  shape: "shapes of the operator that launched it",
+  module: "module that launched it",
+  "source line": "innermost Python line that launched it",
 };
 
 /** The last parts of a module's path or of a file's. */
