@@ -461,6 +461,11 @@ const OPERATORS: TableSpec = {
 
 /** A table by shape, module or source line, of the whole job. */
 export function groupedTable({ title }: TableSpec, by: string): TableSpec {
+  const name = title === "Operators" ? "operator" : "kernel";
+  const nameOfWork = {
+    ...textColumn("name", name, `By ${name}`, { from: 460 }),
+    width: "minmax(0, 1fr)",
+  };
   return {
     title,
     selectsEvents: true,
@@ -471,16 +476,10 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
         title: by,
         width: "minmax(0, 1.4fr)",
         words: (row) => shortLabel(String(row("label")), by),
-        hover: (row) => String(row("label")),
+        hover: (row) => `${String(row("label"))} ${String(row("name"))}`.trimEnd(),
         kind: kindOf,
       }),
-      ...(by === "shape"
-        ? [
-            textColumn("name", title === "Operators" ? "operator" : "kernel", "By name", {
-              from: 460,
-            }),
-          ]
-        : []),
+      ...(by === "shape" ? [nameOfWork] : []),
       barColumn("sum_ns", "GPU", "Sum over all kernels and ranks", durationText, { kind: kindOf }),
       ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row", 0),
       countColumn(520),
