@@ -459,12 +459,21 @@ const OPERATORS: TableSpec = {
   foot: () => "operators with less time are left out",
 };
 
+function ClippedText({ text }: { text: string }) {
+  return (
+    <div class="hta-note hta-clipped" title={text}>
+      {text}
+    </div>
+  );
+}
+
 /** A table by shape, module or source line, of the whole job. */
 export function groupedTable({ title }: TableSpec, by: string): TableSpec {
   const name = title === "Operators" ? "operator" : "kernel";
   const nameOfWork = {
     ...textColumn("name", name, `By ${name}`, { from: 460 }),
     width: "minmax(0, 1fr)",
+    cell: (row: RowReader) => <ClippedText text={String(row("name"))} />,
   };
   return {
     title,
