@@ -207,7 +207,7 @@ def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
     ]
 
 
-def _call_stacks(trace: Trace, rows: Rows) -> Sequence[str]:
+def call_stacks(trace: Trace, rows: Rows) -> Sequence[str]:
     """Return the call stacks, the innermost call first, empty if the file has none."""
     stated = event_args(trace, rows, ("Call stack",))["Call stack"]
     if any(stated):
@@ -244,7 +244,7 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
 _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
     "name": lambda trace, rows: categorical(trace.table.name[rows], trace.table.names.values),
     "input_shapes": _input_shapes,
-    "call_stack": _call_stacks,
+    "call_stack": call_stacks,
 }
 
 

@@ -19,6 +19,7 @@ from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
 from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import operator_savings
@@ -356,6 +357,7 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "pipeline": _pipeline,
     "kernel_details": _first_rows_of(kernel_geometry),
     "fusion_candidates": _first_rows_of(fusion_chains),
+    **GROUPED_FRAMES,
 }
 
 
@@ -363,7 +365,7 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
 _SLOW_PANELS = (
     *("critical_path", "memory", "roofline", "layers"),
-    *("pipeline", "kernel_details", "fusion_candidates"),
+    *("pipeline", "kernel_details", "fusion_candidates", *GROUPED_FRAMES),
 )
 _MAX_SLOW_RANKS = 16
 

@@ -62,7 +62,7 @@ def add_call_rates(
     calls = pd.concat(blocks) if blocks else pd.DataFrame()
     if not len(calls):
         return frame
-    rates = _rates_by_name(calls).reindex(frame["name"].astype(object)).reset_index(drop=True)
+    rates = rates_by_name(calls).reindex(frame["name"].astype(object)).reset_index(drop=True)
     bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
     rates = rates.assign(bound=pd.Series(bounds, dtype=object))
     rated = frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
@@ -90,7 +90,7 @@ def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd
     )
 
 
-def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
+def rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
     """Return sums of the calls with a figure over their time, and the verdict of most time."""
     columns = {}
     for rate, amount, scale in (

@@ -28,6 +28,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
 from hta_widgets.panels.call_rates import add_call_rates, selected_kernels, selected_operators
+from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
@@ -103,6 +104,9 @@ def whole_job_panel(
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
+_EVERY_PART = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
+#: Tables of the whole job by shape, module or source line, which replace those by name.
+_GROUPED = tuple(Panel(name, "", _EVERY_PART) for name in GROUPED_FRAMES)
 
 
 def format_panels() -> list[Panel]:
@@ -116,7 +120,8 @@ def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
 
 def panels() -> dict[str, Panel]:
     """Return all panels with a frame, by id."""
-    return {panel.id: panel for panel in (*_SHARED, *format_panels(), catalogue_panel("summary"))}
+    others = catalogue_panel("summary"), *_GROUPED
+    return {panel.id: panel for panel in (*_SHARED, *format_panels(), *others)}
 
 
 def chart_panels() -> list[str]:

@@ -47,6 +47,7 @@ from hta_widgets.panels.frames import (
     resolve_panels,
     small_frame_to_json,
 )
+from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.headline import HeadlineFinding, text_of
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
@@ -309,7 +310,7 @@ class Dashboard(LinkedView):
             if is_kept_in_pages(name, self.traces, shown)
             else None
             for name in WHOLE_JOB_FRAMES
-            if name in self._filled or name in shown
+            if name in self._filled or name in shown or name in GROUPED_FRAMES
         }
         return {**saved, "_tables": {**self._tables, **frames}}
 

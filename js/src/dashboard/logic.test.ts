@@ -1,7 +1,7 @@
 /** The parts of a dashboard without drawing: layout, choices, requests, files. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import { PANELS, choosesOperators, withoutOwnDimensions } from "../facts/panels";
+import { PANELS, choosesOperators, groupedFrameId, withoutOwnDimensions } from "../facts/panels";
 import {
   applyBrush,
   chartSelectionOf,
@@ -145,6 +145,8 @@ describe("choices", () => {
     expect(withoutOwnDimensions("breakdown", all)).toEqual({ ...all, ranks: null });
     expect(withoutOwnDimensions("kernel_types", all)).toEqual({ ...all, query: null });
     expect(withoutOwnDimensions("steps", all)).toEqual(FULL_SELECTION);
+    for (const by of ["shape", "module", "source line"])
+      expect(withoutOwnDimensions(groupedFrameId("kernels", by), all)).toEqual(FULL_SELECTION);
     const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
     expect(withoutOwnDimensions("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
     expect(withoutOwnDimensions("summary", all)).toEqual(all);

@@ -213,10 +213,12 @@ interface PaneProps {
   state: ReadonlySignal<PanelState>;
   /** Draws the numbers. */
   draw(numbers: PanelNumbers): VNode;
+  /** Controls next to the title while nothing is drawn. */
+  tools(): VNode | null;
   retry(): void;
 }
 
-export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
+export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   const { title } = findPanelKind(id);
   const { frame, isStale, error } = state.value;
   const marked = useMarkedFrame(frame, ctx);
@@ -243,6 +245,7 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
         <>
           <header class="hta-pane-head">
             <h3>{title}</h3>
+            {tools()}
           </header>
           <div class="hta-pane-said">{placeholder}</div>
         </>

@@ -1,6 +1,6 @@
 /** All panels of a dashboard: content, visibility, requests, problems. */
 
-import { signal, useSignal } from "@preact/signals";
+import { computed, signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { heatmapBins } from "../charts/grid";
@@ -9,6 +9,7 @@ import { wholeNsWindow } from "../connection/answering";
 import { isSameJson } from "../connection/store";
 import {
   findPanelKind,
+  groupedFrameId,
   hasNumbers,
   isMetric,
   METRICS,
@@ -36,7 +37,7 @@ import {
   type PanelState,
 } from "./pane";
 import { SelectionPanel } from "./selection";
-import { NameTable, type PanelNumbers, TABLES } from "./tables";
+import { groupedTable, NameTable, type PanelNumbers, TABLES } from "./tables";
 
 const FOLLOW_DELAY_MS = 500;
 
@@ -55,6 +56,8 @@ export class PaneSet {
   private readonly followLater: () => void;
   /** Number of additional rows that fit into the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
+  /** What the rows of tables are, if not names. */
+  private readonly groupings = signal<Readonly<Record<string, string>>>({});
   private refreshing = false;
 
   /** Panels that have no numbers and draw their own content, by id. */
@@ -103,7 +106,8 @@ export class PaneSet {
         ctx={ctx}
         id={id}
         el={el}
-        state={drawPanel ? SELF_STATE : data.state(id)}
+        state={drawPanel ? SELF_STATE : computed(() => data.state(this.frameId(id)).value)}
+        tools={() => this.groupingChoice(id)}
         draw={drawPanel ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
       />
@@ -155,7 +159,8 @@ export class PaneSet {
         selection: heatmapSelection(metric.value, selection),
       });
     }
-    data.requestPanels(["summary", ...ids.filter(hasNumbers)], selection);
+    const frames = ids.filter(hasNumbers).map((id) => this.frameId(id));
+    data.requestPanels(["summary", ...frames], selection);
   }
 
   /** Repeat failed requests. */
@@ -171,12 +176,53 @@ export class PaneSet {
     this.refresh();
   }
 
+  private groupingOf(id: string): string {
+    return this.groupings.value[id] ?? "name";
+  }
+
+  private frameId(id: string): string {
+    return groupedFrameId(id, this.groupingOf(id));
+  }
+
+  /** The choice of what the rows of a table are; null for panels without one. */
+  private groupingChoice(id: string): VNode | null {
+    const { by, title } = findPanelKind(id);
+    if (by === undefined) return null;
+    return (
+      <select
+        class="hta-input hta-grouping"
+        aria-label={`Rows of ${title}`}
+        title="What a row is"
+        value={this.groupingOf(id)}
+        onChange={({ currentTarget }) => {
+          this.groupings.value = { ...this.groupings.peek(), [id]: currentTarget.value };
+          this.refresh();
+        }}
+      >
+        {["name", ...by].map((option) => (
+          <option key={option} value={option}>{`by ${option}`}</option>
+        ))}
+      </select>
+    );
+  }
+
   private draw(id: string, numbers: PanelNumbers): VNode {
     const { ctx } = this;
     const spec = TABLES[id];
     if (spec !== undefined) {
       const maxRows = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
-      return <NameTable ctx={ctx} id={id} spec={spec} maxRows={maxRows} {...numbers} />;
+      const by = this.groupingOf(id);
+      return (
+        <NameTable
+          key={by}
+          ctx={ctx}
+          id={id}
+          spec={by === "name" ? spec : groupedTable(spec, by)}
+          tools={this.groupingChoice(id)}
+          maxRows={maxRows}
+          {...numbers}
+        />
+      );
     }
     const slot = ctx.slot(id);
     if (id === "mpi_sizes") return <SizesPanel slot={slot} {...numbers} />;

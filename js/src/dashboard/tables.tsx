@@ -2,9 +2,11 @@
 
 import { LIMITS } from "../facts/limits";
 import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
-import { togglePick } from "../protocol/selection";
+import { isSameJson } from "../connection/store";
+import { FULL_SELECTION, togglePick } from "../protocol/selection";
 import type { ChartSelection, Kind, PanelFrame, CellValue } from "../protocol/source";
 import { Swatch } from "../ui/controls";
 import {
@@ -49,6 +51,8 @@ interface TableSpec {
   foot?(frame: PanelFrame): string;
   /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
   selectsRanks?: boolean;
+  /** Whether rows list their events, which a click selects. */
+  selectsEvents?: boolean;
 }
 
 /** The frame of a panel, and the selection to mark in it. */
@@ -65,18 +69,31 @@ export function NameTable({
   ctx,
   id,
   spec,
+  tools,
   maxRows,
   frame,
   chosen: selection,
-}: PanelNumbers & { ctx: DashContext; id: string; spec: TableSpec; maxRows: number }) {
+}: PanelNumbers & {
+  ctx: DashContext;
+  id: string;
+  spec: TableSpec;
+  tools: VNode | null;
+  maxRows: number;
+}) {
   const filter = useSignal("");
   const rows = useMemo(() => rowReaders(frame), [frame]);
   // If only names of another table are chosen, no row of this table is faint.
-  const isOn = (row: RowReader): boolean => selection.names?.includes(String(row("name"))) ?? false;
+  const { selectionState } = ctx;
+  const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
+  const isOn = (row: RowReader): boolean =>
+    spec.selectsEvents
+      ? eventsOf(row).length > 0 && eventsOf(row).every((event) => chosenEvents.has(String(event)))
+      : (selection.names?.includes(String(row("name"))) ?? false);
   return (
     <div class="hta-name-table">
       <header class="hta-pane-head">
         <h3>{spec.title}</h3>
+        {tools}
         <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
       <p class="hta-about">
@@ -88,12 +105,16 @@ export function NameTable({
         rows={rows}
         value={(row, column) => row(column)}
         filter={filter.value}
-        namesOf={(row) => [String(row("name")), String(row("short") ?? "")]}
+        namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
         isOn={isOn}
         isFaint={rows.some(isOn)}
         press={(row, add) => {
+          if (spec.selectsEvents) {
+            chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
+            return;
+          }
           const names = togglePick(selection.names, String(row("name")), add);
-          ctx.selectionState.brush(
+          selectionState.brush(
             id,
             spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names },
           );
@@ -104,6 +125,32 @@ export function NameTable({
       />
     </div>
   );
+}
+
+/** The events of a row, as pairs of rank and id; none if there are too many to list. */
+function eventsOf(row: RowReader): [rank: number, id: number][] {
+  const text = String(row("events") ?? "");
+  return text === "" ? [] : (JSON.parse(text) as [number, number][]);
+}
+
+/** Select the events of a row, add them with `add`, or select them no longer. */
+function chooseEvents(
+  { selectionState, timeline }: DashContext,
+  id: string,
+  events: [number, number][],
+  isOn: boolean,
+  add: boolean,
+): void {
+  if (events.length === 0) {
+    timeline.status.flashMessage(["This row has more events than a click can select."]);
+    return;
+  }
+  const selection = selectionState.selection.value ?? FULL_SELECTION;
+  const pressed = new Set(events.map(String));
+  const others = add ? (selection.ids ?? []).filter((event) => !pressed.has(String(event))) : [];
+  const ids = isOn ? others : [...others, ...events];
+  const next = { ...selection, ids: ids.length === 0 ? null : ids };
+  selectionState.select(isSameJson(next, FULL_SELECTION) ? null : next, id);
 }
 
 /** Text on the names that the frame leaves out, below its last row. */
@@ -289,7 +336,7 @@ function outlierColumn(frame: PanelFrame): DashColumn[] {
 }
 
 /** How close the calls come to the limits of the device; no columns in jobs without shapes. */
-function rateColumnsOf(frame: PanelFrame, of: string): DashColumn[] {
+function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] {
   if (frame.columns.roofline_share === undefined) return [];
   const rate = (value: CellValue, text: (rate: number) => string): string =>
     typeof value === "number" ? `${text(value)}/s` : "–";
@@ -299,7 +346,7 @@ function rateColumnsOf(frame: PanelFrame, of: string): DashColumn[] {
       title: "roofline",
       hint: `Share of what compute and memory allow, ${of}`,
       isNumber: true,
-      from: 400,
+      from,
       cell: (row) => {
         const bound = row("bound") ?? "";
         return (
@@ -411,6 +458,57 @@ const OPERATORS: TableSpec = {
   ],
   foot: () => "operators with less time are left out",
 };
+
+function ClippedText({ text }: { text: string }) {
+  return (
+    <div class="hta-note hta-clipped" title={text}>
+      {text}
+    </div>
+  );
+}
+
+/** A table by shape, module or source line, of the whole job. */
+export function groupedTable({ title }: TableSpec, by: string): TableSpec {
+  const name = title === "Operators" ? "operator" : "kernel";
+  const nameOfWork = {
+    ...textColumn("name", name, `By ${name}`, { from: 460 }),
+    width: "minmax(0, 1fr)",
+    cell: (row: RowReader) => <ClippedText text={String(row("name"))} />,
+  };
+  return {
+    title,
+    selectsEvents: true,
+    rows: by === "shape" ? "shape" : by,
+    about: () => `GPU time of the whole job by the ${GROUPING_HINTS[by]}`,
+    columns: (frame) => [
+      nameColumn({
+        title: by,
+        width: "minmax(0, 1.4fr)",
+        words: (row) => shortLabel(String(row("label")), by),
+        hover: (row) => `${String(row("label"))} ${String(row("name"))}`.trimEnd(),
+        kind: kindOf,
+      }),
+      ...(by === "shape" ? [nameOfWork] : []),
+      barColumn("sum_ns", "GPU", "Sum over all kernels and ranks", durationText, { kind: kindOf }),
+      ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row", 0),
+      countColumn(520),
+      durationColumn("mean_ns", "mean", "Mean of a kernel", 560),
+    ],
+    foot: () => "rows with less time are left out",
+  };
+}
+
+const GROUPING_HINTS: Readonly<Record<string, string>> = {
+  shape: "shapes of the operator that launched it",
+  module: "module that launched it",
+  "source line": "innermost Python line that launched it",
+};
+
+/** The last parts of a module's path or of a file's. */
+function shortLabel(label: string, by: string): string {
+  if (by === "module") return label.split(".").slice(-2).join(".");
+  return by === "source line" ? label.split("/").slice(-2).join("/") : label;
+}
 
 /** Names the ranks that the numbers cover; "" for a job of one rank. */
 function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {

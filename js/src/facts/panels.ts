@@ -18,6 +18,8 @@ interface PanelKind {
   shape: string;
   /** Heading in the list from which users choose. */
   group?: string;
+  /** Groupings of a table besides by name. */
+  by?: readonly string[];
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }
@@ -30,11 +32,30 @@ const KINDS = Object.entries(panels).map(([id, panel]) => ({
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
+const EVERY_DIMENSION = ["window", "ranks", "tracks", "ids", "names", "kinds", "rest"] as const;
+
+/** Frame of a table by name, shape, module or source line; all but the first are of the whole job. */
+export function groupedFrameId(id: string, by: string): string {
+  return by === "name" ? id : `${by === "shape" ? id : "work"} by ${by}`;
+}
+
+/** Kinds of the frames of tables that are not by name. */
+const GROUPED = KINDS.flatMap((kind) =>
+  (kind.by ?? []).map((by) => ({
+    ...kind,
+    id: groupedFrameId(kind.id, by),
+    own: EVERY_DIMENSION,
+    added: "job",
+  })),
+);
+
 /** Panels whose whole frames saved pages contain; kernels compute them on request. */
-export const WHOLE_JOB_PANELS = KINDS.filter(({ added }) => added === "job").map(({ id }) => id);
+export const WHOLE_JOB_PANELS = [...KINDS, ...GROUPED]
+  .filter(({ added }) => added === "job")
+  .map(({ id }) => id);
 
 export function findPanelKind(id: string): PanelKind {
-  const kind = KINDS.find((candidate) => candidate.id === id);
+  const kind = [...KINDS, ...GROUPED].find((candidate) => candidate.id === id);
   if (kind === undefined) throw new Error(`There is no panel ${id}.`);
   return kind;
 }

@@ -1,0 +1,198 @@
+"""GPU time by shape, module or source line, for tables of kernels and operators.
+
+A piece of device work belongs to the innermost operator that launched it, and to that operator's
+shapes, module and innermost Python function. Module and source line are the same whether kernels
+or operators are grouped. For example, two kernels ``gemm`` that ``aten::mm`` launched with
+64×64 · 64×64 and 8×64 · 64×64 are one row by name and two rows by shape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.analysis.efficiency.module_owners import module_owners
+from hta_widgets.analysis.operator_times import call_stacks
+from hta_widgets.analysis.scope import device_work_rows
+from hta_widgets.facts import facts, note_text
+from hta_widgets.panels.call_rates import RATE_COLUMNS, rates_by_name
+from hta_widgets.panels.savings import short_operator, short_shapes
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Rows, distinct_codes
+from hta_widgets.trace.call_args import call_args
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+Grouping = Literal["shape", "module", "source line"]
+
+_MAX_ROWS: Final = 100
+#: Events that rows list for a click, from the first row on; later rows cannot be selected.
+_MAX_EVENTS: Final = 20_000
+_NONE: Final[dict[str, str]] = {
+    "shape": "no shapes: record_shapes=True records them",
+    "module": "no modules: with_stack=True records them",
+    "source line": "no Python functions: with_stack=True records them",
+}
+_LINE: Final = re.compile(r"\.py\(\d+\)")
+_LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
+
+
+def grouped_panels() -> dict[str, tuple[str, Grouping]]:
+    """Return the table and the grouping of each grouped frame, by id."""
+    return {
+        f"{panel if by == 'shape' else 'work'} by {by}": (panel, by)
+        for panel, entry in facts("panels").items()
+        for by in entry.get("by", ())
+    }
+
+
+def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
+    """Return the GPU time of all ranks by the kernels or operators of `panel` and `by`."""
+    blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
+    work = pd.concat(blocks, ignore_index=True)
+    work = work[work["label"] != ""]
+    if not len(work):
+        frame = pd.DataFrame()
+        frame.attrs = {"note": _NONE[by] if sum(map(len, blocks)) else note_text("no_device_work")}
+        return frame
+    groups = work.groupby(["name", "label"], sort=False, observed=True)
+    frame = groups["device_ns"].agg(["sum", "size", "mean", "min", "max"]).reset_index()
+    frame.columns = ["name", "label", "sum_ns", "count", "mean_ns", "min_ns", "max_ns"]
+    frame["kind"] = groups["kind"].first().to_numpy()
+    frame = _with_rates(frame, work)
+    frame = frame.sort_values(["sum_ns", "count"], ascending=False)
+    shown = frame.head(_MAX_ROWS)
+    is_listed = shown["count"].cumsum() <= _MAX_EVENTS
+    events = [
+        _events(work, groups.indices[tuple(key)]) if listed else ""
+        for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
+    ]
+    shown = shown.assign(events=events).reset_index(drop=True)
+    shown.attrs = {
+        "total": len(frame),
+        "rest_ns": int(frame["sum_ns"].sum() - shown["sum_ns"].sum()),
+        "by": by,
+    }
+    return shown
+
+
+def _events(work: pd.DataFrame, places: Rows) -> str:
+    """Return the events at some places as JSON: pairs of rank and id."""
+    pairs = work[["rank", "row"]].to_numpy()[places]
+    return json.dumps(pairs.tolist(), separators=(",", ":"))
+
+
+def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
+    """Return the device work of a rank that operators launched, with its name and label."""
+    tree, table = operator_tree(trace), trace.table
+    work = device_work_rows(trace)
+    work = work[table.stream[work] >= 0]
+    operator = tree.innermost[trace.launch_of[work]]
+    work, operator = work[operator >= 0], operator[operator >= 0]
+    used, place = distinct_codes(operator)
+    labels = np.array(_LABELS[by](trace, tree.rows[used]), dtype=object)[place]
+    if by != "shape":
+        name: Any = ""
+    elif panel == "kernels":
+        name = _short_names(trace, work, short_name)
+    else:
+        name = _short_names(trace, tree.rows[operator], short_operator)
+    kinds = np.array(KINDS, dtype=object)
+    block = pd.DataFrame(
+        {
+            "name": name,
+            "label": labels,
+            "rank": trace.rank,
+            "row": work,
+            "kind": kinds[table.kind[work]],
+            "device_ns": table.dur_ns[work],
+        }
+    )
+    return block.join(_figures(trace, work))
+
+
+def _short_names(trace: Trace, rows: Rows, short: Callable[[str], str]) -> Any:
+    codes, place = distinct_codes(trace.table.name[rows].astype(np.int64))
+    return np.array([short(trace.table.names[code]) for code in codes.tolist()], object)[place]
+
+
+def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
+    """Return the figures of the call whose longest kernel each piece of work is."""
+    efficiency = call_efficiency(trace)
+    if efficiency is None:
+        return pd.DataFrame()
+    is_longest = np.isin(work, efficiency.calls["longest"].to_numpy())
+    place = np.flatnonzero(is_longest)
+    call = efficiency.call_of_event[work[place]]
+    calls = efficiency.calls.iloc[call]
+    figures = pd.DataFrame(
+        {
+            "call_ns": calls["device_ns"].to_numpy(np.float64),
+            "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
+            "flops": efficiency.values_of_calls("flops", np.float64)[call],
+            "least_bytes": efficiency.values_of_calls("least_bytes", np.float64)[call],
+            "bound": efficiency.values_of_calls("bound", object)[call],
+        },
+        index=place,
+    )
+    return figures.reindex(np.arange(len(work)))
+
+
+def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the rates of its calls; without them if no call has figures."""
+    if "call_ns" not in work:
+        return frame
+    key = work["name"].astype(str) + "\n" + work["label"].astype(str)
+    calls = work[work["call_ns"].notna()].assign(name=key).drop(columns="device_ns")
+    rates = rates_by_name(calls.rename(columns={"call_ns": "device_ns"}))
+    rates = rates.reindex(frame["name"] + "\n" + frame["label"]).reset_index(drop=True)
+    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
+    rates["bound"] = pd.Series(bounds, dtype=object)
+    return frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
+
+
+def _shape_labels(trace: Trace, rows: Rows) -> list[str]:
+    args = call_args(trace, rows)
+    texts = [short_shapes(row[0].decode("utf-8", "replace")) for row in args.texts]
+    return [texts[code] for code in args.code.tolist()]
+
+
+def _module_labels(trace: Trace, rows: Rows) -> list[str]:
+    owners = module_owners(trace)
+    paths: list[str] = []
+    for name, parent in zip(owners.names, owners.parent.tolist(), strict=True):
+        paths.append(f"{paths[parent]}.{name}" if parent >= 0 else name)
+    return [
+        paths[owner] if owner >= 0 else _LAYER_NAMES.get(owner, "")
+        for owner in owners.owner[rows].tolist()
+    ]
+
+
+def _source_labels(trace: Trace, rows: Rows) -> list[str]:
+    """Return the innermost function with a line, else the innermost function."""
+    labels = []
+    for stack in call_stacks(trace, rows):
+        functions = stack.split(";")
+        labels.append(next(filter(_LINE.search, functions), functions[0]))
+    return labels
+
+
+_LABELS: Final[dict[str, Any]] = {
+    "shape": _shape_labels,
+    "module": _module_labels,
+    "source line": _source_labels,
+}
+#: Frames of the whole job, by id.
+GROUPED_FRAMES: Final = {
+    name: partial(grouped_time, panel=panel, by=by)
+    for name, (panel, by) in grouped_panels().items()
+}
