@@ -24,7 +24,7 @@ FLAGS = [
 ]
 
 #: How long a page may take to reach a state.
-WAIT_S = 30
+WAIT_S = 60
 LOCAL_SCHEMES = {"about", "blob", "chrome-extension", "data", "file"}
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
 
