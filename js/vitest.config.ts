@@ -4,12 +4,12 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-// As browsers that Python starts: `tests/support/browser.py`.
-const browsers = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"];
-const chromium = process.env.HTA_CHROMIUM ?? browsers.find((path) => existsSync(path));
-if (!chromium || !existsSync(chromium)) {
-  throw new Error("no browser: install Debian's chromium or set HTA_CHROMIUM");
+const chromium = process.env.HTA_CHROMIUM ?? "/usr/bin/chromium";
+if (!existsSync(chromium)) {
+  throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
 }
+
+// As browsers that Python starts: `tests/support/browser.py`.
 const flags = JSON.parse(readFileSync(`${root}tests/support/chromium.json`, "utf8")) as string[];
 
 export default defineConfig({
