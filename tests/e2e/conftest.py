@@ -101,6 +101,15 @@ def job(folder):
 
 
 @pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """The folder of two small jobs, `before` and `after`: an operator is slower in the second."""
+    path = tmp_path_factory.mktemp("pair")
+    for name, changes in (("before", []), ("after", ["slow_operator"])):
+        write_demo(path / name, ranks=2, steps=3, seed=0, events_per_step=900, changes=changes)
+    return path
+
+
+@pytest.fixture(scope="session")
 def report(job, built, tmp_path_factory):
     """The saved dashboard of `job`."""
     path = tmp_path_factory.mktemp("report") / "report.html"

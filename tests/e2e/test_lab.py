@@ -17,7 +17,6 @@ from support.notebooks import set_theme
 from support.servers import SHARE
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
 
 FILE = "rank-5.pt.trace.json.gz"
 # Closing would ask whether to save.
@@ -39,12 +38,11 @@ def _extension():
 
 
 @pytest.fixture(scope="module")
-def files(lab, folder):
-    """A folder of the server: one rank, two runs below it, and a file that is cut off."""
+def files(lab, folder, pair):
+    """A folder of the server: one rank, jobs below it, and a file that is cut off."""
     root = lab.folder / "traces"
     shutil.copytree(folder, root / "runs/before")
-    demo = {"ranks": 8, "steps": 3, "seed": 0, "events_per_step": 900}
-    write_demo(root / "runs/after", **demo, changes=["slow_operator"])
+    shutil.copytree(pair, root / "pair")
     shutil.copy(folder / "rank-5.trace.json.gz", root / FILE)
     (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
     (root / "settings.json.gz").write_bytes(gzip.compress(b'{"learning_rate": 0.1}'))
@@ -263,11 +261,11 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
 
 
 def test_two_to_compare(browse, lab, files, screenshot):
-    page = browse("traces/runs")
+    page = browse("traces/pair")
     choose(page, "before", "Select for Compare")
     choose(page, "after", "Compare with “before”")
     root = page.locator(".hta-lab .hta-diff")
-    findings = hw.TraceDiff(str(files / "runs/before"), str(files / "runs/after")).findings
+    findings = hw.TraceDiff(str(files / "pair/before"), str(files / "pair/after")).findings
     assert findings
     expect(root).to_contain_text(findings[0].text, timeout=60_000)
     stage = root.locator(".hta-stage-frame").first

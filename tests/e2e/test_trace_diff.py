@@ -15,10 +15,9 @@ from hta_widgets.demo.job import write_demo
 def folders(tmp_path_factory):
     work = tmp_path_factory.mktemp("runs")
     before, after = work / "before", work / "after"
-    write_demo(before, ranks=2, steps=4, seed=0, straggler=None)
-    write_demo(
-        after, ranks=2, steps=4, seed=1, straggler=None, changes=["slow_operator", "extra_copy"]
-    )
+    shape = {"ranks": 2, "steps": 4, "straggler": None, "events_per_step": 1600}
+    write_demo(before, seed=0, **shape)
+    write_demo(after, seed=1, **shape, changes=["slow_operator", "extra_copy"])
     return before, after
 
 

@@ -17,7 +17,6 @@ from support.browser import drag, wait_until, wheel
 from support.dashboard import GUTTER, HEAD, Dash
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
 from hta_widgets.host.web import redirect_file
 
 REPORTS = (
@@ -210,19 +209,12 @@ def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp
     expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
 
 
-def test_two_to_compare(view, tmp_path, folder, screenshot):
-    write_demo(
-        tmp_path / "after",
-        ranks=8,
-        steps=3,
-        seed=0,
-        events_per_step=900,
-        changes=["slow_operator"],
-    )
-    _, page = view(folder, "--compare", tmp_path / "after")
+def test_two_to_compare(view, pair, screenshot):
+    before, after = pair / "before", pair / "after"
+    _, page = view(before, "--compare", after)
     root = page.locator(".hta-diff")
     expect(root).to_be_visible(timeout=60_000)
-    findings = hw.TraceDiff(str(folder), str(tmp_path / "after")).findings
+    findings = hw.TraceDiff(str(before), str(after)).findings
     assert findings
     expect(root).to_contain_text(findings[0].text, timeout=60_000)
     stage = root.locator(".hta-stage-frame").first
@@ -233,10 +225,10 @@ def test_two_to_compare(view, tmp_path, folder, screenshot):
     screenshot(page, "view_compare")
 
 
-def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screenshot):
+def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, screenshot):
     runs = tmp_path / "runs"
-    shutil.copytree(folder, runs / "first")
-    shutil.copytree(folder, runs / "second")
+    shutil.copytree(pair / "before", runs / "first")
+    shutil.copytree(pair / "after", runs / "second")
     name = "<img src=x onerror=alert(1)>.json.gz"
     shutil.copy(folder / "rank-0.trace.json.gz", runs / name)
     os.utime(runs / name, (1_700_000_000,) * 2)
@@ -250,7 +242,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screens
     expect(rows.last).to_contain_text("2023-11-14")
     screenshot(page, "view_folder")
 
-    shutil.copytree(folder, tmp_path / "third")
+    shutil.copytree(pair / "before", tmp_path / "third")
     (tmp_path / "third").rename(runs / "third")
     third = rows.filter(has=page.get_by_role("button", name="third", exact=True))
     expect(third).to_contain_text("new")
