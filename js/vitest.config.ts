@@ -22,6 +22,7 @@ export default defineConfig({
           name: "unit",
           environment: "jsdom",
           alias: { vscode: `${root}js/vscode/test/vscode.ts` },
+          testTimeout: 30_000, // of a busy machine
           isolate: false, // a new jsdom per file would take ten times as long as all tests
           setupFiles: [`${root}js/test/boxes.ts`, `${root}js/test/console.ts`],
           include: ["js/{src,test,lab,vscode}/**/*.test.ts"],

@@ -70,7 +70,7 @@ if [ "$only" = check ]; then
   check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
 elif [ "$only" != lint ]; then
   # More processes than cores, as tests wait for browsers and kernels.
-  check "tests" run_pytest --numprocesses=$(($(nproc) + 1)) --no-loadscope-reorder
+  check "tests" run_pytest --numprocesses=$(($(nproc) + 2)) --no-loadscope-reorder
 fi
 
 echo

@@ -3,14 +3,20 @@
 import itertools
 
 import pytest
+from playwright.sync_api import expect
 from support import browser as hands, perfetto as ui
-from support.notebooks import Kernel, run_notebook, set_theme, write_notebook
+from support.notebook_files import write_notebook
+from support.notebooks import Kernel, run_notebook, set_theme
 from support.servers import jupyterlab, static_files
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 
 _numbers = itertools.count(1)
+
+#: A busy machine may be late; what never comes fails all the same.
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS / 2)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +43,7 @@ def browser_context_args(browser_context_args):
 def _lab_context(browser, browser_context_args):
     """The context of all tests of JupyterLab: scripts are loaded and compiled once."""
     context = browser.new_context(**browser_context_args)
+    context.set_default_timeout(PATIENCE_MS)
     yield context, hands.Guard().watch(context)
     context.close()
 
@@ -50,6 +57,7 @@ def context(request, new_context, browser_context_args):
     """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
     if "lab" not in request.fixturenames:
         context = new_context()
+        context.set_default_timeout(PATIENCE_MS)
         guard = hands.Guard().watch(context)
         yield context
         guard.judge()
@@ -82,7 +90,7 @@ def lab(tmp_path_factory):
 def folder(tmp_path_factory):
     """The files of a job of eight ranks, the sixth of them slow."""
     path = tmp_path_factory.mktemp("job") / "demo"
-    write_demo(path, ranks=8, steps=3, seed=0)
+    write_demo(path, ranks=8, steps=3, seed=0, events_per_step=900)
     return path
 
 
@@ -92,23 +100,38 @@ def job(folder):
     return hw.load(folder, progress=False, cache=False).with_clock("fitted")
 
 
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """The folder of two small jobs, `before` and `after`: an operator is slower in the second."""
+    path = tmp_path_factory.mktemp("pair")
+    for name, changes in (("before", []), ("after", ["slow_operator"])):
+        write_demo(path / name, ranks=2, steps=3, seed=0, events_per_step=900, changes=changes)
+    return path
+
+
+@pytest.fixture(scope="session")
+def report(job, built, tmp_path_factory):
+    """The saved dashboard of `job`."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    hw.Dashboard(job).save_html(path)
+    return path
+
+
 def _runner(lab, page, app, prefix=""):
     def run(*cells: str):
         name = f"{prefix}{app}-{next(_numbers)}.ipynb"
-        write_notebook(lab, name, cells)
+        write_notebook(lab.folder / name, cells)
         return run_notebook(lab, page, name, app=app)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def kept_notebook(lab, browser, browser_context_args):
-    """As `notebook`, on a page that all tests of a file share."""
-    context = browser.new_context(**browser_context_args)
-    guard = hands.Guard().watch(context)
-    yield _runner(lab, context.new_page(), "lab", prefix="kept-")
+def kept_notebook(lab, _lab_context):
+    """As `notebook`, for all tests of a file up to one that opens another notebook."""
+    context, guard = _lab_context
+    yield _runner(lab, _page_of(context), "lab", prefix="kept-")
     guard.judge()
-    context.close()
     lab.end_sessions(kept=True)
 
 
@@ -140,14 +163,19 @@ def theme(page):
 
 
 @pytest.fixture(scope="session")
-def screenshot(repo):
-    """`screenshot(page_or_locator, name)` writes screenshots/NAME.png, for a person to look at."""
+def screenshot(repo, request):
+    """`screenshot(page_or_locator, name)` writes screenshots/NAME.png, for a person to look at.
+
+    Only `make screenshots` takes them.
+    """
+    is_asked = request.config.option.markexpr == "screenshots"
     folder = repo / "screenshots"
     folder.mkdir(exist_ok=True)
 
     def shoot(target, name):
         path = folder / f"{name}.png"
-        target.screenshot(path=path, animations="disabled")
+        if is_asked:
+            target.screenshot(path=path, animations="disabled")
         return path
 
     return shoot

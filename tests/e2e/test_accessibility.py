@@ -16,7 +16,7 @@ _RULES = """async () => {
 
 @pytest.fixture
 def findings(page, repo):
-    """`findings()` gives what axe-core reports of the page."""
+    """`findings()` gives what axe-core reports of the page in either theme."""
     script = repo / "node_modules/axe-core/axe.min.js"
     if not script.exists():
         pytest.skip("axe-core is not installed (`make setup` does it)")
@@ -24,18 +24,22 @@ def findings(page, repo):
     code = script.read_text("utf-8")
 
     def judge():
-        # What waits for new numbers is pale.
-        expect(page.locator(".hta-stale")).to_have_count(0, timeout=30_000)
-        page.evaluate(f"() => {{ {code} }}")
-        return page.evaluate(_RULES)
+        if page.evaluate("typeof axe") == "undefined":
+            page.evaluate(f"() => {{ {code} }}")
+        result = {}
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            expect(page.locator("[data-theme]").first).to_have_attribute("data-theme", theme)
+            # What waits for new numbers is pale.
+            expect(page.locator(".hta-stale")).to_have_count(0, timeout=30_000)
+            result[theme] = page.evaluate(_RULES)
+        return [(theme, item) for theme, items in result.items() for item in items]
 
     return judge
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_dashboard(page, job, tmp_path, built, findings, theme):
-    page.emulate_media(color_scheme=theme)
-    page.goto(f"file://{hw.Dashboard(job).save_html(tmp_path / 'report.html')}")
+def test_a_dashboard(page, job, report, findings):
+    page.goto(report.as_uri())
     dash = Dash(page, job)
     for panel in ("breakdown", "kernels", "queue"):
         dash.ready(panel)
@@ -50,19 +54,17 @@ def test_a_dashboard(page, job, tmp_path, built, findings, theme):
     assert findings() == []
 
 
-def test_other_views(page, job, folder, tmp_path, built, findings):
+def test_other_views(page, job, tmp_path, built, findings):
     write_byteps_job(tmp_path / "byteps", workers=2, local_ranks=2, servers=2, steps=4)
     write_mpi_job(tmp_path / "mpi", ranks=8, hosts=2)
     views = {
         ".hta-said": hw.Timeline(job),
         # With other numbers of ranks: it has cautions.
-        ".hta-diff-tile": hw.TraceDiff(str(folder), hw.load(folder).select(ranks=[0])),
+        ".hta-diff-tile": hw.TraceDiff(job.select(ranks=[0, 5]), job.select(ranks=[0])),
         "[data-panel=byteps_blame] canvas": hw.Dashboard(tmp_path / "byteps"),
         "[data-panel=mpi_ranks] canvas": hw.Dashboard(tmp_path / "mpi"),
     }
     for drawn, view in views.items():
         page.goto(f"file://{view.save_html(tmp_path / 'view.html')}")
         expect(page.locator(drawn).first).to_be_visible(timeout=60_000)
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            assert findings() == [], (drawn, theme)
+        assert findings() == [], drawn

@@ -9,7 +9,7 @@ import pytest
 from bokeh import layouts
 from PIL import Image, ImageChops
 from support import chart_frames as frames
-from support.browser import wait_for_frames
+from support.browser import wait_for_frames, wait_until
 from support.examples import ALL
 
 from hta_widgets import charts
@@ -70,14 +70,13 @@ def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path, first):
             "({ bbox }) => Math.abs(bbox.width - innerWidth) < 40)"
             " && Bokeh.documents[0].is_idle"
         )
-        for _ in range(50):
-            page.wait_for_timeout(100)
+
+        def beyond():
             reach = page.evaluate(REACH)
-            beyond = [part for part in reach if part[1] < -0.5 or part[2] > part[3] + 0.5]
-            if not beyond:
-                break
-        assert sum(part[0] == "inner" for part in reach) >= len(drawn)
-        assert beyond == [], width
+            assert sum(part[0] == "inner" for part in reach) >= len(drawn)
+            return [part for part in reach if part[1] < -0.5 or part[2] > part[3] + 0.5]
+
+        wait_until(page, lambda: not beyond(), f"all texts fit a page of {width} px")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -132,6 +131,7 @@ def test_a_click_and_a_drag_select_rows_of_the_frame(page, tmp_path):
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     solid = [down for down in range(60, 200) if picture.getpixel((100, down)) == colour]
     page.mouse.click(100, solid[-2])
+    page.wait_for_function(f"({selected})().length === 1")
     assert page.evaluate(selected) == [1]
     page.mouse.move(300, solid[0] - 2)
     page.mouse.down()
@@ -211,10 +211,13 @@ def test_each_pixel_of_the_critical_path_shows_what_takes_most_of_it(page, tmp_p
       const { x_range } = Bokeh.documents[0].roots()[0];
       x_range.setv({ start: 9_000, end: 11_000 });
     }""")
-    wait_for_frames(page)
-    picture = pixels_of(page)
-    line = [picture.getpixel((x, path)) for x in range(picture.width)]
-    assert 0.04 < line.count(kind["sync"]) / len(drawn) < 0.06
+
+    def share_of_waits():
+        picture = pixels_of(page)
+        line = [picture.getpixel((x, path)) for x in range(picture.width)]
+        return line.count(kind["sync"]) / len(drawn)
+
+    wait_until(page, lambda: 0.04 < share_of_waits() < 0.06, "a wait of 5 % of the pixels")
 
 
 def test_names_that_differ_only_where_they_are_cut_are_numbered(page, tmp_path):

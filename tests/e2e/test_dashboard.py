@@ -5,9 +5,10 @@ import re
 
 import pandas as pd
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from support.browser import drag
 from support.dashboard import Dash
+from support.notebooks import Kernel, run_cells
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -21,18 +22,31 @@ SAME = {
 }
 
 
-def show(notebook, folder, page, job) -> Dash:
-    """Show the dashboard of the job in a notebook."""
-    notebook(
+def cells(folder) -> tuple[str, ...]:
+    """Cells that show the dashboard of a job."""
+    return (
         "import hta_widgets as hw",
         f"ts = hw.load({str(folder)!r}, progress=False); dash = hw.Dashboard(ts); dash",
     )
-    return Dash(page, job)
+
+
+@pytest.fixture(scope="module")
+def opened(kept_notebook, folder) -> Page:
+    """A notebook that shows the dashboard."""
+    return kept_notebook(*cells(folder))
 
 
 @pytest.fixture
-def dash(notebook, folder, page, job) -> Dash:
-    return show(notebook, folder, page, job)
+def dash(opened, job) -> Dash:
+    """An untouched dashboard, in the kernel of all tests."""
+    opened.set_viewport_size({"width": 1440, "height": 1000})
+    run_cells(opened)
+    return Dash(opened, job)
+
+
+@pytest.fixture
+def kernel(dash) -> Kernel:
+    return Kernel(dash.page)
 
 
 def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
@@ -47,7 +61,7 @@ def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
     assert shown["sum_ns"].sum() == kernels["sum_ns"].sum()
     assert (shown["ranks"] == 1).all()
 
-    start = dash.traces.start_ns + 40_000_000
+    start = (dash.traces.start_ns + dash.traces.end_ns) // 2
     dash.drag_window(start, start + 10_000_000)
     kernel.wait_for("dash.selection.start_ns is not None")
     window = tuple(kernel.value("[dash.selection.start_ns, dash.selection.end_ns]"))
@@ -109,7 +123,7 @@ def test_folding_and_the_clock_are_one_in_page_and_python(dash, kernel):
 
 
 def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
-    dash, kernel, job, page, lab, tmp_path, screenshot
+    dash, kernel, job, lab, tmp_path, screenshot
 ):
     dash.click_bar("breakdown", 5)
     kernel.wait_for("dash.selection.ranks == (5,)")
@@ -125,29 +139,30 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     form.get_by_role("button", name="Write file").click()
     expect(form).to_contain_text("Wrote", timeout=60_000)
     assert "hta-dashboard.js" in (tmp_path / "saved.html").read_text("utf-8")
-    page.keyboard.press("Escape")
+    dash.page.keyboard.press("Escape")
 
     # From Python to the page, and back again.
     middle = (job.start_ns + job.end_ns) // 2
     kernel(f"dash.select(ts.select(start_ns={middle}, end_ns={middle + 10_000_000}))")
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     dash.has_numbers_of(job.select(start_ns=middle, end_ns=middle + 10_000_000))
-    screenshot(page, "dashboard_jupyterlab")
+    screenshot(dash.page, "dashboard_jupyterlab")
     dash.undo()
     dash.undo()
     kernel.wait_for("dash.selection.is_everything")
 
     expect(dash.root).to_have_attribute("data-page-data", "ready", timeout=60_000)
-    lab.end_sessions()
+    lab.end_sessions(kept=True)
     dash.click_bar("breakdown", 3)
     expect(dash.panel("selection")).to_contain_text("ranks=[3]")
     dash.shows_ranks(1)
     dash.has_numbers_of(job.select(ranks=[3]), ("breakdown", "kernels", "kernel_types"))
-    screenshot(page, "dashboard_without_kernel")
+    screenshot(dash.page, "dashboard_without_kernel")
 
 
-def test_notebook_7_shows_and_brushes_it(notebook7, kernel, folder, job, page, screenshot):
-    dash = show(notebook7, folder, page, job)
+def test_notebook_7_shows_and_brushes_it(notebook7, folder, job, page, screenshot):
+    notebook7(*cells(folder))
+    dash, kernel = Dash(page, job), Kernel(page)
     dash.click_bar("breakdown", 5)
     kernel.wait_for("dash.selection.ranks == (5,)")
     dash.shows_ranks(1)

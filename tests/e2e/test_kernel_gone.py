@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from playwright.sync_api import expect
+from support.examples import only_in_all
 from support.random_job import write_job
 
 CELL = """
@@ -95,7 +96,7 @@ def test_a_stopped_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
 
 
 @pytest.mark.usefixtures("lab")
-@pytest.mark.parametrize("fixture", ["notebook", "notebook7"])
+@pytest.mark.parametrize("fixture", ["notebook", pytest.param("notebook7", marks=only_in_all)])
 def test_a_kernel_that_died(request, fixture, kernel, probe):
     page = request.getfixturevalue(fixture)(probe)
     expected = holding_data(page)

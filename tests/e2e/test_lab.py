@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,7 +17,6 @@ from support.notebooks import set_theme
 from support.servers import SHARE
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
 
 FILE = "rank-5.pt.trace.json.gz"
 # Closing would ask whether to save.
@@ -40,11 +38,11 @@ def _extension():
 
 
 @pytest.fixture(scope="module")
-def files(lab, folder):
-    """A folder of the server: one rank, two runs below it, and a file that is cut off."""
+def files(lab, folder, pair):
+    """A folder of the server: one rank, jobs below it, and a file that is cut off."""
     root = lab.folder / "traces"
     shutil.copytree(folder, root / "runs/before")
-    write_demo(root / "runs/after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
+    shutil.copytree(pair, root / "pair")
     shutil.copy(folder / "rank-5.trace.json.gz", root / FILE)
     (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
     (root / "settings.json.gz").write_bytes(gzip.compress(b'{"learning_rate": 0.1}'))
@@ -152,7 +150,7 @@ def test_a_link_opens_the_file_with_its_window(browse, files, context):
     other.goto(link)
     opened = dash_of(other, job)
     opened.ready("breakdown")
-    assert opened.selection == chosen
+    opened.selects(chosen)
 
 
 def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, screenshot):
@@ -194,7 +192,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     expect(search).to_have_value("nccl", timeout=60_000)
     dash = dash_of(page, job)
     dash.ready("selection")
-    assert dash.selection == chosen
+    dash.selects(chosen)
     dash.undo()
     expect(search).to_have_value("")
     dash.undo()
@@ -210,11 +208,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     )
     expect(dash.root).to_be_visible(timeout=60_000)
     page.evaluate(CLOSE, "document")
-    for _ in range(100):
-        if not lab.api("kernels"):
-            break
-        page.wait_for_timeout(100)
-    assert lab.api("kernels") == []
+    wait_until(page, lambda: lab.api("kernels") == [], "no kernel is left")
 
 
 def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
@@ -267,11 +261,11 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
 
 
 def test_two_to_compare(browse, lab, files, screenshot):
-    page = browse("traces/runs")
+    page = browse("traces/pair")
     choose(page, "before", "Select for Compare")
     choose(page, "after", "Compare with “before”")
     root = page.locator(".hta-lab .hta-diff")
-    findings = hw.TraceDiff(str(files / "runs/before"), str(files / "runs/after")).findings
+    findings = hw.TraceDiff(str(files / "pair/before"), str(files / "pair/after")).findings
     assert findings
     expect(root).to_contain_text(findings[0].text, timeout=60_000)
     stage = root.locator(".hta-stage-frame").first
@@ -335,10 +329,9 @@ def test_what_does_not_open_says_why(browse, lab, files, screenshot):
     expect(view).to_contain_text("Reading", timeout=60_000)
     expect(view).to_contain_text(re.compile(r"Reading [1-9].* of"))
     screenshot(page, "lab_loading")
-    began = time.monotonic()
     view.get_by_role("button", name="Cancel").click()
-    expect(view).to_contain_text("Cancelled.", timeout=4_000)
-    assert time.monotonic() - began < 4
+    # Not the error of a file that ends in its blanks.
+    expect(view).to_contain_text("Cancelled.", timeout=30_000)
     (files / "long.trace.json.gz").unlink()
 
 

@@ -1,6 +1,7 @@
 """Notebooks that are saved and opened again."""
 
 from playwright.sync_api import expect
+from support.browser import wait_until
 
 CELL = """
 import hta_widgets as hw
@@ -26,8 +27,8 @@ def test_a_reload_shows_the_view_alone_and_pictures_without_a_kernel(
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
     expect(page.locator(".jp-Notebook .hta-dash")).to_have_count(1)
     outputs = page.locator(".jp-OutputArea-output")
-    heights = outputs.evaluate_all("nodes => nodes.map(node => node.offsetHeight)")
-    assert [height > 5 for height in heights].count(True) == 1
+    high = "nodes => nodes.filter(node => node.offsetHeight > 5).length"
+    wait_until(page, lambda: outputs.evaluate_all(high) == 1, "only the view has a height")
     expect(page.locator(".jp-Notebook")).not_to_contain_text(ERROR)
 
     lab.end_sessions()

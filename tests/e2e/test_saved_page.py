@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from support.browser import Guard, click, drag, wait_for_colors, wheel
+from support.browser import Guard, click, drag, wait_for_colors, wait_until, wheel
 from support.collective_job import US, collective
 from support.small import EPOCH_NS, read, write
 
@@ -213,6 +213,7 @@ def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, s
     drag(saved.stage, (left, saved.gpu(1)), (right, saved.gpu(2)), keys=["Alt"])
     panel = saved.root.locator(".hta-area")
     expect(panel).to_contain_text("gemm 128")
+    expect(saved.words).to_contain_text(re.compile(r"–.*ms.* events"))
     message = saved.words.inner_text()
     start, end = (
         float(text.replace("\u202f", "")) * 1e6
@@ -502,7 +503,9 @@ def test_a_page_shrinks_lanes_that_are_empty_in_view(open_page):
     height = saved.stage.bounding_box()["height"]
     click(saved.stage, (60, HEAD + 20))
     expect(saved.words).to_contain_text("3 empty lanes at reduced height (E)")
-    assert saved.stage.bounding_box()["height"] > height
+    wait_until(
+        saved.page, lambda: saved.stage.bounding_box()["height"] > height, "the rows are open"
+    )
     saved.root.focus()
     saved.page.keyboard.press("e")
     expect(saved.words).not_to_contain_text("reduced height")

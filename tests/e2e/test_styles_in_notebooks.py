@@ -8,7 +8,8 @@ import hta_widgets as hw
 CELLS = """
 import hta_widgets as hw
 traces = hw.load({folder!r}, progress=False, cache=False)
-hw.TraceDiff(traces, traces)
+few = traces.select(ranks=[0, 5])
+hw.TraceDiff(few, few)
 """, "hw.Dashboard(traces)", "hw.Timeline(traces)"  # fmt: skip
 #: Colours of the first element of each kind: its tag, classes, states, and its parent's classes.
 STYLES = """root => {

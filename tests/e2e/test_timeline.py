@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import click, colors_of, drag, hover, wait_for_colors, wheel
+from support.browser import (
+    click,
+    colors_of,
+    drag,
+    hover,
+    wait_for_colors,
+    wait_until,
+    wheel,
+)
 from support.notebooks import Kernel, run_cells, set_theme
 
 from hta_widgets.demo.job import write_demo
@@ -205,11 +213,8 @@ def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
     expect(ddp.root.locator(".hta-search input").first).to_have_value("gemm")
     before = colors_of(ddp.stage)
     ddp.kernel("tl.color = 'name'")
-    ddp.page.wait_for_function(
-        "el => el.getAttribute('aria-pressed') === 'true'",
-        arg=ddp.root.locator(".hta-color").element_handle(),
-    )
-    assert colors_of(ddp.stage) != before
+    expect(ddp.root.locator(".hta-color")).to_have_attribute("aria-pressed", "true")
+    wait_until(ddp.page, lambda: colors_of(ddp.stage) != before, "the colours of names")
     ddp.kernel("tl.pinned = ['5']")
     expect(ddp.root.locator("[role=row]").first).to_contain_text("rank 5")
     ddp.kernel("tl.search = ''; tl.select(\"kind == 'communication'\")")
@@ -243,9 +248,86 @@ def test_two_timelines_linked_in_the_page_and_undo_from_python(ddp):
     )
 
 
+def test_like_ranks_fold_from_the_page_and_from_python(ddp):
+    assert ddp.kernel.value("tl.folded") is False
+    ddp.root.locator(".hta-fold").click()
+    message = ddp.root.locator(".hta-words")
+    expect(message).to_contain_text("2 of 8 ranks shown; similar ranks are folded.")
+    ddp.kernel.wait_for("tl.folded is True")
+    rows = ddp.root.locator("[role=rowheader]")
+    expect(rows).to_have_text([
+        "ranks 0–4, 6, 7, folded into rank 4, closed",
+        "rank 5, closed",
+    ])  # fmt: skip
+    # Python's selection is never hidden.
+    ddp.kernel("tl.selected_event = (3, 100)")
+    expect(rows).to_have_count(3)
+    ddp.kernel("tl.selected_event = None")
+    expect(rows).to_have_count(2)
+    ddp.kernel("tl.folded = False")
+    expect(rows).to_have_count(8)
+    expect(message).not_to_contain_text("ranks shown")
+
+
+def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
+    # The last rank of the tenth collective is rank 5, by the job's own truth.
+    time = ddp.kernel.value(
+        "(lambda f: int(f[(f['rank'] == 5) & (f['collective'] == f['collective'].unique()[9])]"
+        ".arrival_ns.iloc[0]))(hw.analysis.collectives(tl.traces))"
+    )
+    ddp.kernel(f"tl.zoom_to({time} - 500_000, {time} + 500_000)")
+    middle = GUTTER + (ddp.stage.bounding_box()["width"] - GUTTER - MARGIN) / 2
+
+    def is_pointed_at():
+        for x in (middle - 3, middle):
+            ddp.stage.hover(position={"x": x, "y": LAST_RANKS})
+        return ddp.root.locator(".hta-tooltip").is_visible()
+
+    wait_until(ddp.page, is_pointed_at, "the tooltip of a tick")
+    expect(ddp.root.locator(".hta-tooltip")).to_contain_text("rank 5 comes last")
+    click(ddp.stage, (middle, LAST_RANKS))
+    ddp.kernel.wait_for("tl.selected_event is not None and tl.selected_event[0] == 5")
+    expect(ddp.root.locator(".hta-collective")).to_contain_text("on 8 ranks")
+
+
+def test_details_and_the_full_window_in_a_notebook(ddp):
+    page = ddp.page
+    page.set_viewport_size({"width": 1440, "height": 620})
+    stage = ddp.stage.bounding_box()
+    assert stage["y"] + stage["height"] > 620, "the test's window is too high"
+    click(ddp.stage, (ddp.x(30_000_000), ddp.row(1) + 12))
+    dock = ddp.root.locator(".hta-dock")
+    expect(dock).to_contain_text("rank 1")
+    # It moves up again when more of the event's details arrive.
+    expect(dock).to_be_in_viewport(ratio=1)
+    ddp.root.focus()
+    page.keyboard.press("Shift+F")
+    covers = {"x": 0, "y": 0, "width": 1440, "height": 620}
+    wait_until(page, lambda: ddp.root.bounding_box() == covers, "the view covers the window")
+    on_top = "el => el.contains(document.elementFromPoint(720, 5))"
+    wait_until(page, lambda: ddp.root.evaluate(on_top), "the view is on top")
+    page.keyboard.press("Shift+F")
+    wait_until(page, lambda: ddp.root.bounding_box()["height"] != 620, "the view is as before")
+    wait_until(page, lambda: not ddp.root.evaluate(on_top), "the view is in its cell")
+
+
+def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
+    edge = ddp.root.get_by_role("separator", name="Height of the rows")
+    drag(edge, (200, 4), (200, -90))
+    ddp.kernel.wait_for("300 < tl.height < 480")
+    ddp.focus()
+    ddp.page.keyboard.press("g")
+    ddp.kernel("tl.zoom_to(tl.traces.start_ns, tl.traces.start_ns + 500_000)")
+    expect(ddp.root.locator(".hta-words")).to_contain_text("reduced height")
+    ddp.focus()
+    ddp.page.keyboard.press("e")
+    expect(ddp.root.locator(".hta-words")).not_to_contain_text("reduced height")
+
+
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 
 
+# The last of the file, as it closes the notebook of the others.
 def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, screenshot):
     records = [
         {
@@ -278,86 +360,3 @@ def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, scr
     assert page.locator("img[src='x']").count() == 0
     assert page.title() != "pwned"
     screenshot(root, "timeline_hostile")
-
-
-def test_notebook_7_draws_and_links(notebook7, page, job, screenshot):
-    notebook7("import hta_widgets as hw", f"tl = hw.Timeline(hw.load({str(job)!r})); tl")
-    root = page.locator(".hta-root")
-    expect(root.locator(".hta-words")).to_contain_text("Whole job")
-    wheel(root.locator(".hta-stage-frame"), (500, 200), -400, keys=["Control"])
-    expect(root.locator(".hta-words")).not_to_contain_text("Whole job")
-    screenshot(root, "timeline_notebook7")
-
-
-def test_like_ranks_fold_from_the_page_and_from_python(ddp):
-    assert ddp.kernel.value("tl.folded") is False
-    ddp.root.locator(".hta-fold").click()
-    message = ddp.root.locator(".hta-words")
-    expect(message).to_contain_text("2 of 8 ranks shown; similar ranks are folded.")
-    ddp.kernel.wait_for("tl.folded is True")
-    rows = ddp.root.locator("[role=rowheader]")
-    expect(rows).to_have_text([
-        "ranks 0–4, 6, 7, folded into rank 4, closed",
-        "rank 5, closed",
-    ])  # fmt: skip
-    # Python's selection is never hidden.
-    ddp.kernel("tl.selected_event = (3, 100)")
-    expect(rows).to_have_count(3)
-    ddp.kernel("tl.selected_event = None")
-    expect(rows).to_have_count(2)
-    ddp.kernel("tl.folded = False")
-    expect(rows).to_have_count(8)
-    expect(message).not_to_contain_text("ranks shown")
-
-
-def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
-    # The last rank of the tenth collective is rank 5, by the job's own truth.
-    time = ddp.kernel.value(
-        "(lambda f: int(f[(f['rank'] == 5) & (f['collective'] == f['collective'].unique()[9])]"
-        ".arrival_ns.iloc[0]))(hw.analysis.collectives(tl.traces))"
-    )
-    ddp.kernel(f"tl.zoom_to({time} - 500_000, {time} + 500_000)")
-    middle = GUTTER + (ddp.stage.bounding_box()["width"] - GUTTER - MARGIN) / 2
-    for _ in range(50):
-        ddp.page.wait_for_timeout(200)
-        ddp.stage.hover(position={"x": middle - 3, "y": LAST_RANKS})
-        ddp.stage.hover(position={"x": middle, "y": LAST_RANKS})
-        if ddp.root.locator(".hta-tooltip").is_visible():
-            break
-    expect(ddp.root.locator(".hta-tooltip")).to_contain_text("rank 5 comes last")
-    click(ddp.stage, (middle, LAST_RANKS))
-    ddp.kernel.wait_for("tl.selected_event is not None and tl.selected_event[0] == 5")
-    expect(ddp.root.locator(".hta-collective")).to_contain_text("on 8 ranks")
-
-
-def test_details_and_the_full_window_in_a_notebook(ddp):
-    page = ddp.page
-    page.set_viewport_size({"width": 1440, "height": 620})
-    stage = ddp.stage.bounding_box()
-    assert stage["y"] + stage["height"] > 620, "the test's window is too high"
-    click(ddp.stage, (ddp.x(30_000_000), ddp.row(1) + 12))
-    dock = ddp.root.locator(".hta-dock")
-    expect(dock).to_contain_text("rank 1")
-    # It moves up again when more of the event's details arrive.
-    expect(dock).to_be_in_viewport(ratio=1)
-    ddp.root.focus()
-    page.keyboard.press("Shift+F")
-    assert ddp.root.bounding_box() == {"x": 0, "y": 0, "width": 1440, "height": 620}
-    on_top = "el => el.contains(document.elementFromPoint(720, 5))"
-    assert ddp.root.evaluate(on_top)
-    page.keyboard.press("Shift+F")
-    assert ddp.root.bounding_box()["height"] != 620
-    assert not ddp.root.evaluate(on_top)
-
-
-def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
-    edge = ddp.root.get_by_role("separator", name="Height of the rows")
-    drag(edge, (200, 4), (200, -90))
-    ddp.kernel.wait_for("300 < tl.height < 480")
-    ddp.focus()
-    ddp.page.keyboard.press("g")
-    ddp.kernel("tl.zoom_to(tl.traces.start_ns, tl.traces.start_ns + 500_000)")
-    expect(ddp.root.locator(".hta-words")).to_contain_text("reduced height")
-    ddp.focus()
-    ddp.page.keyboard.press("e")
-    expect(ddp.root.locator(".hta-words")).not_to_contain_text("reduced height")

@@ -15,10 +15,9 @@ from hta_widgets.demo.job import write_demo
 def folders(tmp_path_factory):
     work = tmp_path_factory.mktemp("runs")
     before, after = work / "before", work / "after"
-    write_demo(before, ranks=2, steps=4, seed=0, straggler=None)
-    write_demo(
-        after, ranks=2, steps=4, seed=1, straggler=None, changes=["slow_operator", "extra_copy"]
-    )
+    shape = {"ranks": 2, "steps": 4, "straggler": None, "events_per_step": 1600}
+    write_demo(before, seed=0, **shape)
+    write_demo(after, seed=1, **shape, changes=["slow_operator", "extra_copy"])
     return before, after
 
 
@@ -95,6 +94,9 @@ def moves_together(seen):
 
     # The second timeline follows a frame or more after the first.
     wait_until(seen.page, are_as_long, "both timelines show as much time")
+
+
+def names_the_partner(seen):
     # Before all calls are matched, no partner is known.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
     text = seen.point(0, r"→")
@@ -276,6 +278,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     falls = seen.root.locator(".hta-diff-bar[data-depth='0']")
     expect(falls).to_have_count(len(diff.waterfall(both)))
     moves_together(seen)
+    names_the_partner(seen)
     screenshot(page, "diff_saved")
     # A selection on one side has its details on both.
     page.mouse.down()
@@ -300,7 +303,9 @@ def test_a_page_of_many_steps_says_which_can_be_chosen(
 ):
     sides = []
     for seed, word in enumerate(("before", "after")):
-        write_demo(tmp_path / word, ranks=1, steps=14, seed=seed, straggler=None)
+        write_demo(
+            tmp_path / word, ranks=1, steps=14, seed=seed, straggler=None, events_per_step=700
+        )
         sides.append(hw.load(tmp_path / word, progress=False, cache=False))
     view = hw.TraceDiff(*sides)
     page = context.new_page()
@@ -337,7 +342,6 @@ def test_jupyterlab_couples_both_timelines_and_python(
     )
     seen = Seen(page)
     tells_what_changed(seen)
-    goes_back_from_what_is_chosen(seen)
     moves_together(seen)
     # Each timeline sends its own view, and the kernel may have one of them first.
     kernel.wait_for(
@@ -350,11 +354,13 @@ def test_jupyterlab_couples_both_timelines_and_python(
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()
     kernel.wait_for("view.coupled is False")
-    # The page's last writes are on their way for a quarter of a second.
-    page.wait_for_timeout(600)
-    kernel("kept = view.right.view; view.left.zoom_to(10_000_000, 12_000_000)")
-    page.wait_for_timeout(500)
-    assert kernel.value("view.right.view == kept")
+    right = seen.window(1)
+    kernel("view.left.zoom_to(10_000_000, 12_000_000)")
+    expect(seen.root.locator(".hta-diff-side .hta-said").first).to_contain_text(
+        re.compile(r"10\.0+–12\.0+\s*ms")
+    )
+    wait_for_frames(page)
+    assert seen.window(1) == right
     seen.root.get_by_role("button", name="Swap").click()
     kernel.wait_for("view.swapped")
     expect(seen.headline).to_contain_text("aten::contiguous is gone")

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import drag, wheel
+from support.browser import drag, wait_until, wheel
 from support.dashboard import GUTTER, HEAD, Dash
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
 from hta_widgets.host.web import redirect_file
 
 REPORTS = (
@@ -79,11 +78,7 @@ def view(repo, context, built):
 
 def until(page, expression):
     """Wait for a condition; the page's policy forbids what `wait_for_function` does."""
-    for _ in range(300):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never true: {expression}")
+    wait_until(page, lambda: page.evaluate(expression), expression)
 
 
 def holds_data(page):
@@ -111,7 +106,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
 
     dash.click_bar("breakdown", 5)
     dash.shows_ranks(1)
-    assert dash.selection == job.select(ranks=[5])
+    dash.selects(job.select(ranks=[5]))
     dash.has_numbers_of(dash.selection, ("kernels", "operators", "breakdown"))
 
     middle = (job.start_ns + job.end_ns) // 2
@@ -145,12 +140,12 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     other.goto(host.base)
     second = Dash(other, job)
     second.ready("selection")
-    assert second.selection == chosen
+    second.selects(chosen)
     second.undo()
     second.undo()
     second.shows_ranks(8)
     dash.shows_ranks(8)
-    assert dash.selection == full
+    dash.selects(full)
     page.locator(".hta-search input").first.fill("nccl")
     expect(other.locator(".hta-search input").first).to_have_value("nccl")
     page.reload()
@@ -174,7 +169,7 @@ def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot
         " && document.querySelector('.hta-dash').getBoundingClientRect().bottom > innerHeight - 24"
         f" && document.querySelector('.hta-stage-frame canvas').clientHeight > {before + 100}",
     )
-    assert page.url.endswith("#/timeline/.")
+    expect(page).to_have_url(re.compile(r"#/timeline/\.$"))
     dash.timeline.scroll_into_view_if_needed()
     wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
     expect(dash.root.locator(".hta-status .hta-words")).not_to_contain_text("Whole job")
@@ -208,18 +203,18 @@ def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp
     # The address of another state, pasted into the same page.
     page.goto(link)
     dash.shows_ranks(1)
-    assert dash.selection == job.select(ranks=[5])
+    dash.selects(job.select(ranks=[5]))
     # An address that is none shows the list.
     page.goto(f"{host.base}/#/dashboard/%E0%A4%A?ranks=5")
     expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
 
 
-def test_two_to_compare(view, tmp_path, folder, screenshot):
-    write_demo(tmp_path / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
-    _, page = view(folder, "--compare", tmp_path / "after")
+def test_two_to_compare(view, pair, screenshot):
+    before, after = pair / "before", pair / "after"
+    _, page = view(before, "--compare", after)
     root = page.locator(".hta-diff")
     expect(root).to_be_visible(timeout=60_000)
-    findings = hw.TraceDiff(str(folder), str(tmp_path / "after")).findings
+    findings = hw.TraceDiff(str(before), str(after)).findings
     assert findings
     expect(root).to_contain_text(findings[0].text, timeout=60_000)
     stage = root.locator(".hta-stage-frame").first
@@ -230,10 +225,10 @@ def test_two_to_compare(view, tmp_path, folder, screenshot):
     screenshot(page, "view_compare")
 
 
-def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screenshot):
+def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, screenshot):
     runs = tmp_path / "runs"
-    shutil.copytree(folder, runs / "first")
-    shutil.copytree(folder, runs / "second")
+    shutil.copytree(pair / "before", runs / "first")
+    shutil.copytree(pair / "after", runs / "second")
     name = "<img src=x onerror=alert(1)>.json.gz"
     shutil.copy(folder / "rank-0.trace.json.gz", runs / name)
     os.utime(runs / name, (1_700_000_000,) * 2)
@@ -247,10 +242,10 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screens
     expect(rows.last).to_contain_text("2023-11-14")
     screenshot(page, "view_folder")
 
-    shutil.copytree(folder, tmp_path / "third")
+    shutil.copytree(pair / "before", tmp_path / "third")
     (tmp_path / "third").rename(runs / "third")
     third = rows.filter(has=page.get_by_role("button", name="third", exact=True))
-    expect(third).to_contain_text("new", timeout=20_000)
+    expect(third).to_contain_text("new")
 
     # An error is shown in the words of Python.
     with pytest.raises(hw.TraceError) as error:
@@ -267,7 +262,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screens
         page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".hta-diff")).to_be_visible(timeout=60_000)
-    assert re.search("#/diff/(first/second|second/first)$", page.url)
+    expect(page).to_have_url(re.compile("#/diff/(first/second|second/first)$"))
     page.go_back()
     page.get_by_role("button", name="third", exact=True).click()
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
@@ -296,36 +291,25 @@ def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, scree
     screenshot(page, "view_dead_host")
 
 
-def test_a_host_that_is_ended_says_so_at_once(view, folder, job):
+def test_a_file_leads_in_and_a_host_that_is_ended_says_so_at_once(view, folder, context):
+    """Browsers are started with a file: others can read addresses in lists of processes."""
     host, page = view(folder / "rank-0.trace.json.gz")
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
-    host.process.send_signal(signal.SIGTERM)
-    expect(page.locator(".hta-host-bar")).to_contain_text("Python has ended", timeout=5_000)
-    assert host.process.wait(20) == 0
-
-
-def test_a_file_that_leads_in(view, folder, context, page, screenshot):
-    """Browsers are started with a file: others can read addresses in lists of processes."""
-    host, first = view(folder)
-    expect(first.locator(".hta-dash")).to_be_visible(timeout=60_000)
     context.clear_cookies()
     page.emulate_media(color_scheme="dark")
     page.goto(Path(redirect_file(host.url)).as_uri())
-    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    expect(page.locator(".hta-dash")).to_have_attribute("data-theme", "dark", timeout=60_000)
     assert page.url == f"{host.base}/"
-    assert page.locator(".hta-dash").get_attribute("data-theme") == "dark"
-    dash = Dash(page, hw.load(folder, progress=False))
-    dash.ready("breakdown")
-    screenshot(page, "view_job_dark")
+    host.process.send_signal(signal.SIGTERM)
+    expect(page.locator(".hta-host-bar")).to_contain_text("Python has ended")
+    assert host.process.wait(20) == 0
 
 
-def test_a_badge_switches_between_fitted_and_recorded_clocks(
-    view, folder, job, tmp_path, screenshot
-):
+def test_a_badge_switches_between_fitted_and_recorded_clocks(view, folder, job, report, screenshot):
     """All of the page follows: its own copy of the job, the headline's findings, the timeline."""
     _, page = view(folder)
     dash = Dash(page, job)
-    dash.has_numbers_of(job.select(), ("breakdown",))
+    dash.ready("breakdown")
     holds_data(page)
     badge = dash.root.locator(".hta-clock")
     expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
@@ -348,13 +332,12 @@ def test_a_badge_switches_between_fitted_and_recorded_clocks(
     on_recorded = Dash(page, recorded)
     on_recorded.has_numbers_of(chosen, ("breakdown", "idle"))
     holds_data(page)
-    assert on_recorded.selection == chosen
-    while on_recorded.selection != recorded.select():
-        on_recorded.undo()
+    on_recorded.selects(chosen)
+    on_recorded.undo()
+    on_recorded.selects(recorded.select())
     on_recorded.has_numbers_of(recorded.select(), ("breakdown",))
     expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: recorded"))
 
-    saved = hw.Dashboard(job).save_html(tmp_path / "fitted.html")
-    page.goto(f"file://{saved}")
+    page.goto(report.as_uri())
     badge = page.locator(".hta-clock")
     expect(badge).to_have_attribute("title", re.compile("This page has the fitted clock alone"))

@@ -155,7 +155,7 @@ def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, 
     assert len(back[5]) == len(own[5]) == report.events
     dash.undo()
     dash.undo()
-    assert dash.selection == full
+    dash.selects(full)
 
 
 def test_two_folders_are_compared(editor, files, screenshot):

@@ -4,6 +4,7 @@
 """
 
 import pytest
+from support.examples import ALL
 
 from .inputs import (
     CASES_FROM,
@@ -16,7 +17,8 @@ from .inputs import (
 )
 from .journey import journey, run
 
-INPUTS, STRUCTURAL, CASES, AT_ONCE = 160, 40, 40, 20
+INPUTS, STRUCTURAL, CASES = (160, 40, 40) if ALL else (60, 20, 20)
+AT_ONCE = 20
 #: Share of the steps after loading that an input takes; all of them would take minutes.
 SHARE = 0.1
 

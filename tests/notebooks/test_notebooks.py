@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.notebook_files import write_notebook
 
 REPO = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
@@ -44,15 +45,8 @@ def test_tells_what_it_does(path):
 
 
 def test_a_failing_cell_fails(tmp_path):
-    code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    notebook = {
-        "cells": [code | {"source": "raise SystemError('on purpose')"}],
-        "metadata": {},
-        "nbformat": 4,
-        "nbformat_minor": 4,
-    }
     path = tmp_path / "failing.ipynb"
-    path.write_text(json.dumps(notebook))
+    write_notebook(path, ["raise SystemError('on purpose')"])
     script = REPO / "scripts/run_notebook.py"
     result = subprocess.run(
         [sys.executable, script, path], capture_output=True, text=True, check=False

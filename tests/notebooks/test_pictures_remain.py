@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-import nbformat
 import pytest
+from support.notebook_files import write_notebook
 
 from hta_widgets.demo.job import write_demo
 
@@ -20,8 +20,7 @@ hw.Dashboard(traces)
 @pytest.fixture
 def page(tmp_path):
     write_demo(tmp_path / "job", ranks=4, steps=2, straggler=1)
-    cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "run.ipynb")
+    write_notebook(tmp_path / "run.ipynb", CELLS)
     # As JupyterLab saves notebooks: without the state of widgets.
     options = ["--execute", "--ExecutePreprocessor.store_widget_state=False"]
     command = [sys.executable, "-m", "nbconvert", "--to", "html", *options, "run.ipynb"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support import random_job, recorded, small
-from support.examples import examples
+from support.examples import ALL, examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import collectives
@@ -79,7 +79,7 @@ RECORDED = [
     for folder in ("hta_tests", "byteps", "mpitrace")
     for path in sorted((recorded.SHARED / folder).glob("*"))
     if path.is_dir() and path.name not in EMPTY
-]
+][:: 1 if ALL else 4]
 
 
 @pytest.mark.parametrize("path", recorded.paths(*RECORDED))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from playwright.sync_api import Locator, Page, expect
-from support.browser import click, drag, wait_for_frames
+from support.browser import click, drag, wait_for_frames, wait_until
 
 import hta_widgets as hw
 from hta_widgets.live.job import PanelEngine
@@ -86,15 +86,17 @@ class Dash:
     def click_bar(self, panel: str, rank: int, *, keys: Sequence[str] = ()) -> None:
         """Click the bar of a rank, which is as many bars down as there are ranks before it."""
         self.ready(panel)
-        # A new layout of a chart has another canvas.
-        rows = np.array([])
-        for _ in range(300):
+        # A new layout of a chart has another canvas, and moves what is below it.
+        looks: list[list[float]] = []
+
+        def is_at_rest() -> bool:
             canvas = self.chart(panel)
-            rows = np.array(canvas.evaluate(_ROWS, COMPUTE))
-            if len(rows) > 20:
-                break
-            self.page.wait_for_timeout(100)
-        assert len(rows) > 20, f"no bar of compute in {panel}"
+            box = canvas.bounding_box()
+            looks.append([*canvas.evaluate(_ROWS, COMPUTE), *(box or {}).values()])
+            return len(looks[-1]) > 24 and looks[-2:-1] == looks[-1:]
+
+        wait_until(self.page, is_at_rest, f"bars of compute in {panel}")
+        canvas, rows = self.chart(panel), np.array(looks[-1][:-4])
         # The key of the legend stands above the bars, on lower pixels.
         groups = np.split(rows, np.flatnonzero(np.diff(rows) > 2) + 1)
         bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
@@ -123,10 +125,14 @@ class Dash:
         return self.panel("selection").locator(".hta-sel-code").inner_text().strip()
 
     @property
-    def selection(self) -> Selection:
-        """Return the dashboard's selection, from the code that it offers."""
+    def selection(self) -> Selection | None:
+        """Return the dashboard's selection, from the code that it offers; None before it does."""
         match = re.search(r"traces(\.with_clock\(.\w+.\))?\.select\(.*\)", self.code, re.DOTALL)
-        return eval(match[0], {"traces": self.traces, "hw": hw})
+        return eval(match[0], {"traces": self.traces, "hw": hw}) if match else None
+
+    def selects(self, selection: Selection) -> None:
+        """Wait until the dashboard's selection is this one."""
+        wait_until(self.page, lambda: self.selection == selection, f"{selection} is selected")
 
     def numbers(self, name: str) -> pd.DataFrame:
         """The numbers of a panel, as the file has them that it saves."""

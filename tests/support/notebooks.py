@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import nbformat
 from playwright.sync_api import Page
 from support.servers import Lab
 
@@ -53,15 +52,6 @@ _EXECUTE = """async ([code, seconds]) => {
 _THEME = "name => jupyterapp.commands.execute('apputils:change-theme', { theme: name })"
 
 
-def write_notebook(lab: Lab, name: str, cells: tuple[str, ...]) -> None:
-    """Write a notebook of code cells into the server's folder."""
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source) for source in cells],
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    )
-    nbformat.write(notebook, lab.folder / name)
-
-
 def run_notebook(lab: Lab, page: Page, name: str, *, app: str) -> Page:
     """Open a notebook in `lab` or `notebook` and run all of its cells; errors are errors.
 
@@ -105,7 +95,7 @@ class Kernel:
         """Give an expression's value; it must be plain enough for JSON."""
         return json.loads(self(f"import json; print(json.dumps({expression}))"))
 
-    def wait_for(self, condition: str, *, seconds: float = 20) -> None:
+    def wait_for(self, condition: str, *, seconds: float = 60) -> None:
         """Wait until an expression is true, while messages from the page are handled.
 
         A cell that waited in Python would block just those messages, so each look is one request.

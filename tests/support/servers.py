@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-START_S = 60
+START_S = 120
 LOCAL = "http://127.0.0.1"
 #: Folder of the built JupyterLab extension.
 SHARE = Path(__file__).resolve().parents[2] / "share/jupyter"

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from support import small
+from support import recorded, small
 
 import hta_widgets as hw
 import hta_widgets.analysis
@@ -188,6 +188,17 @@ def test_a_truncated_rank_says_so(traces):
     ranks = TileEngine(TraceSet(traces.values(), problems=problems)).scene()["ranks"]
     text = [(rank["truncated"], rank["problems"]) for rank in ranks]
     assert text == [(None, 0), ("the list of events does not end", 1)]
+
+
+def test_derived_queues_and_copies_are_tracks():
+    traces = hta_widgets.analysis.with_counters(recorded.load(recorded.DATA / "gpu"), ranks=[0])
+    ranks = TileEngine(traces).scene()["ranks"]
+    labels = [track["label"] for track in ranks[0]["tracks"] if track["role"] == "counter"]
+    assert labels == [
+        *(f"GPU 0 memory (bytes) {what}" for what in ("allocated", "reserved")),
+        *(f"Queue Length[{stream}]" for stream in (7, 20, 24, 28)),
+        *("Memcpy DtoH", "Memcpy HtoD", "Memset"),
+    ]
 
 
 def test_small_words():
