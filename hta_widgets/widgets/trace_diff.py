@@ -487,12 +487,14 @@ class TraceDiff(anywidget.AnyWidget):
         """Return what a notebook's output shows where the page of this view cannot run."""
         title = f"{' → '.join(self._about['labels'])} · {self._about['facts']}"
         sides = [
-            timeline_fallback(engine, {**scene, "title": f"{word}: {label}"}, state)
+            timeline_fallback(engine, {**scene, "title": f"{word}: {label}"}, state, width=450)
             for (engine, scene, state), word, label in zip(
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        return Fallback(title, pictures=[picture for side in sides for picture in side.pictures])
+        # Half as wide each, as two whole pictures are often too large for a notebook.
+        pictures = [picture for side in sides for picture in side.pictures]
+        return Fallback(title, pictures=[stacked_svg(pictures, beside=True)] if pictures else [])
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""

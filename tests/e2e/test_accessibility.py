@@ -47,6 +47,11 @@ def test_a_dashboard(page, job, report, findings):
     dash.root.get_by_role("button", name="Longest gap", exact=True).click()
     expect(dash.root.locator(".hta-dock")).to_contain_text("idle")
     assert findings() == []
+    page.keyboard.press("/")
+    page.keyboard.type("gemm")
+    page.keyboard.press("Enter")
+    expect(dash.root.locator(".hta-arglist")).to_contain_text("correlation")
+    assert findings() == []
     dash.root.get_by_role("button", name="Choose which panels are shown").click()
     expect(page.get_by_role("checkbox").first).to_be_visible()
     unchecked = page.get_by_role("checkbox", checked=False)

@@ -226,8 +226,16 @@ def lies_rank_by_rank(seen):
     expect(link).to_have_attribute("aria-pressed", "true")
 
 
+#: The panels as they stand on the screen, from the top and from the left, by width.
+ORDERS = {
+    700: "changes timelines strip waterfall names icicle",
+    1100: "changes strip timelines names waterfall icicle",
+    1800: "strip timelines icicle changes waterfall names",
+}
+
+
 def nothing_is_cut_off(seen):
-    """The names of both runs are shown in full in the toolbar, next to its other items."""
+    """The names of both runs are shown in full in the toolbar; Tab goes from panel to panel."""
     page = seen.page
     size = page.viewport_size
     for width in (700, 1100, 1800):
@@ -238,6 +246,11 @@ def nothing_is_cut_off(seen):
               .map(el => el.textContent)"""
         )
         assert cut == [], width
+        panels = seen.root.locator(".hta-diff-body section:not(.hta-dock), .hta-diff-timelines")
+        names = panels.evaluate_all(
+            "els => els.map(el => el.className.match(/diff-(?!pane)(\\w+)/)[1])"
+        )
+        assert names == ORDERS[width].split(), width
     page.set_viewport_size(size)
 
 
@@ -290,7 +303,9 @@ def test_a_saved_page_compares_without_kernel_or_network(
     expect(seen.headline).to_contain_text("aten::contiguous is gone")
     removed = seen.root.locator(".hta-diff-names .hta-name-row", has_text="gone 1")
     expect(removed.first).to_be_visible()
-    seen.root.locator(".hta-diff-slot").nth(1).click()
+    seen.root.locator(".hta-diff-slot").first.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
     is_of_one_pair_of_ranks_when_asked(seen, both)
     nothing_is_cut_off(seen)

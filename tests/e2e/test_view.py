@@ -250,14 +250,18 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
     # An error is shown in the words of Python.
     with pytest.raises(hw.TraceError) as error:
         hw.load(runs / "broken.pt.trace.json")
-    page.get_by_role("button", name="broken.pt.trace.json", exact=True).click()
+    broken = page.get_by_role("button", name="broken.pt.trace.json", exact=True)
+    broken.press("Enter")
+    expect(page.get_by_role("heading", name="broken.pt.trace.json", level=1)).to_be_visible()
     alert = page.get_by_role("alert")
     expect(alert).to_be_visible(timeout=60_000)
+    expect(page.locator(".hta-host-view")).to_be_focused()
     assert error.value.message.lower() in alert.inner_text().lower()
     expect(page.locator(".hta-host-path")).to_contain_text("broken.pt.trace.json")
     screenshot(page, "view_broken")
 
-    page.get_by_role("button", name="All traces").click()
+    page.go_back()
+    expect(broken).to_be_focused()
     for run in ("first", "second"):
         page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
     page.get_by_role("button", name="Compare", exact=True).click()

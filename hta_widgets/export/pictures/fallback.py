@@ -64,7 +64,7 @@ class Fallback:
 
 
 def timeline_fallback(
-    engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any]
+    engine: TileEngine, scene: Mapping[str, Any], state: Mapping[str, Any], *, width: int = _WIDTH
 ) -> Fallback:
     """Return the title and the picture of a timeline, in which similar ranks share rows."""
     low, high = scene["range"]
@@ -73,5 +73,5 @@ def timeline_fallback(
     if not 0 < scene["events"] <= _MAX_DRAWN_EVENTS:
         return Fallback(title)
     is_folded = len(scene["ranks"]) > 1
-    picture = timeline_svg(engine, scene, state, width=_WIDTH, height=_HEIGHT, folded=is_folded)
+    picture = timeline_svg(engine, scene, state, width=width, height=_HEIGHT, folded=is_folded)
     return Fallback(title, pictures=[picture])

@@ -307,7 +307,7 @@ export function spreadText(frame: PanelFrame): string {
  * Layout of panels: one column; changes next to the steps, and names next to the waterfall; or a
  * column of changes, waterfall and names next to a column of the others.
  */
-type DiffLayout = "sheet" | "pair" | "columns";
+export type DiffLayout = "sheet" | "pair" | "columns";
 
 const SHEET_ROWS = { names: 10, changes: 6 };
 /** Max initial rows of changes. There are few changes, and they take precedence over names. */

@@ -149,16 +149,19 @@ export class Strip extends DiffPanel<StripData> {
     const slotHeight = top + BAND_HEIGHT + 4 + run;
     const isOn = this.chosenSlot === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
+    // Those that are visible come first: names of controls contain their visible text.
+    const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, length[0])];
     return (
       <g
         key={slot.slot}
         class={isOn ? "hta-diff-slot hta-on" : "hta-diff-slot"}
         transform={`translate(${x},0)`}
-        tabIndex={0}
+        // In SVG, the name of the attribute has no capital letter.
+        tabindex={0}
         role="button"
         aria-pressed={isOn}
         aria-disabled={this.has(slot.slot) ? undefined : true}
-        aria-label={`${label}: ${deltaText(diff)} ${shareText(diff, length[0])}${this.noPairText(slot.slot)}`}
+        aria-label={`${label}: ${[...new Set(numbers)].join(" ").trim()}${this.noPairText(slot.slot)}`}
         onClick={() => this.toggle(slot.slot)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" && event.key !== " ") return;
@@ -283,13 +286,17 @@ function Gutter(props: {
   );
 }
 
+/** The numbers of a change that fit into the width of its slot. */
+function changeLines({ diff, length, width }: StepSlot, narrow: boolean): string[] {
+  const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
+  return width >= 34 ? [...lines, shareText(diff, length[0]) || "new"] : lines;
+}
+
 /** Draw the numbers in the grey part if they fit, else on a plate. */
 function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme: ThemeName }) {
   const { slot, narrow, top, theme } = props;
-  const { diff, length, width, reach } = slot;
-  const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
-  const share = shareText(diff, length[0]) || "new";
-  if (width >= 34) lines.push(share);
+  const { width, reach } = slot;
+  const lines = changeLines(slot, narrow);
   const wide = Math.max(...lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6)), 0);
   if (lines.length === 0) return null;
   const freeY = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;

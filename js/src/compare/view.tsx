@@ -4,12 +4,12 @@ import { listenTo } from "../connection/store";
 import type { PanelFrame } from "../protocol/source";
 import { type Command, matchKey } from "../timeline/keys";
 import { progressText } from "../timeline/status";
-import { h, isTextEntry, renderInto } from "../ui/dom";
+import { activeElement, h, isTextEntry, renderInto, replaceChildren } from "../ui/dom";
 import { detectTheme, TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
 import { onSignal } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { DiffCharts } from "./charts";
+import { DiffCharts, type DiffLayout } from "./charts";
 import { DiffContext, type DiffOptions } from "./context";
 import { Headline, DiffPanel } from "./pane";
 import { PlainTable, tableTitle } from "./tables";
@@ -35,6 +35,11 @@ class TableSection extends DiffPanel<PanelFrame> {
   }
 }
 
+interface DiffEvents {
+  timelines: TimelinePair;
+  charts: DiffCharts;
+}
+
 export class DiffApp {
   private readonly ctx: DiffContext;
   private readonly root: HTMLElement;
@@ -43,8 +48,9 @@ export class DiffApp {
   private readonly fullWindow: FullWindow;
   private readonly headline: Headline;
   private readonly tables: readonly TableSection[];
-  /** Timelines and charts; null if the runs have only totals. */
-  private readonly events: { timelines: TimelinePair; charts: DiffCharts } | null;
+  /** Null if the runs have only totals. */
+  private readonly events: DiffEvents | null;
+  private layout: DiffLayout | null = null;
 
   constructor(host: HTMLElement, options: DiffOptions) {
     const ctx = new DiffContext(options);
@@ -79,16 +85,6 @@ export class DiffApp {
     const { signal: abortSignal } = ctx.options;
     const above = h("div", {});
     const below = h("div", {});
-    // Columns if there is room; else one column in the order of the style sheet.
-    if (events !== null) {
-      const { timelines, charts } = events;
-      const strip = ctx.about.has_device && charts.strip.el;
-      const column = { class: "hta-diff-column" };
-      body.append(
-        h("div", column, charts.changes.el, charts.waterfall.el, charts.names.el),
-        h("div", column, strip, timelines.el, charts.icicle.el),
-      );
-    }
     body.append(this.tablesEl);
     root.append(above, this.headline.el, body, below);
     const toolbar = (
@@ -156,8 +152,32 @@ export class DiffApp {
     root.classList.toggle("hta-diff-narrow", width < NARROW);
     root.classList.toggle("hta-diff-roomy", width >= ROOMY);
     root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
+    if (events === null) return;
     const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
-    events?.charts.fitTables(layout, events.timelines.el);
+    if (layout !== this.layout) this.arrange(layout, events);
+    events.charts.fitTables(layout, events.timelines.el);
+  }
+
+  /** Put the panels into the page in the order in which the layout is read, which Tab follows. */
+  private arrange(layout: DiffLayout, { timelines, charts }: DiffEvents): void {
+    const { root, body } = this;
+    this.layout = layout;
+    const strip = this.ctx.about.has_device && charts.strip.el;
+    const [changes, names, waterfall] = [charts.changes.el, charts.names.el, charts.waterfall.el];
+    const column = { class: "hta-diff-column" };
+    const orders = {
+      sheet: () => [changes, timelines.el, strip, waterfall, names, charts.icicle.el],
+      pair: () => [changes, strip, timelines.el, names, waterfall, charts.icicle.el],
+      columns: () => [
+        h("div", column, strip, timelines.el, charts.icicle.el),
+        h("div", column, changes, waterfall, names),
+      ],
+    };
+    const focused = activeElement(root);
+    replaceChildren(body, ...orders[layout](), this.tablesEl);
+    if (focused instanceof HTMLElement && body.contains(focused)) {
+      focused.focus({ preventScroll: true });
+    }
   }
 
   /** Run a command that is for both timelines; false for others. */

@@ -5,7 +5,7 @@ import { PANELS } from "../facts/panels";
 import type { FigureScope } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
 import { Button, ChoiceButtons, CutName, Icon, UndoRedoPair } from "../ui/controls";
-import { formatDuration, plural } from "../ui/formats";
+import { formatCount, formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
 import type { DashContext } from "./context";
@@ -20,6 +20,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   const { title, range, events, steps, truth } = scene;
   const problemCount = problemLines(scene).length;
   const isWarning = truth.level !== "ok";
+  const problemText = plural(problemCount, isWarning ? "problem" : "note");
   const isPart = (scene.ranks_of_job ?? "") !== "";
   const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
   const before = format === "" ? [] : [format];
@@ -58,10 +59,12 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
             type="button"
             class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
             title={truth.text}
+            aria-label={problemText}
             onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
           >
             {isWarning && <Icon name="warn" />}
-            <span>{plural(problemCount, isWarning ? "problem" : "note")}</span>
+            <span class="hta-if-wide">{problemText}</span>
+            <span class="hta-if-tight">{formatCount(problemCount)}</span>
           </button>
         )}
       </div>

@@ -253,7 +253,7 @@ function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
     if (command === "undo" && (event.ctrlKey || event.metaKey)) selectionState.undo();
     else if (command === "redo") selectionState.redo();
     else if (command === "help") timeline.help.toggle(ctx.button("help-button"));
-    else if (command === "fold") timeline.commands.run("fold");
+    else if (command === "fold" || command === "search") timeline.commands.run(command);
     else if (command === "full-window") full.toggle();
     else return false;
     return true;

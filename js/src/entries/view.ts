@@ -39,6 +39,8 @@ class ViewPage {
   private shown: RemoteModel | null = null;
   /** Ends the timeline that fills the window. */
   private fullWindow: AbortController | null = null;
+  /** What a view was opened with, which gets the focus when the list is shown again. */
+  private openedBy: Element | null = null;
   private isGone = false;
 
   constructor(private readonly root: HTMLElement) {
@@ -115,13 +117,21 @@ class ViewPage {
   private requestView(): void {
     if (this.request === null) return;
     this.requested += 1;
+    this.card.setTitle(this.requestTitle());
     this.card.showProgress({ stage: "start" });
     const { view, paths } = this.request;
     const kind = view === "diff" ? view : "dashboard";
     this.socket.post({ type: "open", id: this.requested, view: kind, paths });
   }
 
+  /** The names of the traces that are requested. */
+  private requestTitle(): string {
+    const names = this.request?.paths.map(baseName).join(", ") ?? "";
+    return names === "" || names === "." ? (this.hello?.title ?? "") : names;
+  }
+
   private open(request: OpenViewRequest): void {
+    this.openedBy = document.activeElement;
     location.hash = toHash(request);
   }
 
@@ -143,8 +153,7 @@ class ViewPage {
     // After a broken connection, the model is the one that is shown already.
     if (shown === this.shown) return;
     this.leaveView();
-    const name = this.request.paths.map(baseName).join(", ");
-    document.title = name === "" || name === "." ? (this.hello?.title ?? "") : name;
+    document.title = this.requestTitle();
     this.shown = shown;
     this.arrange();
     this.printBar();
@@ -171,8 +180,13 @@ class ViewPage {
   private showStart(): void {
     this.leaveView();
     document.title = this.hello?.title ?? "";
+    this.card.setTitle(document.title);
     if (this.start === null) this.card.showProgress({ stage: "start" });
-    else replaceChildren(this.card.el, this.start.el);
+    else this.card.replace(this.start.el);
+    const { openedBy } = this;
+    if (openedBy instanceof HTMLElement && document.activeElement === this.card.el) {
+      openedBy.focus();
+    }
   }
 
   private showFolder({ title, entries }: FolderListing): void {

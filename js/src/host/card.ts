@@ -4,7 +4,7 @@
  */
 
 import { renderButton, Skeleton } from "../ui/controls";
-import { replaceChildren, h, renderElement } from "../ui/dom";
+import { activeElement, replaceChildren, h, renderElement } from "../ui/dom";
 import { formatBytes } from "../ui/formats";
 import { capitalizeSentence } from "../ui/text";
 import type { WidgetHost } from "./host";
@@ -26,8 +26,9 @@ export interface LoadingStage {
 /** One view in a tab of a host that can start it again. */
 export class LoadingCard {
   readonly bar = h("div", { class: "hta-root hta-host-bar" });
-  readonly el = h("div", { class: "hta-host-view" });
+  readonly el = h("div", { class: "hta-host-view", tabindex: -1 });
   readonly card = h("div", { class: "hta-root hta-host-page hta-host-card" });
+  private readonly heading = h("h1");
   private readonly text = h("p", { role: "status" });
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
@@ -38,6 +39,20 @@ export class LoadingCard {
   constructor(private readonly callbacks: { cancel(): void; again(): void }) {
     this.cancel = renderButton({ text: "Cancel", press: () => callbacks.cancel() });
     this.bar.hidden = true;
+    this.setTitle("");
+  }
+
+  /** Set the heading of the card: what is loaded. */
+  setTitle(title: string): void {
+    this.heading.textContent = title;
+    this.heading.hidden = title === "";
+  }
+
+  /** Show other content. If the focus was in what it replaces, it stays in this place. */
+  replace(content: HTMLElement): void {
+    const hadFocus = this.el.contains(activeElement(this.el));
+    replaceChildren(this.el, content);
+    if (hadFocus) this.el.focus({ preventScroll: true });
   }
 
   get isShown(): boolean {
@@ -58,9 +73,10 @@ export class LoadingCard {
     else this.progressBar.removeAttribute("value");
     // Replacing the button would lose a click in progress.
     if (!this.card.contains(this.cancel)) {
-      replaceChildren(this.card, this.text, this.progressBar, this.cancel, this.skeleton);
+      const { heading, text, progressBar, cancel, skeleton } = this;
+      replaceChildren(this.card, heading, text, progressBar, cancel, skeleton);
     }
-    if (this.card.parentNode !== this.el) replaceChildren(this.el, this.card);
+    if (this.card.parentNode !== this.el) this.replace(this.card);
   }
 
   /** Show a failure; `more` are buttons in front of the retry button. */
@@ -74,6 +90,7 @@ export class LoadingCard {
     const location = [path, place].filter((part) => typeof part === "string").join(", ");
     replaceChildren(
       this.card,
+      this.heading,
       location !== "" && h("p", { class: "hta-host-path" }, location),
       h(
         "p",
@@ -83,7 +100,7 @@ export class LoadingCard {
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
       more.length === 0 ? retryButton : h("div", { class: "hta-host-pair" }, ...more, retryButton),
     );
-    replaceChildren(this.el, this.card);
+    this.replace(this.card);
   }
 
   async show(host: WidgetHost, model: string): Promise<void> {
@@ -91,7 +108,7 @@ export class LoadingCard {
     const aborter = new AbortController();
     this.shownAborter = aborter;
     const el = h("div");
-    replaceChildren(this.el, el);
+    this.replace(el);
     try {
       (await host.model(model)).setLocally("_fills", true);
       await host.show(model, el, aborter.signal);

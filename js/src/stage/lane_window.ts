@@ -83,7 +83,11 @@ export class LaneWindow {
       version === this.version
     ) {
       if (this.pending) return;
-      for (let index = first; index < last; index += 1) store.get(this.lane, level, index);
+      for (let index = first; index < last; index += 1) {
+        store.get(this.lane, level, index);
+        // Classes can be wanted later than the tile was loaded.
+        if (!store.has(this.lane, level, index)) this.pending = true;
+      }
       return;
     }
     this.level = level;
@@ -107,11 +111,12 @@ export class LaneWindow {
   private fill(store: TileStore, slot: number): void {
     const index = this.first + slot;
     const exact = store.get(this.lane, this.level, index);
+    // A tile without the classes that are wanted is drawn until it is replaced.
+    if (!store.has(this.lane, this.level, index)) this.pending = true;
     if (exact !== undefined) {
       this.setTile(slot, exact);
       return;
     }
-    this.pending = true;
     if (this.merge(store, slot, index) || this.stretch(store, slot, index)) return;
     this.setTile(slot, EMPTY_TILE);
     this.slots[slot] = SLOT_STATE.missing;

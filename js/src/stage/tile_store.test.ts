@@ -223,7 +223,12 @@ describe("a window over a lane", () => {
     const parts = [part([0], 0, 2)];
     store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
     expect(store.has(0, 0, 0)).toBe(true);
+    const drawn = windowOf(store, 0, 0, 1);
+    expect(drawn.pending).toBe(false);
     store.classed = true;
+    // Of what is pending, replies are drawn.
+    drawn.update(store, 0, 0, 1);
+    expect(drawn.pending).toBe(true);
     // An empty tile needs no classes.
     expect([store.has(0, 0, 0), store.has(0, 0, 1)]).toEqual([false, true]);
     // A reply that was under way when classes were requested.
@@ -231,9 +236,10 @@ describe("a window over a lane", () => {
     expect(store.has(0, 0, 0)).toBe(false);
     const before = windowOf(store, 0, 0, 1);
     expect([before.classes[0], before.sliceClass[0], before.slices]).toEqual([255, 255, 1]);
+    expect(before.pending).toBe(true);
     store.add(parts, reply(0, [{ lane: 0, index: 0, slices }], true));
     const after = windowOf(store, 0, 0, 1);
-    expect([after.classes[0], after.sliceClass[0]]).toEqual([2, 0]);
+    expect([after.classes[0], after.sliceClass[0], after.pending]).toEqual([2, 0, false]);
   });
 
   test("a slice across tiles is there once", () => {

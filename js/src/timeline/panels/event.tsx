@@ -270,8 +270,10 @@ function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy })
           {args.map(([key, text]) => (
             <div class="hta-fact">
               <dt title={key}>{key}</dt>
-              <dd title={text}>{text}</dd>
-              <CopyButton copy={copy} text={() => text} what={key} />
+              <dd title={text}>
+                {text}
+                <CopyButton copy={copy} text={() => text} what={key} />
+              </dd>
             </div>
           ))}
         </dl>

@@ -9,6 +9,7 @@ import { activeElement } from "../../ui/dom";
 import { onSignal } from "../../ui/react";
 import { formatCount, plural } from "../../ui/formats";
 import { Popover } from "../../ui/menu";
+import { watchBoxes } from "../../ui/host";
 import { outermostElement, visibleRect } from "../../ui/placing";
 import type { RichText } from "../../ui/text";
 import { debounce, LatestRequest, throttle } from "../context";
@@ -209,7 +210,8 @@ export class PanelControl {
         signal: abortSignal,
       });
       window.addEventListener("resize", reveal, { signal: abortSignal });
-      // The panel also moves when content above it grows.
+      // The height of the lanes also changes, and content above the timeline grows.
+      watchBoxes([el.parentElement!], reveal, abortSignal);
       const observer = new IntersectionObserver(reveal, {
         threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
       });
