@@ -61,7 +61,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     work = pd.concat(blocks, ignore_index=True)
     work = work[work["label"] != ""]
     if not len(work):
-        frame = pd.DataFrame()
+        frame = pd.DataFrame(columns=["name", "label", "sum_ns", "count", "kind", "events"])
         frame.attrs = {"note": _NONE[by] if sum(map(len, blocks)) else note_text("no_device_work")}
         return frame
     groups = work.groupby(["name", "label"], sort=False, observed=True)
