@@ -73,7 +73,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     shown = frame.head(_MAX_ROWS)
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
     events = [
-        _events(work, groups.indices[tuple(key)]) if listed else ""
+        _events(work, np.asarray(groups.indices[tuple(key)])) if listed else ""
         for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
     shown = shown.assign(events=events).reset_index(drop=True)
