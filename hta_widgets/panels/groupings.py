@@ -61,7 +61,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     work = pd.concat(blocks, ignore_index=True)
     work = work[work["label"] != ""]
     if not len(work):
-        frame = pd.DataFrame()
+        frame = pd.DataFrame(columns=["name", "label", "sum_ns", "count", "kind", "events"])
         frame.attrs = {"note": _NONE[by] if sum(map(len, blocks)) else note_text("no_device_work")}
         return frame
     groups = work.groupby(["name", "label"], sort=False, observed=True)
@@ -73,7 +73,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     shown = frame.head(_MAX_ROWS)
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
     events = [
-        _events(work, groups.indices[tuple(key)]) if listed else ""
+        _events(work, np.asarray(groups.indices[tuple(key)])) if listed else ""
         for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
     shown = shown.assign(events=events).reset_index(drop=True)

@@ -368,8 +368,9 @@ class TraceIndex:
         if kinds == _WORK_KINDS or not set(kinds) <= set(_WORK_KINDS):
             return np.flatnonzero(is_meant[self.kind])
         # Only a small part of the events is device work, so its kinds are looked up in that part.
-        work: Rows = self.rows_of_kinds(_WORK_KINDS)
-        return work[is_meant[self.kind[work]]]
+        work = self.rows_of_kinds(_WORK_KINDS)
+        rows: Rows = work[is_meant[self.kind[work]]]
+        return rows
 
     def rows_of_kinds_within(
         self, kinds: tuple[str, ...], low: int | None, high: int | None
