@@ -21,7 +21,13 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets import files
 from hta_widgets.formats.kineto import reader as kineto
-from hta_widgets.readers import cache, parallel as memory, progress as bar, streams as stages
+from hta_widgets.readers import (
+    cache,
+    file_traces,
+    parallel as memory,
+    progress as bar,
+    streams as stages,
+)
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.workers import WorkerPool
 
@@ -350,7 +356,7 @@ def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkey
             raise MemoryError
         return kineto.read_kineto(path, **options)
 
-    monkeypatch.setattr(module, "resolve_reference", lambda _reference: read)
+    monkeypatch.setattr(file_traces, "resolve_reference", lambda _reference: read)
     traces = hw.load(job, cache=False)
     assert len(traces) == 2
     assert [problem.detail for problem in traces.problem_list if problem.kind == "skipped"] == [
