@@ -1,30 +1,30 @@
 """Interactive, linked analysis of distributed training traces inside the notebook."""
 
 from importlib import import_module
-from typing import Any
-
-from hta_widgets.lazy import import_name, stub_modules
-
-_MODULE_OF = stub_modules(__file__)
-
-__all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604 - all are strings
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
+# `python -m hta_widgets` runs this file while modules still come from the working directory first,
+# so it imports nothing else before a name is used.
+def __getattr__(name: str) -> object:
+    lazy = import_module(f"{__name__}.lazy")
+    module_of: dict[str, str] = lazy.stub_modules(__file__)
+    value: object
+    if name == "__all__":
+        value = ["__version__", *sorted(module_of)]
+    elif name == "__version__":
         value = import_module("importlib.metadata").version("hta_widgets")
-    elif name in _MODULE_OF:
-        value = import_name(_MODULE_OF[name], name)
+    elif name in module_of:
+        value = lazy.import_name(module_of[name], name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: object) -> None:
     """Add the cell magic ``%%trace``, for ``%load_ext hta_widgets``."""
     import_module(f"{__name__}.recording").register_magic(ipython)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return list(__getattr__("__all__"))

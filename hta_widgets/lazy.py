@@ -10,11 +10,13 @@ in ``hta_widgets/__init__.pyi`` declares ``hta_widgets.load``, and lets the pack
 """
 
 import ast
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
+@cache
 def stub_modules(init_file: str) -> dict[str, str]:
     """Return the module of each name that the stub next to an ``__init__.py`` re-exports."""
     stub = ast.parse(Path(init_file).with_suffix(".pyi").read_text("utf-8"))

@@ -185,6 +185,11 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     dash.root.locator(".hta-search input").first.fill("nccl")
     expect(timeline.locator(".hta-search input").first).to_have_value("nccl")
     screenshot(page, "lab_console")
+    # A gesture becomes a step of the history a moment after its end.
+    steps = "len(dash.state._history.get('past'))"
+    wait_until(
+        page, lambda: run(page, steps).inner_text().endswith("2"), "both steps are in the history"
+    )
     assert len(lab.api("kernels")) == 1
 
     reload_layout(page, lab, "console:", FILE)

@@ -210,8 +210,9 @@ export class PanelControl {
         signal: abortSignal,
       });
       window.addEventListener("resize", reveal, { signal: abortSignal });
-      // The height of the lanes also changes, and content above the timeline grows.
-      watchBoxes([el.parentElement!], reveal, abortSignal);
+      // The height of the lanes also changes, and content above the timeline grows. Moving the panel
+      // can change that height again, which an observer of sizes must not do at once.
+      watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
       const observer = new IntersectionObserver(reveal, {
         threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
       });
