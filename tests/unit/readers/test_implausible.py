@@ -5,6 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets import TraceError, analysis
@@ -128,7 +129,7 @@ def test_work_that_outlasts_its_stream_and_times_of_0_in_reports(shared):
 NS = st.integers(-(1 << 62), 1 << 62) | st.integers(-(1 << 40), 1 << 40) | st.just(0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(NS, NS.map(abs), st.booleans()), min_size=1, max_size=8))
 def test_no_times_overflow(tmp_path_factory, times):
     path = tmp_path_factory.mktemp("times") / "trace.json"

@@ -170,7 +170,7 @@ def test_false_texts_are_refused_or_answered(name, store, tmp_path):
         if text is not None:
             forged.columns[name].add(text)
         forged.write()
-        assert journey(forged.store, tmp_path, seed=count, share=0.07) == []
+        assert journey(forged.store, tmp_path, seed=count, share=0.04) == []
 
 
 def test_false_fields_of_tracks_are_refused_or_answered(store, tmp_path):
