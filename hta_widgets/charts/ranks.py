@@ -53,7 +53,7 @@ from hta_widgets.text import count, duration, plural, share
 from hta_widgets.trace.arrays import Floats
 
 _MAX_CLUSTERS = 60
-#: Columns of which a cluster shows the mean.
+#: Columns whose mean a cluster shows.
 _MEANS = (
     *("step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
     *("unmatched_exposed_ns", "lost_share"),

@@ -220,7 +220,7 @@ def _add_table(commands: Any) -> None:
         "Print rows of an analysis, or of events, ranks or problems. Times are ns since the "
         "earliest event."
     )
-    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    _add_job(command)
     command.add_argument("name", metavar="NAME", help="of `hta-widgets tables JOB`")
     command.add_argument(
         "--window", type=parse_window, metavar="TIMES", help="two times, for example 12ms-18.5ms"
@@ -243,7 +243,7 @@ def _add_table(commands: Any) -> None:
 def _add_event(commands: Any) -> None:
     command = commands.add_parser("event", help="all about one event")
     command.description = "Print an event with its args, callers, launches, and others of its name."
-    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    _add_job(command)
     command.add_argument("rank", type=int, metavar="RANK")
     command.add_argument("id", type=int, metavar="ID", help="as in the tables")
     _add_form(command)
@@ -255,7 +255,7 @@ def _add_sql(commands: Any) -> None:
         "Print the rows of a SELECT of DuckDB over events, args, flows, counters, ranks, problems "
         "and the analyses. Files and the network are locked."
     )
-    command.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    _add_job(command)
     command.add_argument(
         "query", metavar="QUERY", help='such as "select name, sum(dur_ns) from events group by all"'
     )
@@ -460,6 +460,10 @@ def _add_demo(commands: Any) -> None:
         "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
         "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
     )
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Reading of a file by its format, without the folders of paths where the format hides them."""
+"""Reading of a file by its format, without the folders of paths if the format hides them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class DamagedFileError(Exception):
 
 
 def damage_text(cause: Exception) -> str:
-    """Return what an error while reading says about a file."""
+    """Return the sentence on a file for an error while reading it."""
     is_described = isinstance(cause, DamagedFileError)
     return str(cause) if is_described else f"is not as it was written ({cause!r})"
 

@@ -1,6 +1,6 @@
 r"""Paths in texts of a trace without their folders, which name users and machines.
 
-Only the part within a package is left, which says what code it is::
+Only the part within a package is left, which identifies the code::
 
     C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
     /home/ann/project/train.py(31): step                          →  train.py(31): step
@@ -96,7 +96,7 @@ def _to_ascii(value: Any) -> bytes:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with all its texts changed, those of keys too."""
+    """Return a JSON value with all its texts changed, including keys."""
     if isinstance(value, _VerbatimNumber):
         return msgspec.Raw(value.encode())
     if isinstance(value, str):

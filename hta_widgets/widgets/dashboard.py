@@ -327,7 +327,7 @@ class Dashboard(LinkedView):
         drawn = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
         charts_drawn = [self._chart_svg(name, late_ranks) for name in drawn]
         row = [text for text in charts_drawn if text]
-        above = [stacked_svg(row, beside=True)] if row else []
+        above = [stacked_svg(row, side_by_side=True)] if row else []
         return replace(view, sentences=sentences, pictures=[*above, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:

@@ -494,7 +494,9 @@ class TraceDiff(anywidget.AnyWidget):
         ]
         # Half as wide each, as two whole pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
-        return Fallback(title, pictures=[stacked_svg(pictures, beside=True)] if pictures else [])
+        return Fallback(
+            title, pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else []
+        )
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""

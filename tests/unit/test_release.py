@@ -1,4 +1,4 @@
-"""What the index, conda, CI and the changelog say of the package agrees with pyproject.toml."""
+"""The data of the index, conda, CI and the changelog agree with pyproject.toml."""
 
 import re
 import tomllib

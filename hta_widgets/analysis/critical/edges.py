@@ -38,7 +38,7 @@ _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
 #: The args of recorded waits for a CUDA event.
 _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
-#: The arg of a call for the stream that it makes wait, where waits are no events of their own.
+#: The arg of a call for the stream that it makes wait, in files without events of waits.
 _WAITING = "waiting stream"
 #: Calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 64

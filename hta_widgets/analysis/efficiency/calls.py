@@ -81,10 +81,10 @@ class StepLengths(NamedTuple):
 
 
 class CallContext(NamedTuple):
-    """What the work of some calls follows from besides their arguments.
+    """Facts besides the arguments that determine the work of some calls.
 
-    `output` is the shape of a convolution's output that another call shows; `kernels` are those of
-    a mixture of experts; `step` is that of attention in an inference engine.
+    `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
+    a mixture of experts; `step` is the step of attention in an inference engine.
     """
 
     output: tuple[int, ...] | None = None

@@ -57,7 +57,7 @@ _PRECISIONS: Final = (
 )
 #: A value of an enumeration among template arguments: ``(vllm::Fp8KVCacheDataType)0``, or its name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
-#: Values that state a type, by enumeration; types' names are no types of data.
+#: Values that state a type of data, by enumeration. The name of an enumeration states none.
 _TYPES_OF_VALUES: Final = {
     "fp8kvcachedatatype": {
         "1": "fp8", "2": "fp8", "kfp8e4m3": "fp8", "kfp8e5m2": "fp8",

@@ -547,14 +547,14 @@ def side_width(width: float) -> float:
     return (width - _GAP_PX) / 2
 
 
-def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
-    """Combine SVG pictures into one, one above the other or `beside` each other."""
+def stacked_svg(pictures: Sequence[str], *, side_by_side: bool = False) -> str:
+    """Combine SVG pictures into one, one above the other or side by side."""
     sizes = [
         [float(group) for group in match.groups()]
         for text in pictures
         if (match := _SIZE.search(text))
     ]
-    along = 0 if beside else 1
+    along = 0 if side_by_side else 1
     extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
     extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
     width, height = extent

@@ -56,7 +56,7 @@ export class PaneSet {
   private readonly followLater: () => void;
   /** Number of additional rows that fit into the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
-  /** What the rows of tables are, if not names. */
+  /** Groupings of tables whose rows are not names. */
   private readonly groupings = signal<Readonly<Record<string, string>>>({});
   private refreshing = false;
 

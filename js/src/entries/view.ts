@@ -39,7 +39,7 @@ class ViewPage {
   private shown: RemoteModel | null = null;
   /** Ends the timeline that fills the window. */
   private fullWindow: AbortController | null = null;
-  /** What a view was opened with, which gets the focus when the list is shown again. */
+  /** The link that opened a view. It gets the focus when the list is shown again. */
   private openedBy: Element | null = null;
   private isGone = false;
 

@@ -226,7 +226,7 @@ describe("a window over a lane", () => {
     const drawn = windowOf(store, 0, 0, 1);
     expect(drawn.pending).toBe(false);
     store.classed = true;
-    // Of what is pending, replies are drawn.
+    // Replies to pending requests are drawn.
     drawn.update(store, 0, 0, 1);
     expect(drawn.pending).toBe(true);
     // An empty tile needs no classes.
