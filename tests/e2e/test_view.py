@@ -266,7 +266,9 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
         page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".hta-diff")).to_be_visible(timeout=60_000)
-    expect(page).to_have_url(re.compile(r"#/diff/(first/second|second/first)(\?|$)"))
+    # Aligned runs are of different lengths: the shorter one is shown in a longer window.
+    window = r"(\?(before|after)=view%3D\d+_\d+)?$"
+    expect(page).to_have_url(re.compile("#/diff/(first/second|second/first)" + window))
     page.go_back()
     page.get_by_role("button", name="third", exact=True).click()
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
