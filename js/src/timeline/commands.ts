@@ -48,8 +48,7 @@ export class Commands {
   /** Handle a key press. */
   press(match: KeyMatch, id: string): boolean {
     const { command } = match;
-    const arrowPans =
-      (command === "previous" || command === "next") && this.app.picking.brief === null;
+    const arrowPans = (command === "previous" || command === "next") && !this.app.picking.active;
     const pushId = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
     const push = PUSHES[pushId];
     if (push !== undefined) {
@@ -89,8 +88,8 @@ export class Commands {
         picking.eventToWindow();
       },
       "select-all": () => picking.selectAll(),
-      "flow-back": () => picking.followFlow("in") || this.showNoFlow("into"),
-      "flow-forward": () => picking.followFlow("out") || this.showNoFlow("out of"),
+      "flow-back": () => this.followFlow("in", "into"),
+      "flow-forward": () => this.followFlow("out", "out of"),
       search: () => search.focus(),
       "hit-next": () => search.text !== "" && search.step(1),
       "hit-previous": () => search.text !== "" && search.step(-1),
@@ -163,7 +162,7 @@ export class Commands {
 
   private step(direction: 1 | -1): void {
     const { ctx, picking, status } = this.app;
-    if (picking.brief === null) {
+    if (!picking.active) {
       status.flashMessage(["Select an event first."], 1500);
       return;
     }
@@ -179,11 +178,15 @@ export class Commands {
       .catch((error: unknown) => ctx.fail("The neighbour cannot be found", error));
   }
 
-  private showNoFlow(placeText: string): void {
+  private followFlow(direction: "in" | "out", placeText: string): void {
     const { picking, status } = this.app;
-    if (picking.brief === null) status.flashMessage(["Select an event first."], 1500);
-    else if (picking.detail !== null)
-      status.flashMessage([`No arrow leads ${placeText} this event.`], 1500);
+    if (!picking.active) status.flashMessage(["Select an event first."], 1500);
+    picking.withDetail((detail) => {
+      const flow = detail.flows.find((candidate) => candidate.direction === direction);
+      if (flow === undefined)
+        status.flashMessage([`No arrow leads ${placeText} this event.`], 1500);
+      else picking.goTo(flow.brief);
+    });
   }
 
   private addMark(isKept: boolean): void {

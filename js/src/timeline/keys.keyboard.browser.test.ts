@@ -97,6 +97,11 @@ describe("keys", () => {
     await expect.poll(() => view.text(".hta-details")).toContain("Launches");
     view.press("]");
     await expect.poll(() => view.text(".hta-details")).toContain("Launched by");
+    const kernel = id();
+    view.press("[");
+    expect(id()).toBe(first);
+    view.press("]");
+    await expect.poll(id).toBe(kernel);
     view.state.set("view", [10_000_000, 30_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–30.0 ms");
     view.press("2", { code: "Digit2", ctrlKey: true });

@@ -70,6 +70,7 @@ export class EventSelection {
   private readonly newest: LatestRequest;
   private readonly ctx;
   private readonly knownBriefs = new Map<string, Brief>();
+  private awaitsDetail: (detail: EventDetail) => void = () => undefined;
 
   constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "rows">) {
     this.ctx = app.ctx;
@@ -266,12 +267,10 @@ export class EventSelection {
     return brief !== null;
   }
 
-  /** Follow the first arrow out of the event, or back into it. */
-  followFlow(direction: "out" | "in"): boolean {
-    const flow = this.detail?.flows.find((candidate) => candidate.direction === direction);
-    if (flow === undefined) return false;
-    this.goTo(flow.brief);
-    return true;
+  /** Call with the event's details: now, or once they arrive if no other event is selected before. */
+  withDetail(act: (detail: EventDetail) => void): void {
+    if (this.detail === null) this.awaitsDetail = act;
+    else act(this.detail);
   }
 
   /** The time range of a zoom to the event. */
@@ -315,6 +314,7 @@ export class EventSelection {
     const { stage, source } = this.ctx;
     const key = { rank, table, id };
     this.stateSignal.value = { ...NO_EVENT, key, brief: knownBrief };
+    this.awaitsDetail = () => undefined;
     stage.setOverlay({ selected: knownBrief, flows: [], collective: null });
     this.newest.ask(
       (signal) => source.ask("event", key, signal),
@@ -325,6 +325,7 @@ export class EventSelection {
         this.stateSignal.value = { ...NO_EVENT, key, brief: event, detail };
         this.askCollective(event);
         this.askFigures(event);
+        this.awaitsDetail(detail);
       },
       (error) => (this.stateSignal.value = { ...this.stateSignal.value, error }),
     );
