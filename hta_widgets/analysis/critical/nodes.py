@@ -104,7 +104,7 @@ def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
     except re.error as cause:
         raise TraceError(
             f"data_load_events holds no regular expression ({cause})",
-            remedy="Escape what is meant as it stands, for example with re.escape.",
+            remedy="Escape literal text, for example with re.escape.",
         ) from None
 
 
