@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 from support.flight_dumps import dump, entry, write_dumps, write_hang
@@ -41,6 +42,15 @@ def test_the_rank_that_did_not_arrive(tmp_path, as_json):
         "Rank 1 did not enqueue all_reduce #3 of default_pg (0), for which ranks 0, 2"
     )
     assert headline(traces).late_ranks == [1]
+
+
+def test_dumps_of_a_real_hang_over_gloo():
+    traces = load(Path(__file__).parents[2] / "data/flight_recorder")
+    assert (traces.ranks, len(traces.problems)) == ([0, 1], 0)
+    assert str(headline(traces)) == (
+        "Rank 1 did not enqueue broadcast #4 of default_pg (0), for which rank 0 waits in <module> "
+        "(fr.py:10); its last was all_gather #1 of tp (1), finished, in <module> (fr.py:8)."
+    )
 
 
 def test_older_versions_and_missing_keys(tmp_path):
