@@ -131,7 +131,7 @@ def item_bytes(type_name: str) -> int:
     """Return the bytes of an element of a type."""
     size = ITEM_BYTES.get(type_name, 1 if _ONE_BYTE.fullmatch(type_name) else 0)
     if not size:
-        raise CallError(UNKNOWN_TYPE)
+        raise CallError(UNKNOWN_TYPE if type_name else NO_SHAPES)
     return size
 
 

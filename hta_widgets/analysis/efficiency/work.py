@@ -7,7 +7,6 @@ the second ``gemm``, so the second has the figure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from math import isnan
 from typing import Final, Literal
@@ -28,7 +27,7 @@ from hta_widgets.analysis.efficiency.matrix_work import (
     OUTERMOST,
     matrix_category,
 )
-from hta_widgets.analysis.efficiency.vector_work import vector_category, vector_function
+from hta_widgets.analysis.efficiency.vector_work import vector_function
 
 #: How an operator counts where operators are nested.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
@@ -78,16 +77,15 @@ def category_of(name: str) -> str:
     name = unnumbered_name(name)
     if name in MATRIX_WORK:
         return matrix_category(name)
-    if vector_function(name):
-        return vector_category(name)
+    if listed := vector_function(name):
+        return listed[1]
     return next((category for words, category in _WORDS if re.search(words, name)), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
     category, name = category_of(call.name), unnumbered_name(call.name)
-    function: Callable[[OperatorCall], Work] | None
-    function = MATRIX_WORK.get(name) or vector_function(name)
+    function = MATRIX_WORK.get(name) or (vector_function(name) or (None,))[0]
     if function is None:
         return Work(category, reason=UNLISTED)
     kind = "matrix" if name in MATRIX_WORK else "vector"
