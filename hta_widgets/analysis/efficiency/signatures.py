@@ -41,7 +41,7 @@ from hta_widgets.analysis.efficiency.engine_work import (
 )
 from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.call_args import CallArgs, Texts, call_args, launch_arg_texts
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_arg_texts
 from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
@@ -179,20 +179,6 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
         for place, number in zip(places.tolist(), step.tolist(), strict=True)
         if number >= 0
     }
-
-
-def decode_arg(text: bytes) -> list[Any]:
-    """Return an argument of a call; an empty list for one that the file lacks."""
-    try:
-        value = json.loads(text) if text else []
-    except ValueError:
-        return []
-    if isinstance(value, str):  # some converters write lists as text
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return []
-    return value if isinstance(value, list) else []
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,13 +1,15 @@
 """FLOPs, rooflines and MFU, calculated by hand."""
 
+import json
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
-from hta_widgets import TraceError
+from hta_widgets import TraceError, analysis
 from hta_widgets.analysis import operator_efficiency, step_efficiency
 from hta_widgets.analysis.efficiency.calls import CallContext, OperatorCall
 from hta_widgets.analysis.efficiency.work import call_work
@@ -337,3 +339,30 @@ def test_experts_are_an_estimate_of_their_weights():
     work = call_work(call)
     assert (work.flops, work.certainty) == (8 * 2 * 8 * 15, "estimate")
     assert work.parameters["m"] == 8
+
+
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"separators": (",", ":")}])
+def test_a_file_that_another_tool_wrote_anew_gives_the_same_frames(tmp_path, layout):
+    values = {"Input Strides": [[64, 1], [1, 64]], "Concrete Inputs": ["", ""]}
+    splits = {
+        "Collective name": "all_to_allv", "dtype": "Float", "In msg nelems": 8,
+        "Out msg nelems": 8, "In split size": [2, 6], "Out split size": [2, 6], "Group size": 2,
+        "Process Group Name": "0", "Process Group Ranks": [0, 1],
+    }  # fmt: skip
+    events = [
+        *LINEAR[:2], square("aten::mm", 120, 180, **values), call(140, 145, 1),
+        kernel(1_000, 2_000, launch=1, grid=[4, 1, 1], block=[128, 1, 1]),
+        op("aten::empty", 200, 210, [], []), nccl(2_000, 3_000, **splits),
+    ]  # fmt: skip
+    jobs = []
+    for options in ({}, layout):
+        path = tmp_path / f"job{len(jobs)}.json"
+        path.write_text(json.dumps({"traceEvents": events}, **options))
+        jobs.append(hw.load(path, cache=False, progress=False))
+    for analyse in (
+        operator_efficiency, analysis.kernel_details, analysis.fusion_candidates, analysis.modules,
+        analysis.communication_by_group, analysis.all_to_all_matrix, analysis.collectives,
+    ):  # fmt: skip
+        expected, frame = map(analyse, jobs)
+        pd.testing.assert_frame_equal(frame, expected)
+    assert operator_efficiency(jobs[1])["input_shapes"][0] == "[[64, 64], [64, 64]]"
