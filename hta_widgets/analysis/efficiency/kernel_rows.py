@@ -42,7 +42,7 @@ _PATTERNS: Final = (
         "communication",
         (
             "[nr]ccl all_?reduce all_?gather reduce_?scatter all_?to_?all cross_device_reduce"
-            " multimem nvshmem deep_ep"
+            " multimem nvshmem deep_ep \\b(inter|intra)node::"
         ),
     ),
     ("copy", "^mem(cpy|set) reshape_and_cache store_kv"),
@@ -55,7 +55,7 @@ _PATTERNS: Final = (
     (
         "gemm",
         (
-            r"gem[mv] cijk_ matmul nvjet \bbmm_ xmma splitkreduce marlin fused_moe"
+            r"gem[mv] cijk_ matmul nvjet \bbmm_ xmma splitkreduce marlin f(used_)?moe_ wvsplitk"
             " cutlass.*tensorop"
         ),
     ),

@@ -31,11 +31,11 @@ from hta_widgets.analysis.efficiency.calls import (
     Work,
     broadcast,
     elements_bytes,
+    is_float4_pair,
     matrix_work,
 )
 from hta_widgets.analysis.efficiency.engine_work import ENGINE_WORK
 
-_PACKED: Final = "float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 
 
@@ -90,7 +90,7 @@ def _addmm(call: OperatorCall) -> Work:
 def _gemm_work(
     call: OperatorCall, batch: int, m: int, n: int, k: int, size: int, layout: str = ""
 ) -> Work:
-    k *= 2 if any(_PACKED in str(name) for name in call.types[:1]) else 1
+    k *= 2 if is_float4_pair(call.type_of(0)) else 1
     certainty, reason = ("estimate", _ASSUMED_TYPES) if call.has_lists else ("exact", "")
     sizes = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
     flops = 2 * batch * m * n * k

@@ -13,6 +13,8 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
+from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
+
 #: Names end after this many characters, since templates may have thousands.
 _MAX_SEARCHED: Final = 2_000
 
@@ -32,7 +34,7 @@ _NO: Final = re.compile(
     r"|elementwise|triton_(poi|red|per)_|dot_do_o|splitkv_combine|layer_?norm|batch_?norm|bn_(fw|bw)"
     r"|group_?norm|rms_?norm|softmax|transpose|subtensorop|multi_tensor|epilogue::|fbgemm_gpu::"
     r"|split_embedding|cub::|thrust|^mem(cpy|set)|fill_?buffer|reduce_wgrad|scalepackedtensor"
-    r"|nllcriterion|cast_to_fp8"
+    r"|nllcriterion|cast_to_fp8|normalization::"
 )
 _YES: Final = re.compile(
     r"[hsdi]884|[hs]1688|[hs]16816|s161616|i8816|i16832|tensorop|xmma_.*gemm|hmma|imma|wgmma"
@@ -109,7 +111,6 @@ _OF_TYPE: Final = {
     "c10::Half": "fp16",
     "double": "fp64",
     "signed char": "int8",
-    "float4_e2m1fn_x2": "fp4",
 }
 
 
@@ -125,8 +126,8 @@ def call_precision(units: KernelUnits, type_name: str, capability: str, *, is_am
         return units.precision
     if type_name in _OF_TYPE:
         return _OF_TYPE[type_name]
-    if type_name.startswith("c10::Float8"):
-        return "fp8"
+    if is_float8(type_name) or is_float4_pair(type_name):
+        return "fp8" if is_float8(type_name) else "fp4"
     if type_name != "float":
         return ""
     uses_matrix = units.tensor_core == "yes"

@@ -25,7 +25,7 @@ _VLLM: Final = re.compile(
         for name, letter in (("context", "c"), ("generation", "g"))
     )
 )
-_SGLANG: Final = re.compile(r"step\[(?P<mode>EXTEND|DECODE|MIXED) bs=(?P<bs>\d+)(?P<rest>[^\]]*)\]")
+_SGLANG: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+) bs=(?P<bs>\d+)(?P<rest>[^\]]*)\]")
 _ATOM: Final = re.compile(
     r"(?P<mode>prefill|decode)\[bs=(?P<bs>\d+)(?:/(?P<padded>\d+))? tok=(?P<tokens>\d+)"
 )
@@ -112,6 +112,8 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
     if mode == "EXTEND":
         tokens = number.get("toks", number.get("c_sq", -1))
         return StepName("sglang", "prefill", requests, 0, tokens, 0, -1, pairs, visible)
+    if mode != "MIXED":  # speculative decoding: the name does not say which tokens are new
+        return StepName("sglang", "")
     prefill, decode, prefill_tokens, decode_tokens = (
         number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
     )

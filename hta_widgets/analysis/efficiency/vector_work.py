@@ -308,6 +308,15 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
     return _vector("embedding", flops, total, "estimate")
 
 
+def _embedding_bag(call: OperatorCall) -> Work:
+    """Return the work of adding up rows of a table; bags of other lengths have equal sums."""
+    (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
+    bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
+    elements = (min(lookups, rows) + bags) * width
+    size = call.size_bytes(1, 2, 6) + elements * item_bytes(call.type_of(0))
+    return _vector("embedding", lookups * width, size, "estimate")
+
+
 def _embedding_backward(call: OperatorCall) -> Work:
     grad = call.shape(0)
     table = int(call.number(2)) * grad[-1] * item_bytes(call.tensor(0).type)
@@ -393,6 +402,7 @@ _FUNCTIONS: Final[dict[str, dict[str, _Function]]] = {
     "embedding": {
         "embedding": partial(_lookup_work, table=0, indices=1),
         "index_select": partial(_lookup_work, table=0, indices=2),
+        **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _embedding_bag),
         "embedding_dense_backward": _embedding_backward,
         "gather": _gather,
         "index": _unknown_indices,

@@ -41,17 +41,18 @@ CATEGORIES: Final[tuple[str, ...]] = (
 #: Words in names of unlisted operators that give their category.
 _WORDS: Final = (
     (
-        r"^(c10d|nccl|rccl|gloo|symm_mem)|record_param_comms|all_?reduce|all_?gather",
+        r"^(c10d|nccl|rccl|gloo|symm_mem|deep_ep)|record_param_comms|all_?reduce|all_?gather",
         "communication",
     ),
-    (r"attention|flash_attn|fmha|paged|mha_", "attention"),
+    (r"attention|flash_attn|fmha|paged|m[hl]a_|_fa\d_|^sgl_kernel::fwd", "attention"),
+    (r"^flashinfer::.*(prefill|decode)", "attention"),
     (r"conv(olution|\d|_)", "convolution"),
-    (r"(?<!fb)gemm|matmul|moe|experts|marlin|gptq|awq", "gemm"),
+    (r"(?<!fb)gemm|matmul|_mm\b|::linear\b|moe|experts|marlin|gptq|awq", "gemm"),
     (r"norm", "norm"),
     (r"softmax", "softmax"),
     (r"^triton_", "triton"),
     (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
-    (r"[Oo]ptimizer|_fused_(adam|sgd)|_foreach_|multi_tensor", "optimizer"),
+    (r"[Oo]ptimizer|fused_(ada|sgd)|_foreach_|multi_tensor", "optimizer"),
     (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
     (r"pool|sort|reduce|loss|topk", "reduction"),
     (r"dropout|activation|rotary|quant|silu|gelu", "elementwise"),
