@@ -87,7 +87,7 @@ def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
     time_ns = end - start
     linked = call >= 0
     of_kernels = kind == _COMPUTE
-    covered, overlapped = _unions(
+    covered, overlapped = unions_of_calls(
         call[linked], start[linked], end[linked], count, part.union_of_all_of_kinds("communication")
     )
     communicates = mask_of_rows(call[linked & (kind == _COMMUNICATION)], count)
@@ -124,11 +124,13 @@ def _share_inside(part: RankPart, covered: Ints) -> Floats:
     linked = calls.call_of_work >= 0
     work, call = calls.work[linked], calls.call_of_work[linked]
     start = table.start_ns[work]
-    full, _ = _unions(call, start, start + table.dur_ns[work], len(calls), Intervals.empty())
+    full, _ = unions_of_calls(
+        call, start, start + table.dur_ns[work], len(calls), Intervals.empty()
+    )
     return np.where(full > 0, covered / np.maximum(full, 1), 1.0)
 
 
-def _unions(
+def unions_of_calls(
     call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
 ) -> tuple[Ints, Ints]:
     """Return the time that each call's work covers, and its part during communication."""
