@@ -11,7 +11,14 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_times import (
+    PRECISION_NAMES,
+    THRESHOLDS,
+    CallTimes,
+    add_limits,
+    add_rates,
+    call_times,
+)
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     NO_DEVICE,
@@ -23,7 +30,6 @@ from hta_widgets.analysis.efficiency.devices import (
     used_device,
 )
 from hta_widgets.analysis.efficiency.kernel_rows import kernel_rows
-from hta_widgets.analysis.efficiency.limits import THRESHOLDS, add_limits, add_rates
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
