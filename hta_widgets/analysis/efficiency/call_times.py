@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.devices import UsedDevice
-from hta_widgets.analysis.efficiency.precision import call_precision, kernel_units
+from hta_widgets.analysis.efficiency.devices import PRECISIONS, UsedDevice
+from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
@@ -35,10 +35,7 @@ _MATRIX_WORDS = re.compile(
 )
 _HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost", re.IGNORECASE)
 #: Precisions of calls, by code; the first is unknown.
-PRECISION_NAMES = (
-    "", "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
-)  # fmt: skip
-
+PRECISION_NAMES = ("", *PRECISIONS)
 #: Limits of verdicts; they are in ``attrs["thresholds"]``.
 THRESHOLDS: Final = {
     "overhead_kernel_ns": 10_000,

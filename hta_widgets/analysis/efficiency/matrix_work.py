@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -92,7 +92,7 @@ def _gemm_work(
 ) -> Work:
     k *= 2 if is_float4_pair(call.type_of(0)) else 1
     certainty, reason = ("estimate", _ASSUMED_TYPES) if call.has_lists else ("exact", "")
-    sizes = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
+    sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
     flops = 2 * batch * m * n * k
     return matrix_work("gemm", flops, size, certainty=certainty, reason=reason, **sizes)
 

@@ -7,7 +7,7 @@ import pytest
 from support.small import call, event, kernel, load, read, write
 
 from hta_widgets.analysis import fusion_candidates, kernel_details
-from hta_widgets.analysis.efficiency.precision import kernel_units
+from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8"
 DEVICE = {

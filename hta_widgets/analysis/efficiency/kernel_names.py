@@ -1,4 +1,4 @@
-"""Tensor cores and precision of a kernel, by its name.
+"""Tensor cores, precision and category of a kernel, by its name.
 
 The first pattern that the lower-case name contains decides. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
@@ -104,6 +104,57 @@ def _tensile_precision(text: str) -> str:
         (r"_i8", "int8"), (r"_sb_|_s_mx", "fp32"), (r"_db_", "fp64"),
     )  # fmt: skip
     return next((precision for pattern, precision in patterns if re.search(pattern, text)), "")
+
+
+#: Patterns in lower-case names of kernels that give their category; the first match decides.
+_PATTERNS: Final = (
+    (
+        "communication",
+        (
+            "[nr]ccl all_?reduce all_?gather reduce_?scatter all_?to_?all cross_device_reduce"
+            " multimem nvshmem deep_ep \\b(inter|intra)node::"
+        ),
+    ),
+    ("copy", "^mem(cpy|set) reshape_and_cache store_kv"),
+    ("elementwise", "rotary"),
+    ("attention", "attention fmha flash sdpa attn mha_ mla_ paged"),
+    (
+        "convolution",
+        r"conv_?\d?d convol fprop dgrad wgrad winograd igemm_ im2col bwd_(weight|data)",
+    ),
+    (
+        "gemm",
+        (
+            r"gem[mv] cijk_ matmul nvjet \bbmm_ xmma splitkreduce marlin f(used_)?moe_ wvsplitk"
+            " cutlass.*tensorop"
+        ),
+    ),
+    ("triton", "^triton_"),
+    ("norm", r"norm \bbn_(fw|bw)"),
+    ("softmax", "softmax"),
+    ("optimizer", r"multi_tensor adam \bsgd"),
+    ("embedding", "gather scatter index(?!.*impl_nocast) embedding lookup"),
+    ("copy", r"copy cache transpose fill memset nchwtonhwc nhwctonchw catarray \bpad"),
+    ("reduction", "reduce topk argmax sort scan cumsum histogram sum_ loss"),
+    ("elementwise", "elementwise silu gelu swiglu act_and_mul quant cast tensorop dropout"),
+)
+_CATEGORY_OF_PATTERN: Final = tuple(
+    (re.compile("|".join(patterns.split())), category) for category, patterns in _PATTERNS
+)
+
+
+@cache
+def kernel_category(name: str) -> str:
+    """Return the category of a kernel, ``other`` if its name does not say.
+
+    Examples
+    --------
+    >>> kernel_category("void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16, 128>")
+    'attention'
+    """
+    text = name[:_MAX_SEARCHED].lower()
+    matching = (name for pattern, name in _CATEGORY_OF_PATTERN if pattern.search(text))
+    return next(matching, "other")
 
 
 _OF_TYPE: Final = {
