@@ -260,7 +260,7 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
     is_compared = is_known & has_peaks & (flags["has_peak"] | ~flags["lacks_peak"])
     sums[[*_FLOPS]] = sums[[*_FLOPS]].where(is_known)
     sums[[*_PEAK_TIMES]] = sums[[*_PEAK_TIMES]].where(is_compared)
-    columns = {name: sums[name].to_numpy() for name in sums}
+    columns = {str(name): values.to_numpy() for name, values in sums.items()}
     return {**columns, "at_least": flags.all(axis=1).to_numpy()}
 
 
