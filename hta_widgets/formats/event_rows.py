@@ -35,6 +35,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.formats import Outcome
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions
 from hta_widgets.trace.build import build_trace, step_numbers
@@ -265,22 +266,23 @@ def build_traces(
     format_name: str,
     problems: Problems,
     facts_of: Callable[[int, int], RankFacts],
-) -> tuple[Trace, ...]:
+    how_to_record: str,
+) -> Outcome:
     """Return a trace per process and device; device -1 for processes of a job without devices."""
     events = rows.columns()
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    if not timed.any():
-        raise TraceError(
-            "holds no events with possible times", path=path, remedy="Record it again."
-        )
     events = select_rows(events, timed)
-    return tuple(
+    traces = tuple(
         _build(rows, select_rows(events, at), path, format_name, problems,
                facts_of(process, device), device)
         for process, device, at in _rows_of_ranks(events, path, problems)
     )  # fmt: skip
+    if not traces:
+        message = "holds no events of devices or of the host with possible times"
+        raise TraceError(message, path=path, remedy=how_to_record)
+    return Outcome(traces, problems)
 
 
 def _rows_of_ranks(
@@ -543,7 +545,7 @@ class ColumnRecords(NumberedRecords):
         self._columns = {name: columns[name] for name in _STORED}
         self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
-        self._places = [RowPlace(*map(shorten_paths, place[:2])) for place in places]
+        self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
         self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
         stated = ('"flops"', '"bytes accessed"')
         #: whether events have figures of their work as args
@@ -600,8 +602,8 @@ class ColumnRecords(NumberedRecords):
 
     def _event_record(self, number: int) -> bytes:
         row = {name: int(values[number]) for name, values in self._columns.items()}
-        dur_ns, place = row["end_ns"] - row["start_ns"], self._places[row["place"]]
-        phase = chr(row["phase"])
+        dur_ns, phase = row["end_ns"] - row["start_ns"], chr(row["phase"])
+        pid, tid = self._places[row["place"]]
         args = json.loads(self._texts["args"][row["args"]])
         args |= {key: row[key] for key in ("device", "stream", "correlation") if row[key] >= 0}
         if row["size_bytes"] >= 0:
@@ -612,8 +614,8 @@ class ColumnRecords(NumberedRecords):
             "ph": phase,
             "cat": self._texts["category"][row["category"]],
             "name": self._texts["name"][row["name"]],
-            "pid": _as_id(place.pid),
-            "tid": _as_id(place.tid),
+            "pid": _as_id(pid),
+            "tid": _as_id(tid),
             "args": args,
         }
         if phase == "X":

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_traces
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
@@ -67,14 +66,8 @@ def read_database(
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
         database.report(problems)
-    if not len(reader.rows):
-        raise TraceError(
-            "holds no tasks, calls or operators",
-            path=path,
-            remedy="Record with torch_npu.profiler and export_type=ExportType.Db.",
-        )
-    traces = build_traces(reader.rows, path, "ascend-db", problems, facts)
-    return Outcome(traces, problems)
+    record = "Record with torch_npu.profiler and export_type=ExportType.Db."
+    return build_traces(reader.rows, path, "ascend-db", problems, facts, record)
 
 
 class _AscendTables:

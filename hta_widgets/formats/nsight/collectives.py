@@ -5,7 +5,8 @@ kernel is launched within that range, or within ``ncclGroupEnd`` after the calls
 
     ncclGroupStart  ncclAllReduce {communicator, size}  ncclGroupEnd [cuLaunchKernelEx → kernel]
 
-A communicator has the same id on all ranks, so it identifies their process group.
+A communicator has the same id on all ranks, so it identifies their process group. Exports without
+payloads still name the operations of generic kernels (``ncclDevKernel_Generic``).
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _COLLECTIVES = {
 #: Collectives whose message is the part of one rank.
 _OF_PARTS = {"allgather", "reduce_scatter"}
 _CALL = re.compile(r"nccl[A-Z]\w+")
+#: Kernels that run any operation, which their name does not state.
+_GENERIC = re.compile(r"generic", re.IGNORECASE)
 #: Type of elements in a kernel's name. NCCL's other kernels, such as all-gathers, move bytes.
 _DTYPE = re.compile(r"_([iu](?:8|16|32|64)|f(?:16|32|64)|bf16)_")
 _DTYPES = {"i": "int", "u": "uint", "f": "float", "b": "bfloat"}
@@ -51,11 +54,11 @@ _MAX_NESTED = 16
 
 
 class _NcclCall(NamedTuple):
-    """A call of NCCL with a payload."""
+    """A call of NCCL; without a payload, its communicator is not known."""
 
     name: str
-    communicator: int
-    size_bytes: int
+    communicator: int | None = None
+    size_bytes: int = -1
 
 
 def _initializations(payloads: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
@@ -94,9 +97,12 @@ def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> d
     if len(communicators) != 1:
         return {}
     communicator = calls[0].communicator
-    ranks = sizes.get(communicator)
     operations = {_COLLECTIVES.get(call.name) for call in calls}
     operation = operations.pop() if len(operations) == 1 else None
+    if communicator is None:
+        is_generic = _GENERIC.search(kernel) is not None
+        return {"Collective name": operation} if is_generic and operation is not None else {}
+    ranks = sizes.get(communicator)
     args: dict[str, Any] = {
         "Process Group Name": f"NCCL {communicator:016x}",
         **({} if ranks is None else {"Group size": ranks}),
@@ -118,6 +124,14 @@ def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> d
         "In msg nelems": elements if operation == "allgather" else elements * ranks,
         "Out msg nelems": elements if operation == "reduce_scatter" else elements * ranks,
     }
+
+
+def _call_name(text: str) -> str:
+    """Return the name of NCCL's function of a range, whose prefix newer versions drop; or ""."""
+    if _CALL.fullmatch(text):
+        return text
+    name = f"nccl{text}"
+    return name if name in _COLLECTIVES or name == _GROUP_END else ""
 
 
 def _calls_of_kernels(
@@ -146,7 +160,7 @@ def _calls_on_thread(
 ) -> list[list[_NcclCall]]:
     """Return the calls for each launch of a thread; launches and ranges are in order of time."""
     columns = ranges.columns
-    names = [pool[code] for code in columns["name"].tolist()]
+    names = [_call_name(pool[code]) for code in columns["name"].tolist()]
     starts, ends = columns["start_ns"].tolist(), columns["end_ns"].tolist()
     first_later = np.searchsorted(columns["start_ns"], launches_ns, side="right").tolist()
     around = [
@@ -173,7 +187,7 @@ def _range_around(
     """Return the outermost range of NCCL around a launch, -1 for none."""
     outermost = -1
     for place in range(index - 1, max(index - 1 - _MAX_NESTED, -1), -1):
-        if starts[place] <= launch_ns <= ends[place] and _CALL.fullmatch(names[place]):
+        if starts[place] <= launch_ns <= ends[place] and names[place]:
             outermost = place
     return outermost
 
@@ -189,4 +203,6 @@ def _calls_of_range(place: int, names: list[str], ranges: NvtxRanges) -> list[_N
         payload = ranges.payloads[int(ranges.columns["payload"][number])]
         if _SIZE in payload and _COMMUNICATOR in payload:
             calls.append(_NcclCall(names[number], payload[_COMMUNICATOR], payload[_SIZE]))
+        elif not payload and names[number] in _COLLECTIVES:
+            calls.append(_NcclCall(names[number]))
     return calls

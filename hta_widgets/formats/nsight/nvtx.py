@@ -23,11 +23,14 @@ from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, Columns, process
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.problems import Problems
 
 NVTX_TABLE = "NVTX_EVENTS"
 #: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
 _EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
+#: Types of rows that are no events: categories, domains, names of devices and threads, resources.
+_NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; those without a recorded name have a number other than 0.
 _LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
@@ -87,7 +90,10 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
 
 
 def read_ranges(
-    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str]
+    database: Database,
+    rows: EventRows,
+    names: Mapping[tuple[int, int], str],
+    problems: Problems,
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are those of domains that processes registered."""
     columns = database.integers(
@@ -99,10 +105,16 @@ def read_ranges(
     for letter, types in _EVENT_TYPES.items():
         phase[np.isin(columns["eventType"], types)] = ord(letter)
     is_event = phase > 0
+    is_other = ~is_event & ~np.isin(columns["eventType"], _NO_EVENTS)
+    detail = f"rows of {NVTX_TABLE} of other types"
+    problems.add("skipped", int(is_other.sum()), detail, file=database.path)
     columns, phase = select_rows(columns, is_event), phase[is_event]
     process = process_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
-    domains = [names.get(pair, f"domain {pair[1]}" if pair[1] else "") for pair in pairs]
+    domains = [
+        names.get((of_process, number), f"domain {number}" if number else "")
+        for of_process, number in pairs
+    ]
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]

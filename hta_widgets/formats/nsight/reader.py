@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,
@@ -31,6 +30,7 @@ from hta_widgets.formats.event_rows import (
 )
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
 from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
+from hta_widgets.formats.nsight.graph_nodes import captured_calls
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
 from hta_widgets.formats.nsight.recording import read_recording
 from hta_widgets.formats.nsight.steps import steps_of_device
@@ -61,7 +61,6 @@ _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
-_RECORD_AGAIN = "Record with nsys profile --trace=cuda,nvtx, and export again."
 
 
 def is_export(start: FileStart) -> bool:
@@ -87,17 +86,10 @@ def read_export(
     with Database(path, advance) as database:
         export = _ExportEvents(path, database, problems)
         export.read(steps)
-        traces = ()
-        if len(export.rows):
-            traces = build_traces(export.rows, path, "nsight", problems, export.facts)
-        if not traces:
-            raise TraceError(
-                "holds no events of CUDA, NVTX, MPI or the operating system",
-                path=path,
-                remedy=_RECORD_AGAIN,
-            )
+        record = "Record with nsys profile --trace=cuda,nvtx, and export again."
+        outcome = build_traces(export.rows, path, "nsight", problems, export.facts, record)
         export.report()
-    return Outcome(traces, problems)
+    return outcome
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
@@ -130,7 +122,7 @@ class _ExportEvents:
         self._work = {name: np.concatenate([part[name] for part in work]) for name in work[0]}
         self._ranges = self._read_ranges()
         self._add_communication_args()
-        self._add_waits()
+        self._add_args_of_calls()
         for columns in self._tables.values():
             self._add(columns)
         callers = [self._tables[table]["process"] for table in HOST_TABLES]
@@ -178,13 +170,17 @@ class _ExportEvents:
         self._tables[GRAPHS] = select_rows(graphs, ~is_twice)
 
     def _read_ranges(self) -> NvtxRanges:
-        ranges = read_ranges(self._database, self.rows, self._recording.domains)
+        domains = self._recording.domains
+        ranges = read_ranges(self._database, self.rows, domains, self._problems)
         never_end = ranges.columns["end_ns"] == NO_TIME
         self._note("unpaired", never_end, "NVTX ranges without an end")
-        return ranges.select(~never_end & _are_plausible(ranges.columns["start_ns"]))
+        timed = _are_plausible(ranges.columns["start_ns"])
+        self._note("skipped", ~timed & ~never_end, "NVTX ranges without times")
+        return ranges.select(~never_end & timed)
 
     def _add_args(self, columns: Columns, args_of: Mapping[int, dict[str, Any]]) -> None:
         """Add further args of some rows."""
+        args_of = {row: args for row, args in args_of.items() if args}
         stated = (msgspec.json.decode(self.rows.args[columns["args"][row]]) for row in args_of)
         args = [of_row | further for of_row, further in zip(stated, args_of.values(), strict=True)]
         columns["args"][list(args_of)] = self.rows.args_codes(args)
@@ -201,7 +197,7 @@ class _ExportEvents:
             if name.upper() == "NCCL" or name.startswith("domain ")
         ]
         of_nccl = ranges.select(np.isin(ranges.columns["domain"], domains))
-        for process in [] if has_no_payloads else np.unique(kernels["process"][is_nccl]).tolist():
+        for process in np.unique(kernels["process"][is_nccl]).tolist():
             rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
             args = communication_args(
                 select_rows(kernels, rows),
@@ -217,9 +213,11 @@ class _ExportEvents:
             )
             self._problems.add("part", 1, detail, file=self._path)
 
-    def _add_waits(self) -> None:
-        """Add what calls wait for to their args."""
+    def _add_args_of_calls(self) -> None:
+        """Add what calls wait for, and the kernels of nodes of graphs that they captured."""
         calls, waits = self._tables[CALLS], read_waits(self._database)
+        kernels, names = self._tables[KERNELS], self.rows.name
+        self._add_args(calls, captured_calls(self._database, kernels, calls, names))
         rows = np.flatnonzero(np.isin(calls["correlation"], [number for _, number in waits]))
         keys = zip(calls["process"][rows].tolist(), calls["correlation"][rows].tolist())  # noqa: B905
         pairs = zip(rows.tolist(), keys, strict=True)
@@ -250,7 +248,7 @@ class _ExportEvents:
         calls, ranges = self._tables[CALLS], self._ranges
         work, number = self._work, np.empty(0, np.int64)
         processes = sorted(self._callers | set(ranges.columns["process"].tolist()))
-        ranks = [(process, -1) for process in processes if process >= 0]
+        ranks: list[tuple[int, ...]] = [(process, -1) for process in processes if process >= 0]
         if len(work["device"]):
             ranks, number = distinct_rows(work["process"], work["device"])
         self._devices_of.update(process for process, _ in ranks)

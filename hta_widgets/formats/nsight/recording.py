@@ -97,7 +97,7 @@ def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
     version, cut, in_utc = _export_options(database)
     epoch_ns = _first_integer(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    if epoch_ns is not None and not 0 <= epoch_ns < LAST_NS:
+    if epoch_ns is not None and not 0 < epoch_ns < LAST_NS:
         epoch_ns = None
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,

@@ -65,12 +65,16 @@ def text_codes(
     database: Database,
     pool: StringPool,
     ids: Ints,
-    unknown: str = "name {}",
+    unknown: str = "event {}",
     change: Callable[[str], str] = str,
 ) -> Ints:
-    """Return the codes of texts in a pool, which only those that are used enter."""
+    """Return the codes of texts in a pool, which only those that are used enter.
+
+    `unknown` is the name of an event whose text is not in the export, by id.
+    """
+    texts_of_none = {-1: f"{unknown.removesuffix(' {}')} without a name"}
     distinct, places = np.unique(ids, return_inverse=True)
-    texts = texts_by_id(database, distinct.tolist())
+    texts = texts_of_none | texts_by_id(database, distinct.tolist())
     names = (change(texts.get(number, unknown.format(number))) for number in distinct.tolist())
     return np.array([pool.add(name) for name in names], np.int64)[places]
 
@@ -99,7 +103,7 @@ class ExportTable:
     name: str
     category: str
     names: tuple[str, ...] = ("nameId",)
-    unknown: str = "name {}"
+    unknown: str = "event {}"
     label: Callable[..., str] | None = None
     of_device: bool = False
     args: dict[str, str] = field(default_factory=dict)
@@ -171,9 +175,7 @@ HOST_TABLES = (
         for kind in ("COLLECTIVES", "P2P", "START_WAIT", "OTHER")
     ),
     ExportTable("OSRT_API", "os_runtime"),
-    ExportTable(
-        "CUPTI_ACTIVITY_KIND_OVERHEAD", "overhead", args={"correlation": "correlationId"}
-    ),
+    ExportTable("CUPTI_ACTIVITY_KIND_OVERHEAD", "overhead", args={"correlation": "correlationId"}),
     ExportTable("PROFILER_OVERHEAD", "overhead"),
 )
 
@@ -184,7 +186,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
     columns = database.integers(
         table.stored_name(database),
         tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
-        optional=("eventClass", "bytes", *table.args.values()),
+        optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
     )
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
@@ -214,6 +216,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
         "device": np.maximum(columns["deviceId"], 0),
         "stream": columns["streamId"],
         "size_bytes": columns["bytes"],
+        "graph_node": columns["graphNodeId"],
     }
 
 

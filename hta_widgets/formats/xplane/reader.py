@@ -101,10 +101,7 @@ def read_profile(
         problems.add("truncated", 1, f"the profile is cut: {profile.fault}", file=path)
     for text in profile.messages[:20]:
         problems.add("part", 1, f"the profiler reports: {text[:300]}", file=path)
-    if not len(events.rows):
-        raise TraceError("holds no events of devices or threads", path=path, remedy=_RECORD_AGAIN)
-    traces = build_traces(events.rows, path, "xplane", problems, events.facts)
-    return Outcome(traces, problems)
+    return build_traces(events.rows, path, "xplane", problems, events.facts, _RECORD_AGAIN)
 
 
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:

@@ -146,5 +146,5 @@ def test_a_database_without_events_is_refused(tmp_path, database):
         for table in ("TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME"):
             connection.execute(f"delete from {table}")
         connection.commit()
-    with pytest.raises(TraceError, match="no tasks"):
+    with pytest.raises(TraceError, match="no events of devices"):
         load(database)

@@ -91,7 +91,7 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"rocprofiler-sdk-tool": []}', "no kernels"),
+        ('{"rocprofiler-sdk-tool": []}', "no events of devices"),
         ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
