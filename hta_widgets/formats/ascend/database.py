@@ -63,6 +63,7 @@ def read_database(
         reader.read_tasks()
         reader.read_collectives()
         reader.read_calls()
+        reader.read_marks()
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
         database.report(problems)
@@ -209,6 +210,14 @@ class _AscendTables:
                 name=self.rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
                 place=self.rows.place("host", "0", "host", "Steps"),
             )  # fmt: skip
+
+    def read_marks(self) -> None:
+        """Read the ranges and marks of MSTX."""
+        columns = self._database.integers(
+            "MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message", "connectionId")
+        )
+        none = np.full(len(columns["rowid"]), -1)
+        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", none)
 
     def _add_calls(
         self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
