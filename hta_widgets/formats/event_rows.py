@@ -119,9 +119,6 @@ class EventRows:
         self._code_of_place: dict[RowPlace, int] = {}
         self._blocks: list[dict[str, Ints]] = []
 
-    def __len__(self) -> int:
-        return sum(len(block["start_ns"]) for block in self._blocks)
-
     @property
     def first_ns(self) -> int:
         """The earliest start of an event; 0 without events."""
@@ -252,10 +249,15 @@ def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of some columns, and the position of each row among them."""
-    code = np.zeros(len(columns[0]), np.int64)
+    code, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         values, uniques = pd.factorize(column)
-        code = pd.factorize(code * max(len(uniques), 1) + values)[0]
+        if count * max(len(uniques), 1) >= 1 << 62:
+            code, combined = pd.factorize(code)
+            count = len(combined)
+        code = code * len(uniques) + values
+        count *= max(len(uniques), 1)
+    code = pd.factorize(code)[0]
     _, first = np.unique(code, return_index=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), code
 
@@ -273,7 +275,8 @@ def build_traces(
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    events = select_rows(events, timed)
+    if not timed.all():
+        events = select_rows(events, timed)
     traces = tuple(
         _build(rows, select_rows(events, at), path, format_name, problems,
                facts_of(process, device), device)
@@ -542,7 +545,7 @@ class ColumnRecords(NumberedRecords):
         self.path = path
         self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
-        self._columns = {name: columns[name] for name in _STORED}
+        self._columns = {name: _narrow(columns[name]) for name in _STORED}
         self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
@@ -628,6 +631,12 @@ class ColumnRecords(NumberedRecords):
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
         return _record_json(record, ts=row["start_ns"])
+
+
+def _narrow(values: Ints) -> Ints:
+    """Return integers of 32 bits if these fit."""
+    is_small = not len(values) or (abs(values.min()) | abs(values.max())) >> 31 == 0
+    return values.astype(np.int32) if is_small else values  # type: ignore[return-value]
 
 
 def _short_texts(pool: StringPool) -> StringPool:

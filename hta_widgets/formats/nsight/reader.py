@@ -57,6 +57,8 @@ _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
+#: Columns of work from which steps are found.
+_OF_WORK = ("start_ns", "end_ns", "process", "device", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -105,7 +107,7 @@ class _ExportEvents:
         self._recording = read_recording(database)
         self._network = network_metrics(database)
         self._tables: dict[ExportTable, Columns] = {}
-        #: process and device of the work of all tables, and number of devices by process
+        #: times and devices of the work of all tables, and number of devices by process
         self._work: Columns = {}
         self._devices_of: Counter[int] = Counter()
         #: processes with calls on the host
@@ -119,7 +121,7 @@ class _ExportEvents:
             self._assign_process(self._tables[table])
         self._drop_recorded_graphs()
         work = [self._tables[table] for table in DEVICE_TABLES]
-        self._work = {name: np.concatenate([part[name] for part in work]) for name in work[0]}
+        self._work = {name: np.concatenate([part[name] for part in work]) for name in _OF_WORK}
         self._ranges = self._read_ranges()
         self._add_communication_args()
         self._add_args_of_calls()
@@ -157,6 +159,8 @@ class _ExportEvents:
     def _drop_recorded_graphs(self) -> None:
         """Drop launches of graphs whose kernels are recorded too, and report the others."""
         graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
+        if not len(graphs["start_ns"]):
+            return
         launched = set(zip(*(kernels[k].tolist() for k in ("process", "correlation")), strict=True))
         pairs = zip(*(graphs[k].tolist() for k in ("process", "correlation")), strict=True)
         is_twice = np.array([pair in launched for pair in pairs], bool)

@@ -186,7 +186,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
     columns = database.integers(
         table.stored_name(database),
         tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
-        optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
+        optional=("eventClass", "bytes", "graphNodeId"),
     )
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
@@ -199,7 +199,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
         "category": category,
         # Only calls launch.
         "correlation": _link_ids(columns["correlationId"], table),
-        "args": _args(database, table, columns, rows),
+        "args": _args(database, table, columns["rowid"], rows),
     }
     if not table.of_device:
         ids = columns["globalTid"]
@@ -241,23 +241,27 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
     return text_codes(database, rows.name, ids, table.unknown, change)
 
 
-def _args(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
+def _args(database: Database, table: ExportTable, rowids: Ints, rows: EventRows) -> Ints:
     """Return the codes of the args of a table's rows."""
-    labels = {label: name for label, name in table.args.items() if (columns[name] != -1).any()}
-    if not labels:
-        return np.zeros(len(columns["rowid"]), np.int64)
-    distinct, code = distinct_rows(*(columns[name] for name in labels.values()))
-    short_names = columns["shortName"] if _SHORT_NAME in labels else np.empty(0, np.int64)
-    texts = texts_by_id(database, np.unique(short_names).tolist())
-    args = []
-    for values in distinct:
-        of_row: dict[str, Any] = {
-            label: value for label, value in zip(labels, values, strict=True) if value != -1
+    if not table.args:
+        return np.zeros(len(rowids), np.int64)
+    stored = table.stored_name(database)
+    distinct, code = database.distinct_rows(stored, tuple(table.args.values()), rowids)
+    labels = list(table.args)
+    args: list[dict[str, Any]] = [
+        {
+            label: value
+            for label, value in zip(labels, values, strict=True)
+            if type(value) is int and value != -1
         }
-        if _SHORT_NAME in of_row:
-            of_row[_SHORT_NAME] = texts.get(of_row[_SHORT_NAME])
-        args.append(_join_launch_args({k: v for k, v in of_row.items() if v is not None}))
-    return rows.args_codes(args)[code]
+        for values in distinct
+    ]
+    texts = texts_by_id(database, {of_row[_SHORT_NAME] for of_row in args if _SHORT_NAME in of_row})
+    for of_row in args:
+        number = of_row.pop(_SHORT_NAME, None)
+        if number in texts:
+            of_row[_SHORT_NAME] = texts[number]
+    return rows.args_codes(map(_join_launch_args, args))[code]
 
 
 def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
