@@ -226,7 +226,6 @@ class _SnapshotReader:
         total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
-            total = reserved - min([0, *memory.reserved_bytes])
         start_bytes = end_bytes - sum(memory.change_bytes)
         memory.start_bytes = max(start_bytes, 0)
         if start_bytes < 0:
@@ -235,6 +234,9 @@ class _SnapshotReader:
                 " segments hold; it is taken to begin with nothing in use"
             )
             self.problems.add("repaired", 1, detail, file=self.path)
+        if not self._has_segments:  # what is reserved is at least what is in use
+            unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
+            total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:

@@ -149,7 +149,7 @@ def test_a_history_without_segments(tmp_path):
     traces = load(path)
     frame = analysis.snapshot_timeline(traces)
     assert frame["used_bytes"].tolist() == [900, 0, 300]
-    assert frame["reserved_bytes"].tolist() == [100, 100, 0]
+    assert frame["reserved_bytes"].tolist() == [900, 900, 800]
     assert "no segments" in " ".join(traces.problems["detail"])
 
 
