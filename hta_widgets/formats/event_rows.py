@@ -636,7 +636,7 @@ class ColumnRecords(NumberedRecords):
 def _narrow(values: Ints) -> Ints:
     """Return integers of 32 bits if these fit."""
     is_small = not len(values) or (abs(values.min()) | abs(values.max())) >> 31 == 0
-    return values.astype(np.int32) if is_small else values  # type: ignore[return-value]
+    return values.astype(np.int32) if is_small else values
 
 
 def _short_texts(pool: StringPool) -> StringPool:

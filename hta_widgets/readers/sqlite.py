@@ -30,7 +30,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -148,9 +148,12 @@ class Database:
         for condition in self._row_ranges(table):
             rows = self._select(selected, table, f"{condition} order by rowid")
             codes += [code_of.setdefault(row, len(code_of)) for row in rows]
-        if len(codes) == len(rowids):
-            return list(code_of), np.array(codes, np.int64)
-        at = np.searchsorted(self.integers(table, ())["rowid"], rowids)
+        is_all = len(codes) == len(rowids)
+        listed = rowids if is_all else self.integers(table, ())["rowid"]
+        at = positions_in(listed, rowids)
+        if len(listed) != len(codes) or (at < 0).any():
+            message = f"is damaged: two scans of table {table} find different rows"
+            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN)
         return list(code_of), np.array(codes, np.int64)[at]
 
     def rows(

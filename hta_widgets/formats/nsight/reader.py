@@ -223,9 +223,10 @@ class _ExportEvents:
         kernels, names = self._tables[KERNELS], self.rows.name
         self._add_args(calls, captured_calls(self._database, kernels, calls, names))
         rows = np.flatnonzero(np.isin(calls["correlation"], [number for _, number in waits]))
-        keys = zip(calls["process"][rows].tolist(), calls["correlation"][rows].tolist())  # noqa: B905
-        pairs = zip(rows.tolist(), keys, strict=True)
-        self._add_args(calls, {row: waits[key] for row, key in pairs if key in waits})
+        process, correlation = (calls[name][rows].tolist() for name in ("process", "correlation"))
+        keys = zip(process, correlation, strict=True)
+        args_of = {row: waits.get(key, {}) for row, key in zip(rows.tolist(), keys, strict=True)}
+        self._add_args(calls, args_of)
 
     def _add(self, columns: Columns, phase: str = "X", **further: Any) -> None:
         """Add events with their threads or streams."""
