@@ -57,6 +57,8 @@ _COLUMNS = (
     "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
+#: Those of them that mostly fit into 32 bits.
+_SMALL = ("name", "category", "place", "device", "stream", "args", "phase")
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
 _M, _X, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXbe")
@@ -545,7 +547,9 @@ class ColumnRecords(NumberedRecords):
         self.path = path
         self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
-        self._columns = {name: _narrow(columns[name]) for name in _STORED}
+        self._columns = {name: columns[name] for name in _STORED}
+        for name in _SMALL:
+            self._columns[name] = _narrow(columns[name])
         self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
