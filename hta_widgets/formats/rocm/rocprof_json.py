@@ -189,7 +189,7 @@ class _ProcessReader:
             if raws and add is not None:
                 add(list(map(_decode_record, raws)))
 
-    def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Ints]:
+    def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Any]:
         columns = {
             "start_ns": [record.start_timestamp for record in records],
             "end_ns": [record.end_timestamp for record in records],
