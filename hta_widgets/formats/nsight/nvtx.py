@@ -29,7 +29,7 @@ NVTX_TABLE = "NVTX_EVENTS"
 #: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
 _EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
-#: Types of rows that are no events: categories, domains, names of devices and threads, resources.
+#: Types of rows that are not events: categories, domains, names of devices and threads, resources.
 _NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; those without a recorded name have a number other than 0.
 _LIBRARY = re.compile(

@@ -1,4 +1,4 @@
-"""What calls on the host wait for, as args.
+"""Waits of calls on the host for events, streams and devices, as args.
 
 A row of ``SYNCHRONIZATION`` has the correlation id of its call. Of a stream that waits for an
 event, the args state what PyTorch's do: the stream into which the event was recorded, and the
