@@ -121,14 +121,13 @@ export class Waterfall extends DiffPanel<WaterfallData> {
   /** The parts of the open kind, or why they are missing; null until they are loaded. */
   private readonly parts = signal<PanelFrame | Error | null>(null);
   private readonly kindNames: Record<string, string>;
-  private readonly newest: LatestRequest;
+  private readonly newest = new LatestRequest(this.ctx.options.signal);
 
   constructor(
     ctx: DiffContext,
     private readonly ask: (level: Level) => Promise<PanelFrame>,
   ) {
     super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
-    this.newest = new LatestRequest(ctx.options.signal);
     this.kindNames = { ...LEVEL_LABELS, ...ctx.about.kind_words };
   }
 
