@@ -1,6 +1,7 @@
 """Charts in a browser: they fit any width, and names of a trace are never markup."""
 
 import io
+import itertools
 import re
 
 import numpy as np
@@ -95,11 +96,14 @@ def test_names_are_text_wherever_they_stand(page, tmp_path):
     figure = charts.kernel_breakdown(frames.kernels(name=frames.HOSTILE))
     shown(page, figure, tmp_path / "hostile.html")
     tooltip = page.locator(".bk-tooltip-content")
-    for down in range(90, 170, 4):
-        page.mouse.move(500, down, steps=2)
+    downs = itertools.cycle(range(90, 170, 4))
+
+    def is_pointed_at():
+        page.mouse.move(500, next(downs), steps=2)
         wait_for_frames(page)
-        if tooltip.count():
-            break
+        return tooltip.count() > 0
+
+    wait_until(page, is_pointed_at, "the tooltip of a bar")
     text = tooltip.first.inner_text()
     assert frames.HOSTILE in re.sub(r"\s+", " ", text)
     assert page.locator("img").count() == 0, "Playwright looks into shadow roots, too"

@@ -140,8 +140,7 @@ def test_a_link_opens_the_file_with_its_window(browse, files, context):
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection
-    dash.share("Copy link")
-    link = page.evaluate("navigator.clipboard.readText()")
+    link = dash.copied_link()
     assert f"/lab/tree/traces/{FILE}#hta?view=" in link
     dash.undo()
     expect(dash.panel("selection")).not_to_contain_text("start_ns=")
@@ -179,6 +178,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     expect(text).to_contain_text(window)
     expect(run(page, "len(traces[5])")).to_contain_text(str(len(job[5])))
     timeline = page.locator(".jp-CodeConsole .hta-root")
+    page.locator(".jp-CodeConsole-promptCell .cm-content").click()
     page.keyboard.type("dash.timeline")
     page.keyboard.press("Shift+Enter")
     expect(timeline).to_be_visible(timeout=30_000)

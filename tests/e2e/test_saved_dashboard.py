@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from support.browser import wait_for_frames, wait_until
+from support.browser import click, hover, wait_for_frames, wait_until
 from support.collective_job import US, collective
 from support.dashboard import GUTTER, HEAD, MARGIN, PANELS, Dash
 from support.small import call, copy, event, kernel, load
@@ -98,8 +98,8 @@ def test_what_a_click_opens_is_in_the_window(page, job, report, width, height):
     busy = job[0].events.query("kind == 'compute'").nlargest(1, "dur_ns").iloc[0]
     share = (busy.start_ns + busy.dur_ns / 2 - job.start_ns) / (job.end_ns - job.start_ns)
     left, across = (GUTTER, -GUTTER - MARGIN) if width > 900 else (SLIM, -SLIM)
-    box = dash.timeline.bounding_box()
-    page.mouse.click(box["x"] + left + share * (box["width"] + across), row + 12)
+    x = left + share * (dash.timeline.bounding_box()["width"] + across)
+    click(dash.timeline, (x, HEAD + 12))
     expect(dash.root.locator(".hta-details")).to_contain_text("rank 0")
     page.wait_for_function(
         "() => document.querySelector('.hta-dock').getBoundingClientRect().bottom <= innerHeight"
@@ -139,8 +139,7 @@ def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, r
     dash.click_bar("breakdown", 5)
     dash.panel("overlap").get_by_role("button", name=re.compile("save, copy, hide")).click()
     dash.root.locator(".hta-menu-item").get_by_text("Hide this panel").click()
-    dash.share("Copy link")
-    link = page.evaluate("navigator.clipboard.readText()")
+    link = dash.copied_link()
     assert link.startswith(f"{path_url}#?view=")
     expect(page).to_have_url(re.compile(r"#\?ranks=5&from=breakdown&panels="))
 
@@ -193,12 +192,11 @@ def test_the_longest_gap_is_shown_with_its_cause(page, tmp_path, built):
     dash.undo()
     expect(panel).to_be_hidden()
     expect(dash.root.locator(".hta-said")).to_contain_text("Whole ")
-    box = dash.timeline.bounding_box()
-    across = box["width"] - GUTTER - MARGIN
-    point = box["x"] + GUTTER + across * 400 / 900, box["y"] + HEAD + 10
-    page.mouse.move(*point)
+    across = dash.timeline.bounding_box()["width"] - GUTTER - MARGIN
+    point = GUTTER + across * 400 / 900, HEAD + 10
+    hover(dash.timeline, point)
     expect(dash.root.locator(".hta-tooltip")).to_contain_text("loads data")
-    page.mouse.click(*point)
+    click(dash.timeline, point)
     is_explained()
 
 

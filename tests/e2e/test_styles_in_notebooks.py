@@ -1,6 +1,9 @@
 """Outputs of notebooks, next to JupyterLab's extension and other views, look as saved pages."""
 
+import operator
+
 from playwright.sync_api import expect
+from support.browser import wait_until
 
 import hta_widgets as hw
 
@@ -46,9 +49,15 @@ def test_outputs_have_the_colors_of_a_saved_page(
             expect(root.locator(".hta-rank-link").first).to_be_visible(timeout=60_000)
         for view in (".hta-diff", ".jp-CodeCell:nth-of-type(3) .hta-stage-frame"):
             expect(page.locator(view).first).to_be_visible(timeout=60_000)
-        in_lab, in_page = (root.evaluate(STYLES) for root in roots)
-        kinds = in_lab.keys() & in_page.keys()
+
+        def styles():
+            in_lab, in_page = (root.evaluate(STYLES) for root in roots)
+            kinds = in_lab.keys() & in_page.keys()
+            return [{kind: shown[kind] for kind in kinds} for shown in (in_lab, in_page)]
+
+        # Panels of either page may still wait for their numbers.
+        wait_until(page, lambda: operator.eq(*styles()), "the same styles in both")
+        kinds, _ = styles()
         assert len(kinds) > 40
         assert any("hta-rank-link" in kind for kind in kinds)
         assert any("hta-swatch" in kind for kind in kinds)
-        assert {kind: in_lab[kind] for kind in kinds} == {kind: in_page[kind] for kind in kinds}

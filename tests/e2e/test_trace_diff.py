@@ -161,8 +161,9 @@ def colours_say_what_became_of_events(seen):
     expect(legend).to_contain_text("slower")
     expect(legend).to_contain_text("only here")
     for side in (0, 1):
-        result = inks(seen, side)
-        assert result.get(SAME, 0) > 500, result
+        wait_until(
+            seen.page, lambda side=side: inks(seen, side).get(SAME, 0) > 500, "calls of equal time"
+        )
     # The operator that is twice as slow launches kernels that are.
     seen.root.locator(".hta-diff-changes .hta-name-row", has_text="aten::gelu").click()
     expect(seen.root.locator(".hta-diff-status")).to_contain_text("Marked: aten::gelu, ")
@@ -209,8 +210,11 @@ def lies_rank_by_rank(seen):
     def boxes():
         return [stages.nth(side).bounding_box() for side in (0, 1)]
 
-    upper, lower = boxes()
-    assert upper == lower
+    def lie_apart():
+        upper, lower = sorted(boxes(), key=lambda box: box["y"])
+        return upper["y"] + upper["height"] <= lower["y"]
+
+    wait_until(seen.page, lambda: boxes()[0] == boxes()[1], "both share their place")
     # Only the rows of the one in front are visible: stripes below the head.
     clips = [stages.nth(side).evaluate("stage => stage.style.clipPath") for side in (0, 1)]
     stripes = re.findall(r"M ?0 ([\d.]+)", "".join(clips))
@@ -220,8 +224,7 @@ def lies_rank_by_rank(seen):
     link = seen.root.locator(".hta-diff-link")
     link.click()
     expect(link).to_have_attribute("aria-pressed", "false")
-    upper, lower = sorted(boxes(), key=lambda box: box["y"])
-    assert upper["y"] + upper["height"] <= lower["y"]
+    wait_until(seen.page, lie_apart, "one lies below the other")
     link.click()
     expect(link).to_have_attribute("aria-pressed", "true")
 
@@ -234,23 +237,30 @@ ORDERS = {
 }
 
 
+_PANEL_NAMES = "els => els.map(el => el.className.match(/diff-(?!pane)(\\w+)/)[1])"
+
+
 def nothing_is_cut_off(seen):
     """The names of both runs are shown in full in the toolbar; Tab goes from panel to panel."""
     page = seen.page
     size = page.viewport_size
     for width in (700, 1100, 1800):
         page.set_viewport_size({"width": width, "height": size["height"]})
+        panels = seen.root.locator(".hta-diff-body section:not(.hta-dock), .hta-diff-timelines")
+        # The layout follows the width in the next frame.
+        wait_until(
+            page,
+            lambda panels=panels, width=width: (
+                panels.evaluate_all(_PANEL_NAMES) == ORDERS[width].split()
+            ),
+            f"panels in the order of a page of {width} px",
+        )
         cut = seen.root.locator(".hta-dash-toolbar").evaluate(
             """bar => [bar, ...bar.querySelectorAll(".hta-title, .hta-badge, button")]
               .filter(el => el.offsetParent !== null && el.scrollWidth > el.clientWidth + 1)
               .map(el => el.textContent)"""
         )
         assert cut == [], width
-        panels = seen.root.locator(".hta-diff-body section:not(.hta-dock), .hta-diff-timelines")
-        names = panels.evaluate_all(
-            "els => els.map(el => el.className.match(/diff-(?!pane)(\\w+)/)[1])"
-        )
-        assert names == ORDERS[width].split(), width
     page.set_viewport_size(size)
 
 
@@ -404,6 +414,6 @@ def test_jupyterlab_couples_both_timelines_and_python(
     expect(seen.headline).to_contain_text("aten::contiguous is new")
     seen.root.locator(".hta-diff-slot").nth(1).click()
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
-    assert seen.root.get_by_text("Kernel gone · page data").first.is_visible()
+    expect(seen.root.get_by_text("Kernel gone · page data").first).to_be_visible()
     assert seen.point(0, r"→")
     screenshot(page, "diff_kernel_gone")

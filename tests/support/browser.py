@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, Error, Locator, Page
+from playwright.sync_api import BrowserContext, Error, FloatRect, Locator, Page
 
 #: The shell opens a page in a third of the processor time, as it has no windows of its own.
 BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
@@ -73,13 +73,24 @@ class Guard:
             self.outside.append(url)
 
 
-def _point(target: Locator, at: tuple[float, float]) -> tuple[float, float]:
-    """Pixels from the target's top left; negative ones from its far edge."""
-    box = target.bounding_box()
-    assert box is not None, f"{target} is not on the screen"
-    x = box["x"] + at[0] + (box["width"] if at[0] < 0 else 0)
-    y = box["y"] + at[1] + (box["height"] if at[1] < 0 else 0)
-    return x, y
+def _points(target: Locator, *places: tuple[float, float]) -> list[tuple[float, float]]:
+    """Pixels from the top left of a target at rest; negative ones from its far edge."""
+    boxes: list[FloatRect | None] = []
+
+    def is_at_rest() -> bool:
+        boxes.append(target.bounding_box())
+        return boxes[-1] is not None and boxes[-2:-1] == boxes[-1:]
+
+    wait_until(target.page, is_at_rest, f"{target} is on the screen and at rest")
+    box = boxes[-1]
+    assert box is not None
+    return [
+        (
+            box["x"] + x + (box["width"] if x < 0 else 0),
+            box["y"] + y + (box["height"] if y < 0 else 0),
+        )
+        for x, y in places
+    ]
 
 
 def _hold(page: Page, keys: Sequence[str], *, down: bool) -> None:
@@ -99,10 +110,11 @@ def drag(
     """Drag within a target, in steps, since a leap is not what a hand does."""
     page = target.page
     target.scroll_into_view_if_needed()
-    page.mouse.move(*_point(target, start))
+    first, last = _points(target, start, end)
+    page.mouse.move(*first)
     _hold(page, keys, down=True)
     page.mouse.down(button=button)
-    page.mouse.move(*_point(target, end), steps=steps)
+    page.mouse.move(*last, steps=steps)
     page.mouse.up(button=button)
     _hold(page, keys, down=False)
 
@@ -117,7 +129,7 @@ def wheel(
 ) -> None:
     """Turn the wheel over a point of the target, while keys are held."""
     page = target.page
-    page.mouse.move(*_point(target, at))
+    page.mouse.move(*_points(target, at)[0])
     _hold(page, keys, down=True)
     page.mouse.wheel(delta_x, delta_y)
     _hold(page, keys, down=False)
@@ -125,7 +137,7 @@ def wheel(
 
 def hover(target: Locator, at: tuple[float, float]) -> None:
     """Move the pointer to a point of the target."""
-    target.page.mouse.move(*_point(target, at), steps=4)
+    target.page.mouse.move(*_points(target, at)[0], steps=4)
 
 
 def click(
@@ -133,7 +145,7 @@ def click(
 ) -> None:
     """Click a point of the target, while keys are held."""
     page = target.page
-    x, y = _point(target, at)
+    x, y = _points(target, at)[0]
     _hold(page, keys, down=True)
     page.mouse.click(x, y, click_count=count)
     _hold(page, keys, down=False)

@@ -62,7 +62,6 @@ class Dash:
             panel.scroll_into_view_if_needed()
             # Panels request numbers when they come into sight, a frame later.
             wait_for_frames(self.page)
-            expect(panel).not_to_contain_text("Adding up", timeout=30_000)
             expect(panel).to_have_attribute("aria-busy", "false", timeout=30_000)
 
     def shows_ranks(self, count: int) -> None:
@@ -150,6 +149,14 @@ class Dash:
         """Choose an entry of the menu Share."""
         self.root.get_by_role("button", name=re.compile("^Share what")).click()
         self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
+
+    def copied_link(self) -> str:
+        """Choose `Copy link`; gives the clipboard's text."""
+        read = "navigator.clipboard.readText()"
+        self.page.evaluate("navigator.clipboard.writeText('')")
+        self.share("Copy link")
+        wait_until(self.page, lambda: self.page.evaluate(read) != "", "a link is copied")
+        return self.page.evaluate(read)
 
     def has_numbers_of(self, selection: Selection, panels: Sequence[str] = PANELS) -> None:
         """Check panels against the analyses of a selection."""

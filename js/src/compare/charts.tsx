@@ -67,7 +67,7 @@ export class DiffCharts {
             if (row === null) timelineLink.markNames(null, turn);
             else {
               const requested = source.ask("change_events", { row, pair }, abortSignal);
-              void timelineLink.markEvents(requested, name, "event", turn);
+              timelineLink.markEvents(requested, name, "event", turn);
             }
           }}
         />
@@ -84,7 +84,7 @@ export class DiffCharts {
     ));
     this.icicle = new Icicle(ctx, (node, top, name) => {
       const requested = source.ask("path_events", { node, pair: ctx.treeOf }, abortSignal);
-      void timelineLink.markEvents(requested, name, "call", this.mark({ node, top }));
+      timelineLink.markEvents(requested, name, "call", this.mark({ node, top }));
     });
   }
 

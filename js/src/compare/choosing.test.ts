@@ -6,6 +6,7 @@ import type { PanelFrame } from "../protocol/source";
 import { DiffCharts } from "./charts";
 import type { TimelineLink } from "./link";
 import { Headline } from "./pane";
+import { Waterfall } from "./waterfall";
 
 const sums = frame(
   { kind: ["compute"], before_ns: [100], after_ns: [120], diff_ns: [20] },
@@ -67,4 +68,24 @@ test("a step and a name go back to what was chosen before them, and forth again"
   await vi.waitFor(() => expect(title()).toContain("in Step #8"));
   turns[1]!();
   await vi.waitFor(() => expect(pressed("names")).toEqual(["copy"]));
+});
+
+test("a late reply does not replace the parts that were asked for after it", async () => {
+  const replies = new Map<string, (parts: PanelFrame) => void>();
+  const ask = (level: string): Promise<PanelFrame> =>
+    new Promise((resolve) => replies.set(level, resolve));
+  const partsNamed = (name: string): PanelFrame =>
+    frame({ kind: ["compute"], name: [name], before_ns: [100], after_ns: [120], diff_ns: [20] });
+  const waterfall = new Waterfall(contextOf(), ask);
+  const { el } = waterfall;
+  waterfall.show({ kinds: sums, what: "", spread: "" });
+  const byKernel = () =>
+    [...el.querySelectorAll("button")].find(({ textContent }) => textContent === "by kernel");
+  await vi.waitFor(() => expect(byKernel()).toBeDefined());
+  byKernel()!.click();
+  replies.get("kernel")!(partsNamed("gemm"));
+  await vi.waitFor(() => expect(el.textContent).toContain("gemm"));
+  replies.get("operator")!(partsNamed("aten::mm"));
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(el.textContent).toContain("gemm");
 });

@@ -10,6 +10,7 @@ import type {
   Slice,
   Span,
 } from "../protocol/source";
+import { LatestRequest } from "../timeline/context";
 import type { TimelineApp } from "../timeline/view";
 import { plural } from "../ui/formats";
 import { onSignal } from "../ui/react";
@@ -48,11 +49,15 @@ export class TimelineLink {
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
+  private readonly newestPick: LatestRequest;
+  private readonly newestMark: LatestRequest;
 
   constructor(
     private readonly ctx: DiffContext,
     private readonly apps: BySide<TimelineApp>,
   ) {
+    this.newestPick = new LatestRequest(ctx.options.signal);
+    this.newestMark = new LatestRequest(ctx.options.signal);
     for (const side of SIDES) this.watch(side);
   }
 
@@ -84,7 +89,7 @@ export class TimelineLink {
       this.followView(side);
     });
     unlessQuiet("selection", () => this.onSelect(side));
-    unlessQuiet("selected_event", () => void this.onPick(side));
+    unlessQuiet("selected_event", () => this.onPick(side));
     unlessQuiet("pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
       unlessQuiet(key, () => {
@@ -289,27 +294,29 @@ export class TimelineLink {
   }
 
   /** Mark events; `what` is the noun for one. */
-  async markEvents(
+  markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
     eventsText: string,
     turn: () => void,
-  ): Promise<void> {
+  ): void {
     const { ctx } = this;
-    try {
-      const { reply } = await requested;
-      const [firstIds = [], secondIds = []] = reply.events;
-      this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], turn);
-      const [before, after] = ctx
-        .inOrder([firstIds, secondIds])
-        .map(({ length }) => plural(length, eventsText));
-      ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
-    } catch (error) {
-      ctx.fail(error);
-    }
+    this.newestMark.ask(
+      () => requested,
+      ({ reply }) => {
+        const [firstIds = [], secondIds = []] = reply.events;
+        this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], turn);
+        const [before, after] = ctx
+          .inOrder([firstIds, secondIds])
+          .map(({ length }) => plural(length, eventsText));
+        ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
+      },
+      (error) => ctx.fail(error),
+    );
   }
 
   private mark(marks: BySide<MarkFilter>, turn: () => void): void {
+    this.newestMark.cancel();
     const patch = (side: Side): Patch => ({ selection: this.selectionOfMark(side, marks[side]) });
     this.applyPatches([patch(0), patch(1)], turn);
   }
@@ -376,10 +383,11 @@ export class TimelineLink {
   }
 
   /** Select the partner of the selected event, and align both. */
-  private async onPick(side: Side): Promise<void> {
+  private onPick(side: Side): void {
     const { ctx } = this;
     const event = this.apps[side].ctx.shared.state.selected_event;
     const to = otherSide(side);
+    this.newestPick.cancel();
     if (event === null) {
       ctx.selectedPair.value = null;
       if (this.alignment !== null) this.alignment.anchor = null;
@@ -388,22 +396,25 @@ export class TimelineLink {
       this.alignPartner();
       return;
     }
-    try {
-      const brief = await this.fetchBrief(side, ...event);
-      const { partner, pair, node } = await this.partnerOf(side, brief);
-      ctx.selectedPair.value = pair;
-      ctx.choice.value = { ...ctx.choice.value, node };
-      if (!ctx.coupled.value) return;
-      this.writePartner(to, {
-        selected_event: partner === null ? null : [partner.rank, partner.id],
-      });
-      if (this.alignment === null || partner === null) return;
-      this.alignment.anchor =
-        side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
-      this.alignPartner();
-    } catch (error) {
-      ctx.fail(error);
-    }
+    this.newestPick.ask(
+      async () => {
+        const brief = await this.fetchBrief(side, ...event);
+        return { brief, ...(await this.partnerOf(side, brief)) };
+      },
+      ({ brief, partner, pair, node }) => {
+        ctx.selectedPair.value = pair;
+        ctx.choice.value = { ...ctx.choice.value, node };
+        if (!ctx.coupled.value) return;
+        this.writePartner(to, {
+          selected_event: partner === null ? null : [partner.rank, partner.id],
+        });
+        if (this.alignment === null || partner === null) return;
+        this.alignment.anchor =
+          side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
+        this.alignPartner();
+      },
+      (error) => ctx.fail(error),
+    );
   }
 
   private async fetchBrief(side: Side, rank: number, id: number): Promise<Brief> {

@@ -3,7 +3,8 @@
 import { batch, signal } from "@preact/signals";
 import { causeLabel } from "../charts/stack";
 import { sum } from "../expressions/numbers";
-import { asError, type PanelFrame, isAbort } from "../protocol/source";
+import type { PanelFrame } from "../protocol/source";
+import { LatestRequest } from "../timeline/context";
 import { ChoiceButtons, FailureNote } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
@@ -120,6 +121,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
   /** The parts of the open kind, or why they are missing; null until they are loaded. */
   private readonly parts = signal<PanelFrame | Error | null>(null);
   private readonly kindNames: Record<string, string>;
+  private readonly newest = new LatestRequest(this.ctx.options.signal);
 
   constructor(
     ctx: DiffContext,
@@ -145,16 +147,14 @@ export class Waterfall extends DiffPanel<WaterfallData> {
       this.level.value = level;
       this.parts.value = null;
     });
-    if (open !== null) void this.loadParts();
+    if (open === null) this.newest.cancel();
+    else this.loadParts();
   }
 
-  private async loadParts(): Promise<void> {
+  private loadParts(): void {
     const level = this.open.value === "idle" ? "cause" : this.level.value;
-    try {
-      this.parts.value = await this.ask(level);
-    } catch (error) {
-      if (!isAbort(error)) this.parts.value = asError(error);
-    }
+    const show = (parts: PanelFrame | Error): void => void (this.parts.value = parts);
+    this.newest.ask(() => this.ask(level), show, show);
   }
 
   protected draw({ kinds, what, spread }: WaterfallData) {

@@ -106,6 +106,7 @@ export class SharedStateStore {
   private saveTimer = 0;
   private commitTimer = 0;
   private listeners: ((keys: ReadonlySet<StateKey>) => void)[] = [];
+  private flushListeners: (() => void)[] = [];
 
   constructor(private readonly signal: AbortSignal) {
     signal.addEventListener("abort", () => this.close(), { once: true });
@@ -123,6 +124,11 @@ export class SharedStateStore {
   /** Called with changes from elsewhere or by undo: show them, without writing them back. */
   onChange(listener: (keys: ReadonlySet<StateKey>) => void): void {
     this.listeners.push(listener);
+  }
+
+  /** Called before a gesture is recorded: write what it is about to show. */
+  onFlush(listener: () => void): void {
+    this.flushListeners.push(listener);
   }
 
   /** Follow this model from now on, and no other. */
@@ -205,6 +211,7 @@ export class SharedStateStore {
 
   /** Record an unfinished gesture, and save. */
   flush(): void {
+    for (const listener of this.flushListeners) listener();
     this.commit();
     this.endGesture();
   }
@@ -300,7 +307,7 @@ export class SharedStateStore {
   private close(): void {
     this.flush();
     this.subscription?.abort();
-    this.listeners = [];
+    this.listeners = this.flushListeners = [];
     this.model = null;
   }
 }

@@ -209,9 +209,14 @@ export class Stage {
     this.rowListeners.push(listener);
   }
 
-  /** The view as shown now (it may be on its way to the view that was set). */
+  /** The view as shown now. */
   view(): Span {
     return this.camera.view;
+  }
+
+  /** The view that was set; `view` may still be on its way there. */
+  target(): Span {
+    return this.camera.target;
   }
 
   /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */

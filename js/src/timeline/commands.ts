@@ -22,6 +22,16 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
 /** Zoom factor of a press on a button. */
 const BUTTON_ZOOM = 2;
 
+/** Commands on the selected event, which keys pressed before them may still select. */
+const EVENT_COMMANDS: ReadonlySet<Command> = new Set<Command>([
+  "zoom-selection",
+  "mark",
+  "mark-keep",
+  "select-window",
+  "pin",
+  "fold-group",
+]);
+
 type CommandActions = Partial<Record<Command, () => unknown>>;
 
 export class Commands {
@@ -77,8 +87,10 @@ export class Commands {
       "next-event": () => this.step(1),
       "zoom-selection": () => nav.toggleZoom(picking.target()),
       fit: () => nav.fit(),
-      undo: () => shared.undo() || status.flashMessage(["Nothing to undo."], 1200),
-      redo: () => shared.redo() || status.flashMessage(["Nothing to redo."], 1200),
+      undo: () =>
+        ctx.requests.run(() => shared.undo() || status.flashMessage(["Nothing to undo."], 1200)),
+      redo: () =>
+        ctx.requests.run(() => shared.redo() || status.flashMessage(["Nothing to redo."], 1200)),
       mark: () => this.addMark(false),
       "mark-keep": () => this.addMark(true),
       unmark: () => this.removeMark(),
@@ -111,7 +123,10 @@ export class Commands {
   /** Run a command; false if there was nothing to do, so that the key propagates. */
   run(command: Command): boolean {
     const act = this.actions[command];
-    return act !== undefined && act() !== false;
+    if (act === undefined) return false;
+    if (!EVENT_COMMANDS.has(command)) return act() !== false;
+    this.app.picking.whenLoaded("brief", act);
+    return true;
   }
 
   /** Pin the row under the pointer, else the selected event's. */
@@ -161,31 +176,25 @@ export class Commands {
   }
 
   private step(direction: 1 | -1): void {
-    const { ctx, picking, status } = this.app;
-    if (!picking.active) {
-      status.flashMessage(["Select an event first."], 1500);
-      return;
-    }
-    picking
-      .step(direction)
-      .then((hasMoved) => {
-        if (!hasMoved)
-          status.flashMessage(
-            [`No ${direction > 0 ? "later" : "earlier"} event on this lane.`],
-            1500,
-          );
-      })
-      .catch((error: unknown) => ctx.fail("The neighbour cannot be found", error));
+    const { picking, status } = this.app;
+    const side = direction > 0 ? "later" : "earlier";
+    picking.step(direction, (hasEvent) =>
+      status.flashMessage(
+        [hasEvent ? `No ${side} event on this lane.` : "Select an event first."],
+        1500,
+      ),
+    );
   }
 
   private followFlow(direction: "in" | "out", placeText: string): void {
     const { picking, status } = this.app;
-    if (!picking.active) status.flashMessage(["Select an event first."], 1500);
-    picking.withDetail((detail) => {
-      const flow = detail.flows.find((candidate) => candidate.direction === direction);
-      if (flow === undefined)
+    picking.whenLoaded("detail", () => {
+      const { active, detail } = picking;
+      const flow = detail?.flows.find((candidate) => candidate.direction === direction);
+      if (flow !== undefined) picking.goTo(flow.brief);
+      else if (detail !== null)
         status.flashMessage([`No arrow leads ${placeText} this event.`], 1500);
-      else picking.goTo(flow.brief);
+      else if (!active) status.flashMessage(["Select an event first."], 1500);
     });
   }
 
@@ -230,6 +239,7 @@ export class Commands {
   /** On Escape, leave one thing at a time, the nearest first. */
   private leave(): boolean {
     const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
+    ctx.requests.cancel();
     if (pointer.cancel()) return true;
     const ask = new Event("hta-escape", { bubbles: true, cancelable: true });
     ctx.root.dispatchEvent(ask);

@@ -39,6 +39,8 @@ export class TimelineContext {
   readonly figures = signal<FigureWindow | null>(null);
   /** Emitted when the user repeats the requests that failed. */
   readonly retryRequested = new Emitter();
+  /** Requests of keys and clicks that select an event. */
+  readonly requests = new RequestQueue();
   private readonly job;
   private readonly index = computed(() => new LaneIndex(this.scene));
 
@@ -158,6 +160,50 @@ export class LatestRequest {
       .finally(() => {
         if (!requestSignal.aborted) this.isPending.value = false;
       });
+  }
+}
+
+/**
+ * Requests of the user's acts, one at a time: a key pressed before the reply to the one before it
+ * acts on what that reply selects.
+ */
+export class RequestQueue {
+  private waiting: (() => void)[] = [];
+  private inFlight: AbortController | null = null;
+
+  /** Act now, or after the requests that were made before. */
+  run(act: () => void): void {
+    if (this.inFlight === null) act();
+    else this.waiting.push(act);
+  }
+
+  /** Send a request after those before it; unless it is cancelled, pass on its reply or failure. */
+  ask<T>(
+    send: (signal: AbortSignal) => Promise<T>,
+    show: (reply: T) => void,
+    fail: (error: unknown) => void,
+  ): void {
+    this.run(() => {
+      const aborter = new AbortController();
+      this.inFlight = aborter;
+      const settle = (act: () => void): void => {
+        if (this.inFlight !== aborter) return;
+        this.inFlight = null;
+        act();
+        while (this.inFlight === null && this.waiting.length > 0) this.waiting.shift()!();
+      };
+      send(aborter.signal).then(
+        (reply) => settle(() => show(reply)),
+        (error: unknown) => settle(() => fail(error)),
+      );
+    });
+  }
+
+  /** Forget the request under way and those that wait for it. */
+  cancel(): void {
+    this.inFlight?.abort();
+    this.inFlight = null;
+    this.waiting = [];
   }
 }
 

@@ -35,10 +35,9 @@ export class GapSelection {
     return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /** Select the gap of the device at an instant, else that of the lane; false if there is none. */
-  async select(rank: number, lane: number, time: number): Promise<boolean> {
+  /** Select the gap of the device, else that of the lane; false if there is none. */
+  select(rank: number, lane: number, { gap, lane_gap: laneGap }: GapReply): boolean {
     const { ctx, picking } = this.app;
-    const { gap, lane_gap: laneGap } = await this.gapsAt(rank, lane, time, ctx.signal);
     const { start, end } = gap ?? laneGap ?? {};
     if (start === undefined || end === undefined) return false;
     const track = gap === null ? ctx.lanes.locate(lane)?.track : null;

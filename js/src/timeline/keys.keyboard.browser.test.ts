@@ -111,6 +111,59 @@ describe("keys", () => {
     await expect.poll(() => viewOf(view)).toEqual([10_000_000, 30_000_000]);
   });
 
+  test("keys that are faster than replies act one after the other", async () => {
+    const view = await opened();
+    view.root.focus();
+    pick(view, "cudaLaunchKernel");
+    await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
+    const event = () => JSON.stringify(view.state.get("selected_event"));
+    const seen = [event()];
+    for (let turn = 0; turn < 2; turn += 1) {
+      view.press(".");
+      await expect.poll(event).not.toBe(seen.at(-1));
+      seen.push(event());
+    }
+    view.press(",");
+    view.press(",");
+    await expect.poll(event).toBe(seen[0]);
+    // The second key acts on the event that the first one selects.
+    view.press(".");
+    view.press("r");
+    await expect.poll(() => view.state.get("selection")).not.toBeNull();
+    expect(event()).toBe(seen[1]);
+    // Escape forgets a key whose reply is still awaited.
+    view.source.held = [];
+    view.press(".");
+    view.press("Escape");
+    view.source.release();
+    await expect.poll(event).toBe(seen[1]);
+  });
+
+  test("keys act on a view that is still on its way", async () => {
+    const view = await opened();
+    view.root.focus();
+    pick(view, "AllReduce");
+    await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
+    const { nav } = view.app;
+    view.press("f");
+    expect(length(nav.view())).toBeLessThan(length(view.scene.range));
+    view.press("f");
+    expect(nav.view()).toEqual(view.scene.range);
+    view.press("f");
+    view.press("z", { ctrlKey: true });
+    expect(nav.view()).toEqual(view.scene.range);
+  });
+
+  test("each Enter in the search field goes one hit on, however fast", async () => {
+    const view = await opened();
+    view.press("/");
+    const input = view.find(".hta-search input") as HTMLInputElement;
+    input.value = "gemm";
+    input.dispatchEvent(new InputEvent("input", { bubbles: true }));
+    for (let turn = 0; turn < 3; turn += 1) view.press("Enter");
+    await expect.poll(() => view.text(".hta-search .hta-count")).toMatch(/^3 of /);
+  });
+
   test("a key that is held stops when the focus goes", async () => {
     const view = await opened();
     view.root.focus();

@@ -129,7 +129,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
     keepTurning();
     if (action.type === "zoom") {
       const x = event.clientX - stage.el.getBoundingClientRect().left;
-      const [start, end] = nav.view();
+      const [start, end] = stage.view();
       nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
     } else {
       nav.panBy(action.pixels / ctx.axisWidth);

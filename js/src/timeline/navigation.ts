@@ -22,10 +22,12 @@ export class Navigation {
       this.onSettled.emit();
     });
     ctx.stage.onView((view, done) => this.onView(view, done));
+    ctx.shared.onFlush(() => this.finish());
   }
 
+  /** The view once it stops moving, so that a key acts on what the key before it shows. */
   view(): Span {
-    return this.ctx.stage.view();
+    return this.ctx.stage.target();
   }
 
   /** Begin a gesture of many steps; only its end is recorded. */
@@ -95,6 +97,12 @@ export class Navigation {
       if (done && this.gestures === 0) this.commitView();
     }
     this.settleLater();
+  }
+
+  /** End a movement of the user's at its target. */
+  private finish(): void {
+    const { stage, signal } = this.ctx;
+    if (this.isOwnChange && !signal.aborted) stage.setView(this.view());
   }
 
   private applyShared(): void {

@@ -6,7 +6,7 @@ import {
   selectionSpan,
   windowSelection,
 } from "../protocol/selection";
-import type { StageHit, RowInfo, SelectionJson, Span } from "../protocol/source";
+import type { Brief, StageHit, RowInfo, SelectionJson, Span } from "../protocol/source";
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
 import type { TimelineContext } from "./context";
@@ -256,7 +256,7 @@ export class PointerInput {
       return;
     }
     if (hit.region === "minimap") {
-      const [start, end] = ctx.stage.view();
+      const [start, end] = nav.view();
       if (this.selectionPartAt(this.point(event)) === null) {
         const [first, last] = ctx.scene.range;
         const length = end - start;
@@ -265,6 +265,9 @@ export class PointerInput {
       }
       return;
     }
+    const add = event.ctrlKey || event.metaKey;
+    // Replies to earlier keys and clicks must not replace this selection.
+    if (!add) ctx.requests.cancel();
     if (hit.arrival) {
       const { rank, id } = hit.arrival;
       if (rank < 0) return;
@@ -274,11 +277,9 @@ export class PointerInput {
     }
     if (hit.region === "strip" && hit.step !== null) return;
     if (hit.region !== "lanes") return;
-    const add = event.ctrlKey || event.metaKey;
     const brief = hit.slice === null ? null : picking.briefOf(hit.slice);
     if (brief !== null) {
-      if (add) picking.toggleEvent(brief);
-      else picking.pick(brief, brief);
+      ctx.requests.run(() => this.select(brief, add));
     } else if (hit.cell !== null && hit.cell.count > 0) {
       this.onCellClick(hit.lane, hit.cell, add);
     } else if (hit.late) {
@@ -298,10 +299,11 @@ export class PointerInput {
       picking.clearOwnSelection();
       return;
     }
-    gapSelection
-      .select(rank, lane, time)
-      .then((isFound) => isFound || picking.clearOwnSelection())
-      .catch(this.reportFailure);
+    ctx.requests.ask(
+      (signal) => gapSelection.gapsAt(rank, lane, time, signal),
+      (reply) => gapSelection.select(rank, lane, reply) || picking.clearOwnSelection(),
+      this.reportFailure,
+    );
   }
 
   /** Select the longest event in a cell. */
@@ -311,21 +313,24 @@ export class PointerInput {
     add: boolean,
   ): void {
     if (lane === null) return;
-    const { picking, status } = this.app;
-    picking
-      .longestEventIn({ lane, start: cell.start, end: cell.end })
-      .then((brief) => {
-        if (brief === null) return;
-        if (add) picking.toggleEvent(brief);
-        else picking.pick(brief, brief);
-        if (cell.count > 1) {
-          status.flashMessage(
-            [`The longest of ${formatCount(cell.count)} events in this pixel.`],
-            2500,
-          );
-        }
-      })
-      .catch(this.reportFailure);
+    const { ctx, status } = this.app;
+    const { start, end, count } = cell;
+    ctx.requests.ask(
+      (signal) => ctx.source.ask("cell", { lane, start, end }, signal),
+      ({ reply: { longest } }) => {
+        if (longest === null) return;
+        this.select(longest, add);
+        if (count > 1)
+          status.flashMessage([`The longest of ${formatCount(count)} events in this pixel.`], 2500);
+      },
+      this.reportFailure,
+    );
+  }
+
+  private select(brief: Brief, add: boolean): void {
+    const { picking } = this.app;
+    if (add) picking.toggleEvent(brief);
+    else picking.pick(brief, brief);
   }
 
   private readonly reportFailure = (error: unknown): void =>

@@ -92,28 +92,26 @@ export class SearchController {
   }
 
   /** Go to the next or previous hit of the text in the field. */
-  async step(direction: 1 | -1): Promise<void> {
+  step(direction: 1 | -1): void {
     this.commit();
-    const text = this.text;
+    const { text, ctx } = this;
+    const { picking } = this.app;
     if (text === "") return;
-    this.set({ isPending: true });
-    try {
-      const { picking } = this.app;
-      const from = picking.brief ?? this.currentHit ?? this.viewStart();
-      const reply = await this.ctx.source.ask("find", { text, from, direction }, this.ctx.signal);
-      if (text !== this.text) return;
-      const { brief, total, index, error } = reply.reply;
-      const inView = this.result.value.hits?.inView ?? null;
-      this.set({ hits: { text, index, total, inView }, error });
-      if (brief !== null) {
+    ctx.requests.ask(
+      (signal) => {
+        const from = picking.brief ?? this.currentHit ?? this.viewStart();
+        return ctx.source.ask("find", { text, from, direction }, signal);
+      },
+      ({ reply: { brief, total, index, error } }) => {
+        if (text !== this.text) return;
+        const inView = this.result.value.hits?.inView ?? null;
+        this.set({ hits: { text, index, total, inView }, error });
+        if (brief === null) return;
         this.currentHit = brief;
         picking.goTo(brief);
-      }
-    } catch (error) {
-      if (!isAbort(error)) this.set({ error: asError(error).message });
-    } finally {
-      this.set({ isPending: false });
-    }
+      },
+      (error) => isAbort(error) || this.set({ error: asError(error).message }),
+    );
   }
 
   /** Start of stepping: the start of the view, unless that is the whole job. */
@@ -146,7 +144,9 @@ export class SearchController {
     this.newest.ask(
       (signal) => source.ask("search", { text }, signal),
       ({ reply: { total, ranks, error } }) => {
-        const hits = error === null ? { text, index: 0, total, inView: null } : null;
+        // The reply to a step may come first.
+        const { index = 0, inView = null } = this.result.value.hits ?? {};
+        const hits = error === null ? { text, index, total, inView } : null;
         stage.setOverlay({ hits: new Map(ranks) });
         this.result.value = { hits, error, isPending: false };
       },
@@ -189,7 +189,7 @@ function SearchField(props: { search: SearchController; close(): void; isWide?: 
   const press = (event: KeyboardEvent): void => {
     if (event.key === "Enter") {
       event.preventDefault();
-      void search.step(event.shiftKey ? -1 : 1);
+      search.step(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
@@ -219,13 +219,8 @@ function SearchField(props: { search: SearchController; close(): void; isWide?: 
       </span>
       {active ? (
         <span class="hta-steps">
-          <Button
-            icon="up"
-            name="Previous hit"
-            keys="Shift+Enter"
-            press={() => void search.step(-1)}
-          />
-          <Button icon="down" name="Next hit" keys="Enter" press={() => void search.step(1)} />
+          <Button icon="up" name="Previous hit" keys="Shift+Enter" press={() => search.step(-1)} />
+          <Button icon="down" name="Next hit" keys="Enter" press={() => search.step(1)} />
           <Button icon="close" name="Clear the search" press={() => search.clear()} />
         </span>
       ) : (

@@ -70,7 +70,8 @@ export class EventSelection {
   private readonly newest: LatestRequest;
   private readonly ctx;
   private readonly knownBriefs = new Map<string, Brief>();
-  private awaitsDetail: (detail: EventDetail) => void = () => undefined;
+  /** The request for the details of the selected event. */
+  private loading: Promise<unknown> = Promise.resolve();
 
   constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "rows">) {
     this.ctx = app.ctx;
@@ -136,13 +137,6 @@ export class EventSelection {
   pick(key: EventKey, knownBrief: Brief | null): void {
     this.ctx.shared.set({ selected_event: key.table === "events" ? [key.rank, key.id] : null });
     this.load(key, knownBrief);
-  }
-
-  /** The longest event of a time range too short to draw its events one by one. */
-  async longestEventIn(cell: { lane: number; start: number; end: number }): Promise<Brief | null> {
-    const { lane, start, end } = cell;
-    const { reply } = await this.ctx.source.ask("cell", { lane, start, end }, this.ctx.signal);
-    return reply.longest;
   }
 
   /** Select an event that may not be visible, and go there. */
@@ -250,27 +244,48 @@ export class EventSelection {
   }
 
   selectRows(span: Span, rows: readonly RowInfo[]): void {
+    this.ctx.requests.cancel();
     this.clearEvent();
     const selection = windowSelection(span, selectionOfRows(rows, this.ctx.scene));
     const query = this.ctx.isLinkedPanel ? (this.window?.query ?? null) : null;
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to the next or previous event of the lane. */
-  async step(direction: 1 | -1): Promise<boolean> {
-    const { key: from } = this.stateSignal.value;
-    if (from === null) return false;
-    const { source, signal: abortSignal } = this.ctx;
-    const { reply } = await source.ask("neighbor", { ...from, direction }, abortSignal);
-    const { brief } = reply;
-    if (brief !== null && from === this.stateSignal.value.key) this.goTo(brief);
-    return brief !== null;
+  /** Step to the next or previous event of the lane; `fail` without one, or without an event. */
+  step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
+    const { requests, source } = this.ctx;
+    requests.run(() => {
+      const { key: from } = this.stateSignal.value;
+      if (from === null) {
+        fail(false);
+        return;
+      }
+      requests.ask(
+        (signal) => source.ask("neighbor", { ...from, direction }, signal),
+        ({ reply: { brief } }) => {
+          if (brief === null) fail(true);
+          else if (from === this.stateSignal.value.key) this.goTo(brief);
+        },
+        (error) => this.ctx.fail("The neighbour cannot be found", error),
+      );
+    });
   }
 
-  /** Call with the event's details: now, or once they arrive if no other event is selected before. */
-  withDetail(act: (detail: EventDetail) => void): void {
-    if (this.detail === null) this.awaitsDetail = act;
-    else act(this.detail);
+  /** Act once the keys before have selected an event, and this part of it is loaded. */
+  whenLoaded(part: "brief" | "detail", act: () => void): void {
+    const { requests } = this.ctx;
+    requests.run(() => {
+      const { key, error, [part]: loaded } = this.stateSignal.value;
+      if (key === null || error !== null || loaded !== null) {
+        act();
+        return;
+      }
+      requests.ask(
+        () => this.loading,
+        () => this.whenLoaded(part, act),
+        act,
+      );
+    });
   }
 
   /** The time range of a zoom to the event. */
@@ -314,10 +329,13 @@ export class EventSelection {
     const { stage, source } = this.ctx;
     const key = { rank, table, id };
     this.stateSignal.value = { ...NO_EVENT, key, brief: knownBrief };
-    this.awaitsDetail = () => undefined;
     stage.setOverlay({ selected: knownBrief, flows: [], collective: null });
     this.newest.ask(
-      (signal) => source.ask("event", key, signal),
+      (signal) => {
+        const requested = source.ask("event", key, signal);
+        this.loading = requested;
+        return requested;
+      },
       ({ reply: detail }) => {
         const { event } = detail;
         this.knownBriefs.set(`${event.rank}/${event.id}`, event);
@@ -325,7 +343,6 @@ export class EventSelection {
         this.stateSignal.value = { ...NO_EVENT, key, brief: event, detail };
         this.askCollective(event);
         this.askFigures(event);
-        this.awaitsDetail(detail);
       },
       (error) => (this.stateSignal.value = { ...this.stateSignal.value, error }),
     );
