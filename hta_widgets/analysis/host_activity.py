@@ -60,9 +60,10 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
 )
 #: A wait that is longer while the device runs nothing is one for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device.
+#: Calls in which a host thread waits for its device: those without a copy of their own, and all.
+SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
-    r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)|^ur(QueueFinish|EventWait)", re.IGNORECASE
+    rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
 #: Copies that return at once, except from or to pageable memory: those that last longer wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
