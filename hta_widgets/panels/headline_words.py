@@ -229,9 +229,20 @@ def _idle_text(
     return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
 
 
-def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int) -> list[Piece]:
+def _kernel_text(
+    times: RunTimes,
+    *,
+    name: str,
+    share_of_work: float,
+    calls: int,
+    variant: tuple[str, float] | None,
+) -> list[Piece]:
+    """State the share of a kernel; `variant` is the largest one of several, with its share."""
     work = f"{share(share_of_work)} of {_device_noun(times)} work"
-    return [f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}."]
+    text = f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}"
+    if variant is not None:
+        text += f"; {share(variant[1])} in its largest variant, {variant[0]}"
+    return [f"{text}."]
 
 
 def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:

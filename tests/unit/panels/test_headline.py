@@ -168,14 +168,25 @@ def test_nothing_stands_out(tmp_path):
     assert headline(traces).findings == []
 
 
-def test_a_kernel_is_told_apart_from_another_of_its_short_name(tmp_path):
-    """Both are `gemm bf16`, and take 600 and 400 of 1,000 ns."""
-    names = ("sm90_xmma_gemm_bf16_bwd", "sm90_xmma_gemm_bf16")
-    traces = small.load(
-        tmp_path,
-        [small.kernel(0, 600, name=names[0]), small.kernel(600, 1000, name=names[1])],
+def test_the_variants_of_a_kernel_are_one_finding(tmp_path):
+    """Two products with the short name `gemm bf16` and one with a tile take 150, 300 and 200 ns."""
+    spans = {
+        "sm90_xmma_gemm_bf16_bwd": (0, 150),
+        "sm90_xmma_gemm_bf16": (150, 450),
+        "ampere_sgemm_64x32_tn": (450, 650),
+        "softmax": (650, 1000),
+    }
+    work = [small.kernel(*span, name=name) for name, span in spans.items()]
+    result = headline(small.load(tmp_path, work))
+    assert result.text.replace(THIN, " ") == (
+        "gemm takes 65 % of GPU work, in 3 calls; 30 % in its largest variant, gemm bf16"
+        " (sm90_xmma_gemm_bf16)."
     )
-    assert "gemm bf16 (sm90_xmma_gemm_bf16_bwd) takes 60 % of GPU work, in 1 call." in said(traces)
+    selection = result.findings[0].selection
+    assert (result.findings[0].label, len(selection.query.split(","))) == (
+        "Select these kernels",
+        3,
+    )
 
 
 def test_one_kernel(tmp_path):
