@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
-from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
+from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
 from hta_widgets.panels.savings import Saving, short_operator
@@ -119,8 +119,8 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
     if late.phase:
         excess = _longer_by(late.phase_over, "the median rank")
         pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"]
-    elif cause:
-        pieces += [f", after {cause}"]
+    else:
+        pieces += [cause_text(cause)]
     return [*pieces, "."]
 
 
@@ -131,7 +131,7 @@ def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport)
     text = (
         f" arrives last{loaded if is_partial else ''} at {last.last} of"
         f" {plural(last.collectives, 'collective')}"
-        f"{f', after {last.cause}' if last.cause else ''}; "
+        f"{cause_text(last.cause)}; "
     )
     if times.exposed_wait_ns <= 0:
         text += "compute hides all waits"

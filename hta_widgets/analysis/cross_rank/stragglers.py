@@ -28,7 +28,7 @@ from hta_widgets.analysis.cross_rank.matching import selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
-from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.taxonomy import KINDS
@@ -67,6 +67,8 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
+#: The cause of a rank whose device idles while no call of its host is in the file.
+_NOT_RECORDED = "host not recorded"
 
 
 @check_arguments
@@ -125,10 +127,11 @@ def stragglers(
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"data loading"``, ``"memory copies"``, ``"waiting elsewhere"``
-        or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns,
-        late_copies_ns`` (int64), by how much each took longer than on the others, over the
-        collectives at which the rank is last.
+        if no rank has a device, ``"host not recorded"`` if the device idles and the file has no
+        call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
+        elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
+        late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
+        over the collectives at which the rank is last.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
@@ -380,13 +383,15 @@ def _causes(
     """
     if not len(places):
         return []
-    kernels_per_ns, mean_ns, on_device = np.array(
+    kernels_per_ns, mean_ns, on_device, has_launches = np.array(
         list(map_ranks(traces, _compute_kernels)), np.float64
     ).T
     causes = []
     for place in places.tolist():
         part = max(PARTS, key=lambda name: excess[name][place])
-        cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
+        cause = _CAUSES[part]
+        if part == "host" and not has_launches[place]:
+            cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
@@ -401,15 +406,26 @@ def _causes(
     return causes
 
 
-def _compute_kernels(trace: Trace) -> tuple[float, float, bool]:
-    """Return a rank's compute kernels per ns, their mean duration, and whether it has a device."""
+def _compute_kernels(trace: Trace) -> tuple[float, float, bool, bool]:
+    """Return a rank's compute kernels per ns, their mean duration, and what the file has.
+
+    The last two are whether it has a device, and any call that launches its work.
+    """
     table = trace.table
     on_device = table.stream >= 0
     compute = (table.kind == KINDS.index("compute")) & on_device
     number = int(compute.sum())
     span = max(trace.end_ns - trace.start_ns, 1)
     mean = float(table.dur_ns[compute].sum()) / max(number, 1)
-    return number / span, mean, bool(on_device.any())
+    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
+    return number / span, mean, bool(on_device.any()), has_launches
+
+
+def cause_text(cause: str) -> str:
+    """Return the end of a sentence on a late rank: ``, after slower kernels``; "" if unknown."""
+    if cause == _NOT_RECORDED:
+        return ", for an unknown cause, as its host was not recorded"
+    return f", after {cause}" if cause else ""
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:

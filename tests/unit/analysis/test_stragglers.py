@@ -32,7 +32,7 @@ def profiler_step(step):
     return event("user_annotation", f"ProfilerStep#{step}", start, start + STEP * US - 1, pid=10)
 
 
-def job(tmp_path, delays, *, ranks=4, before=idling):
+def job(tmp_path, delays, *, ranks=4, before=idling, has_calls=True):
     """Steps in which every rank computes, waits for all in an all-reduce, and goes on.
 
     `delays` gives the µs by which each rank is late in each step; `before` the device's and host's
@@ -54,6 +54,8 @@ def job(tmp_path, delays, *, ranks=4, before=idling):
                 collective(arrival * US, (start + 6_500 + worst) * US, ranks=tuple(range(ranks)),
                            seq=step, correlation=number + 1),
             ]  # fmt: skip
+    if not has_calls:
+        events = [[row for row in rank if row["cat"] != "cuda_runtime"] for rank in events]
     return load(tmp_path, *events)
 
 
@@ -152,6 +154,16 @@ def test_causes(tmp_path, before, cause, column):
     assert max(parts, key=lambda name: frame[name][2]) == column
     # The first collective has none before it to compare from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
+    traces = job(tmp_path, [[0, 0, 0, 1_700]] * 6, has_calls=False)
+    assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
+    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
+    assert text in str(headline(traces)).replace("\u202f", " ")
+    # What the device did is recorded all the same.
+    slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
+    assert slower.cause[2] == "slower kernels"
 
 
 def test_no_cause_is_stated_that_explains_little(tmp_path):
