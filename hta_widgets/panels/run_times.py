@@ -40,6 +40,7 @@ _MIN_HEALTHY_BUSY = 0.95  # of the spans; devices of a healthy job are busy for 
 _MAX_HEALTHY_LOSS = 0.05  # of each rank's span, idle or in exposed communication
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 _MIN_EXCESS = 0.02  # over the median rank, for a slow phase
+_MIN_EXPLAINED = 0.1  # of the waits for a late rank, by its slow phase
 _MIN_LAUNCHES = 20  # of a rank, for a host-bound job
 #: Mean work of a launch in a launch-bound job. PyTorch launches more in less time when it runs
 #: eagerly, so a device with longer work waits only for a host that is slower than usual.
@@ -216,19 +217,24 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
     if not waiting:
         return None
     min_wait_ns = MIN_SHARE * times.run_ns
+    wait_ns = sum(wait_of_rank.values())
     is_last = waits.last_rank_mask(ranks[0], ranks[:1])
     return LateRanks(
         ranks,
         [rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
-        sum(wait_of_rank.values()),
+        wait_ns,
         int(is_last.sum()),
         len(is_last),
         waits.on_hosts,
-        *_slow_phase(traces, ranks[0]),
+        *_slow_phase(traces, ranks[0], wait_ns / len(waiting)),
     )
 
 
-def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
+def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float, float]:
+    """Return the phase that makes a rank late, its length, and by what share it is longer.
+
+    "" if it explains little of the time that each of the others waits.
+    """
     if len(traces) < MIN_RANKS:
         return "", 0.0, 0.0
     frame = analysis.phase_times(traces)
@@ -239,7 +245,8 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
     lasting, apart, over = (
         by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
     )
-    apart = apart[over >= _MIN_EXCESS]
+    explained_ns = apart * by_phase.size()
+    apart = apart[(over >= _MIN_EXCESS) & (explained_ns >= _MIN_EXPLAINED * wait_ns)]
     if not len(apart):
         return "", 0.0, 0.0
     phase = str(apart.idxmax())

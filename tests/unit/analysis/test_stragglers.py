@@ -156,6 +156,25 @@ def test_causes(tmp_path, before, cause, column):
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
 
 
+@pytest.mark.parametrize(("slower", "is_straggler"), [(0, False), (100, True)])
+def test_devices_that_wait_for_their_own_hosts_anyway_lose_little(tmp_path, slower, is_straggler):
+    """Hosts launch ten collectives a step and keep devices idle; rank 1 launches 300 µs later."""
+    events = [[profiler_step(step) for step in range(5)] for _ in range(4)]
+    for number in range(50):
+        step, k = divmod(number, 10)
+        launched = [step * STEP + 800 * k] * 4
+        launched[1] += 300 + slower * k
+        for rank, start in enumerate(launched):
+            events[rank] += [
+                call(start * US, (start + 5) * US, launch=number),
+                collective((start + 10) * US, (launched[1] + 30) * US, ranks=(0, 1, 2, 3),
+                           seq=number, correlation=number),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame.lost_share[1] >= 10 * 300 / STEP - 0.01
+    assert frame.is_straggler.tolist() == [False, is_straggler, False, False]
+
+
 def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
     traces = job(tmp_path, [[0, 0, 0, 1_700]] * 6, has_calls=False)
     assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
