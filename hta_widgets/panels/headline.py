@@ -447,14 +447,15 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         return
     by_name = frame.groupby("name", sort=False)[["sum_ns", "count"]].sum()
     names = [str(name) for name in by_name.index]
-    shorts = disambiguate(list(map(short_name, names)), names)
-    families = [kernel_family(short_name(name)) for name in names]
+    shorts = list(map(short_name, names))
+    families = list(map(kernel_family, shorts))
     family, time_ns = max(
         by_name["sum_ns"].groupby(families, sort=False).sum().items(), key=lambda item: item[1]
     )
     if time_ns < _MIN_WORK_SHARE * work_ns or time_ns < MIN_SHARE * times.all_ns:
         return
-    variants = by_name.assign(name=names, short=shorts)[np.array(families) == family]
+    variants = by_name.assign(name=names, short=disambiguate(shorts, names))
+    variants = variants[np.array(families) == family]
     calls = int(variants["count"].sum())
     if calls == 1 and time_ns == work_ns:
         # All work is one call, which cannot stand out.

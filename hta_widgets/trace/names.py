@@ -131,6 +131,7 @@ _VARIANT_PART = re.compile(
 _VARIANT_WORD = re.compile(rf"d?\d+|{_VARIANT_PART.pattern}")
 
 
+@lru_cache(maxsize=1 << 16)
 def kernel_family(short: str) -> str:
     """Return what the variants of a kernel have in common, from the short name of one.
 

@@ -40,7 +40,7 @@ _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 #: The arg of a call for the stream that it makes wait, in files without events of waits.
 _WAITING = "waiting stream"
 #: Calls whose args are read to find out whether calls state what they wait for.
-_PROBED_CALLS: Final = 64
+_PROBED_CALLS: Final = 8
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: Time from the end of awaited work to the start of a kernel that waited for it: the maximum unless
