@@ -237,7 +237,7 @@ class _Pauses:
         order = np.argsort(returned, kind="stable")
         work, returned = np.append(work[order], -1), returned[order]
         last = work[np.searchsorted(returned, self._begin, side="right") - 1]
-        polls = np.abs(table.end_ns[last] - self._end) <= self._tolerance
+        polls: Bools = np.abs(table.end_ns[last] - self._end) <= self._tolerance
         polls &= (last >= 0) & (table.start_ns[last] < self._end)
         ended = table.end_ns[last] <= self._end
         finished, running = polls & ended, polls & ~ended
