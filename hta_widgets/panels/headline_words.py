@@ -26,6 +26,7 @@ _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healt
 _INITIALIZING_NS = 100_000_000
 _UNEVEN_STAGES = 0.05  # excess of a pipeline's longest stage over the mean of the others
 _EARLIER_WORK = "work that is not in the files"
+_CAPTURING = "the host captures graphs, whose kernels run at their replays"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
 #: in red, because other ranks do not wait for it.
@@ -188,6 +189,7 @@ def _idle_text(
     cause: str,
     cause_ns: int,
     within: str,
+    captured_ns: int,
     launches: LaunchRate | None,
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
@@ -218,6 +220,8 @@ def _idle_text(
         calls, dur_ns = loading
         meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
         meaning += f" ({duration(dur_ns)}), which probably load or compile code"
+    if 2 * captured_ns > times.idle_ns:
+        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     total = "that"
     if launches:

@@ -19,16 +19,18 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
 from hta_widgets.analysis.launches import launch_pairs
-from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.analysis.scope import rank_part, rank_parts
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.graph_captures import capture_times
+from hta_widgets.trace.intervals import Intervals, intersect, total_length, union
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -191,6 +193,17 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
     if launches < _MIN_LAUNCHES * len(times.ranks):
         return None
     return LaunchRate(launches // len(times.ranks), work_ns / launches, times.all_ns / launches)
+
+
+def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
+    """Return for how long devices idle while their hosts capture graphs, which run no kernels."""
+    captured_ns = 0
+    for trace in iter_ranks([traces[rank] for rank in times.ranks]):
+        captures = capture_times(trace)
+        if len(captures.start):
+            gaps = Intervals(*rank_part(trace, Selection()).device_gaps())
+            captured_ns += total_length(intersect(captures, gaps))
+    return captured_ns
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,19 @@ def test_the_variants_of_a_kernel_are_one_finding(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("end", "is_capture"), [(80_000, True), (40_000, False)])
+def test_a_host_that_captures_graphs_is_not_slow(tmp_path, end, is_capture):
+    work = [
+        small.event("cpu_op", "model", 0, 99_000, pid=10),
+        small.call(0, 100, 1), small.kernel(1_000, 2_000, launch=1),
+        small.call(5_000, 5_100, name="cudaStreamBeginCapture"),
+        small.call(end - 100, end, name="cudaStreamEndCapture"),
+        small.call(99_000, 99_100, 2), small.kernel(100_000, 101_000, launch=2),
+    ]  # fmt: skip
+    text = "for 77 % of that, the host captures graphs, whose kernels run at their replays."
+    assert (text in said(small.load(tmp_path, work))) == is_capture
+
+
 def test_one_kernel(tmp_path):
     traces = small.load(tmp_path, [*names(5, 10_000), small.kernel(51_000, 101_000, name="gemm")])
     result = headline(traces)
