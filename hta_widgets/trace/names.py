@@ -123,10 +123,11 @@ _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 
 #: Words, and parts of words with underscores, that distinguish the variants of a kernel.
 _VARIANT = (
-    r"(?:bf16|tf32|(?:f|fp)(?:4|6|8|16|32|64)|mxfp[468]|[iu](?:8|16|32|64)|int8|c(?:64|128)|e\dm\d)"
+    r"(?:bf16|[Bb]float16|tf32|(?:f|fp)(?:4|6|8|16|32|64)|mxfp[468]|[iu](?:8|16|32|64)|int8"
+    r"|c(?:64|128)|(?:Mx)?[eE]\dm\d)"
 )
 _VARIANT_PART = re.compile(
-    rf"\d+(?:x\d+)+|{_VARIANT}(?:x{_VARIANT})*|[nt]{{2,3}}|[NT]{{2,3}}|nhwc|nchw"
+    rf"\d+(?:x\d+)+|{_VARIANT}(?:x?{_VARIANT})*|[nt]{{2,3}}|[NT]{{2,3}}|nhwc|nchw"
 )
 _VARIANT_WORD = re.compile(rf"d?\d+|{_VARIANT_PART.pattern}")
 

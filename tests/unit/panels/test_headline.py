@@ -202,6 +202,16 @@ def test_a_host_that_captures_graphs_is_not_slow(tmp_path, end, is_capture):
     assert (text in said(small.load(tmp_path, work))) == is_capture
 
 
+def test_a_variant_with_nearly_all_of_a_kernels_time_is_named_alone(tmp_path):
+    work = [
+        small.kernel(0, 930, name="ampere_sgemm_64x32_tn"),
+        small.kernel(930, 1000, name="ampere_sgemm_32x32_tn"),
+    ]
+    assert (
+        said(small.load(tmp_path, work)) == "gemm f32 64x32 tn takes 93 % of GPU work, in 1 call."
+    )
+
+
 def test_one_kernel(tmp_path):
     traces = small.load(tmp_path, [*names(5, 10_000), small.kernel(51_000, 101_000, name="gemm")])
     result = headline(traces)

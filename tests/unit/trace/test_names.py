@@ -236,6 +236,7 @@ def test_equal_short_names_get_the_parts_that_differ():
         ("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "gemm"),
         ("_grouped_mm_TNN_f16xf16xe4m3_64x32x128_silu", "grouped_mm"),
         ("batched_transpose_64x16_half", "batched_transpose"),
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x8x512_s3_et64x8_m64x8x32_c1x1x1_16dp256b", "bmm"),
         ("triton_red_fused_mean_pow_41", "triton red mean_pow"),
         # These say what is computed, or nothing else would be left.
         ("kernel_7", "kernel_7"),
