@@ -60,9 +60,10 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
 )
 #: A wait that is longer while the device runs nothing is one for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device.
+#: Calls in which a host thread waits for its device: those without a copy of their own, and all.
+SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
-    r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)|^ur(QueueFinish|EventWait)", re.IGNORECASE
+    rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
 #: Copies that return at once, except from or to pageable memory: those that last longer wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
@@ -171,7 +172,10 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
         return _thread_times(trace, np.zeros(0, dtype=np.intp))
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
     table = trace.table
-    rows = np.flatnonzero(waiting_calls(trace) & (table.dur_ns > LONG_WAIT_NS))
+    rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
+    rows = rows[_waiting_mask(trace, rows)]
+    if not len(rows):
+        return _thread_times(trace, rows)
     is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
     waits = _thread_times(trace, rows[is_launching[table.track[rows]]])
     first = np.searchsorted(gap_end, waits.start, "right")
@@ -284,14 +288,18 @@ def loading_launches(trace: Trace) -> Rows:
 @memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
+    return _waiting_mask(trace, np.arange(len(trace)))
+
+
+def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     table = trace.table
-    calls = np.flatnonzero(category_mask(trace, CALLS))
+    is_waiting = category_mask(trace, CALLS)[rows]
+    calls = rows[is_waiting]
     names, name = distinct_codes(table.name[calls])
     texts = [table.names[code] for code in names.tolist()]
     waits = np.array([_WAITING_CALLS.search(text) is not None for text in texts], bool)
     copies = np.array([_ASYNC_COPIES.fullmatch(text) is not None for text in texts], bool)
-    is_waiting = np.zeros(len(table), bool)
-    is_waiting[calls] = waits[name] | (copies[name] & (table.dur_ns[calls] > _BLOCKING_NS))
+    is_waiting[is_waiting] = waits[name] | (copies[name] & (table.dur_ns[calls] > _BLOCKING_NS))
     return is_waiting
 
 

@@ -354,10 +354,15 @@ def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None
 
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
     """Return the start and end of each gap in a rank's work, and the event that ends it."""
-    rows = part.device_work_rows()
     gap_start, gap_end = part.device_gaps()
+    return gap_start, gap_end, _ends_of_gaps(part, gap_end)
+
+
+def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
+    """Return the events that end gaps."""
+    rows = part.device_work_rows()
     start, _ = part.clip_rows(rows)
-    return gap_start, gap_end, rows[first_launched(part.trace, rows, start, gap_end)]
+    return rows[first_launched(part.trace, rows, start, gap_end)]
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
@@ -426,8 +431,11 @@ def unrecorded_work(trace: Trace) -> Intervals:
     Times are as in the rank's table. `device_idle_breakdown` has the definition.
     """
     part = rank_part(trace, Selection())
-    start, end, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
-    call = trace.launch_of[ends_gap]
+    start, end = part.device_gaps()
+    # No part of a shorter gap counts.
+    is_long = end - start >= _SHORT_NS
+    start, end = start[is_long], end[is_long]
+    call = trace.launch_of[_ends_of_gaps(part, end)]
     start, end, call = (column[call >= 0] for column in (start, end, call))
     begin = np.maximum(start, trace.table.start_ns[call] + trace.table.dur_ns[call])
     unrecorded = Intervals.empty()

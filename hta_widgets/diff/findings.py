@@ -33,7 +33,7 @@ from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.trace.arrays import Bools, Floats
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import kernel_family, short_name
 
 # Shares of a step.
 _SMALL = 0.01  # smaller differences are not reported
@@ -55,8 +55,8 @@ def findings(diff: Comparison) -> list[Finding]:
        `hta_widgets.analysis.stragglers`, also if the other side has no such rank; and the ranks
        that changed unlike the others, at most half of them.
        The size of the batch, if the shapes of inputs state another one.
-    4. The kinds of time that make up the difference, the name of device work whose number of calls
-       differs, and how the difference is spread over the steps.
+    4. The kinds of time that make up the difference, the kernel, with its variants, that differs by
+       its number of calls, and how the difference is spread over the steps.
     5. The changes with most time (see `changes`): many operators that changed by one factor as one
        finding, Python functions last. BytePS has stages and queues instead, MPI also has numbers of
        calls, and both have the ranks that others wait for (see `tables`).
@@ -203,7 +203,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     """Return the largest differences of a single pair of steps, which no test finds significant."""
     lengths = _step_total(diff, [])
     floor = max(_SMALL * max(lengths.before, lengths.after), 1)
-    table = names(diff, device="gpu", short_names=True)
+    table = _kernel_families(diff)
     # One sentence reports that there are too few steps for a test.
     details = {} if lengths.details else {"is_untested": True}
     longest = [
@@ -286,10 +286,13 @@ def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) ->
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
-    """Return the name of device work whose time differs most, if its count differs."""
-    table = names(diff, device="gpu", short_names=True)
+    """Return the device work whose time differs most, if most of that is by another count."""
+    table = _kernel_families(diff)
+    before, after = (table[f"{side}_count"] for side in ("before", "after"))
+    mean_ns = (table["before_ns"] + table["after_ns"]) / (before + after)
+    by_count = 2 * (after - before).abs() * mean_ns >= table["diff_ns"].abs()
     is_large = table["diff_ns_per_step"].abs() >= _SMALL * longer_ns
-    table = table[is_large & (table["change"] == "changed")]
+    table = table[is_large & by_count & (before != after) & (before > 0) & (after > 0)]
     return [
         time_change(
             "name",
@@ -302,6 +305,16 @@ def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
         )
         for row in iter_rows(table.head(1))
     ]
+
+
+def _kernel_families(diff: Comparison) -> pd.DataFrame:
+    """Return the sums of `names` over the variants of each kernel, by size of the difference."""
+    table = names(diff, device="gpu", short_names=True)
+    families = table["name"].map(kernel_family)
+    is_single = ~families.duplicated(keep=False)
+    keys = table["name"].where(is_single, families)
+    sums = table.groupby(keys, sort=False).sum(numeric_only=True).reset_index()
+    return sums.sort_values("diff_ns", key=lambda time_ns: -time_ns.abs(), kind="stable")
 
 
 def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]:

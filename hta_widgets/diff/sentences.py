@@ -194,7 +194,8 @@ def _straggler_text(finding: Finding, diff: Comparison) -> str:
     text = f"{capitalize(_late_clause(finding, diff))}: "
     if "cause" in finding.details:
         cost = duration(round(abs(finding.diff_ns)))
-        text += f"{finding.details['cause']}; the others wait {cost} on average"
+        wait = f"the others wait {cost} on average"
+        text += "; ".join(filter(None, (finding.details["cause"], wait)))
     else:
         change = share_delta(_relative(finding)) if finding.before else "is new"
         whose = "their" if len(finding.ranks) > 1 else "its"

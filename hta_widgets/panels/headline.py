@@ -40,6 +40,7 @@ from hta_widgets.panels.run_times import (
     RunTimes,
     host_bound_rate,
     host_time_by_name,
+    idle_while_capturing_ns,
     late_ranks,
     range_around,
     run_times,
@@ -47,7 +48,7 @@ from hta_widgets.panels.run_times import (
 from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.names import disambiguate, short_name
+from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import contents_text
@@ -55,6 +56,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
 _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
+_MOST_OF_FAMILY = 0.9  # of a kernel's time, for a variant that is named alone
 _MOSTLY = 0.5  # of the device's time
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
@@ -186,11 +188,11 @@ def headline(traces: TraceSet) -> Headline:
 
     The facts, in order: ranks that others wait for, by `straggler_report`; pipeline bubbles that
     are most of the lost time; lost time, the largest first (communication that no compute hides,
-    idle devices with the cause, work that is not in the files); one kernel with a third of all
-    device work; where files have shapes and devices are busy for half of the time, the operator of
-    the first rank with the most to gain. Shares are of each rank's span, from its first device work
-    to its last. Findings below 2 % of the spans of all ranks are left out, except for ranks that
-    others wait for; a finding with less than a tenth of another one comes after it.
+    idle devices with the cause, work that is not in the files); a kernel whose variants have a
+    third of all device work; where files have shapes and devices are busy for half of the time, the
+    operator of the first rank with the most to gain. Shares are of each rank's span, from its first
+    device work to its last. Findings below 2 % of the spans of all ranks are left out, except for
+    ranks that others wait for; a finding with less than a tenth of another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
@@ -377,6 +379,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause": cause,
             "cause_ns": cause_ns,
             "within": within,
+            "captured_ns": idle_while_capturing_ns(traces, times),
             "launches": host_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
@@ -445,22 +448,37 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
     frame = frame[frame["kind"] != "communication"]
     if not len(frame):
         return
-    by_name = frame.groupby("name", sort=False)["sum_ns"].sum()
-    name, time_ns = str(by_name.idxmax()), int(by_name.max())
+    by_name = frame.groupby("name", sort=False)[["sum_ns", "count"]].sum()
+    names = [str(name) for name in by_name.index]
+    shorts = list(map(short_name, names))
+    families = list(map(kernel_family, shorts))
+    family, time_ns = max(
+        by_name["sum_ns"].groupby(families, sort=False).sum().items(), key=lambda item: item[1]
+    )
     if time_ns < _MIN_WORK_SHARE * work_ns or time_ns < MIN_SHARE * times.all_ns:
         return
-    calls = int(frame.loc[frame["name"] == name, "count"].sum())
+    variants = by_name.assign(name=names, short=disambiguate(shorts, names))
+    variants = variants[np.array(families) == family].nlargest(len(names), "sum_ns")
+    if variants["sum_ns"].iloc[0] > _MOST_OF_FAMILY * time_ns:
+        variants = variants[:1]
+        time_ns = int(variants["sum_ns"].iloc[0])
+    calls = int(variants["count"].sum())
     if calls == 1 and time_ns == work_ns:
         # All work is one call, which cannot stand out.
         return
-    names = list(by_name.index)
-    short = dict(zip(names, disambiguate(list(map(short_name, names)), names), strict=True))[name]
+    largest = variants.iloc[0]
+    several = len(variants) > 1
     yield HeadlineFinding(
         "kernel",
         min(time_ns / times.all_ns, 1.0),
-        label="Select this kernel",
-        selection=Selection(query=QueryClauses(names=(name,)).query),
-        facts={"name": short.strip(), "share_of_work": time_ns / work_ns, "calls": calls},
+        label="Select these kernels" if several else "Select this kernel",
+        selection=Selection(query=QueryClauses(names=tuple(sorted(variants["name"]))).query),
+        facts={
+            "name": str(family) if several else largest["short"].strip(),
+            "share_of_work": time_ns / work_ns,
+            "calls": calls,
+            "variant": (largest["short"].strip(), largest["sum_ns"] / work_ns) if several else None,
+        },
     )
 
 

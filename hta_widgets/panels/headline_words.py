@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
-from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
+from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
 from hta_widgets.panels.savings import Saving, short_operator
@@ -26,6 +26,7 @@ _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healt
 _INITIALIZING_NS = 100_000_000
 _UNEVEN_STAGES = 0.05  # excess of a pipeline's longest stage over the mean of the others
 _EARLIER_WORK = "work that is not in the files"
+_CAPTURING = "the host captures graphs, whose kernels run at their replays"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
 #: in red, because other ranks do not wait for it.
@@ -119,8 +120,8 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
     if late.phase:
         excess = _longer_by(late.phase_over, "the median rank")
         pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"]
-    elif cause:
-        pieces += [f", after {cause}"]
+    else:
+        pieces += [cause_text(cause)]
     return [*pieces, "."]
 
 
@@ -131,7 +132,7 @@ def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport)
     text = (
         f" arrives last{loaded if is_partial else ''} at {last.last} of"
         f" {plural(last.collectives, 'collective')}"
-        f"{f', after {last.cause}' if last.cause else ''}; "
+        f"{cause_text(last.cause)}; "
     )
     if times.exposed_wait_ns <= 0:
         text += "compute hides all waits"
@@ -188,6 +189,7 @@ def _idle_text(
     cause: str,
     cause_ns: int,
     within: str,
+    captured_ns: int,
     launches: LaunchRate | None,
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
@@ -218,6 +220,8 @@ def _idle_text(
         calls, dur_ns = loading
         meaning += f", most of it in first launches of {plural(calls, 'kernel')}"
         meaning += f" ({duration(dur_ns)}), which probably load or compile code"
+    if 2 * captured_ns > times.idle_ns:
+        cause_ns, launches, meaning = captured_ns, None, _CAPTURING
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     total = "that"
     if launches:
@@ -229,9 +233,20 @@ def _idle_text(
     return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
 
 
-def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int) -> list[Piece]:
+def _kernel_text(
+    times: RunTimes,
+    *,
+    name: str,
+    share_of_work: float,
+    calls: int,
+    variant: tuple[str, float] | None,
+) -> list[Piece]:
+    """State the share of a kernel; `variant` is the largest one of several, with its share."""
     work = f"{share(share_of_work)} of {_device_noun(times)} work"
-    return [f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}."]
+    text = f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}"
+    if variant is not None:
+        text += f"; {share(variant[1])} in its largest variant, {variant[0]}"
+    return [f"{text}."]
 
 
 def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:

@@ -19,16 +19,18 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
 from hta_widgets.analysis.launches import launch_pairs
-from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.analysis.scope import rank_part, rank_parts
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.graph_captures import capture_times
+from hta_widgets.trace.intervals import Intervals, intersect, total_length, union
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -40,6 +42,7 @@ _MIN_HEALTHY_BUSY = 0.95  # of the spans; devices of a healthy job are busy for 
 _MAX_HEALTHY_LOSS = 0.05  # of each rank's span, idle or in exposed communication
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 _MIN_EXCESS = 0.02  # over the median rank, for a slow phase
+_MIN_EXPLAINED = 0.1  # of the waits for a late rank, by its slow phase
 _MIN_LAUNCHES = 20  # of a rank, for a host-bound job
 #: Mean work of a launch in a launch-bound job. PyTorch launches more in less time when it runs
 #: eagerly, so a device with longer work waits only for a host that is slower than usual.
@@ -192,6 +195,17 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
     return LaunchRate(launches // len(times.ranks), work_ns / launches, times.all_ns / launches)
 
 
+def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
+    """Return for how long devices idle while their hosts capture graphs, which run no kernels."""
+    captured_ns = 0
+    for trace in iter_ranks([traces[rank] for rank in times.ranks]):
+        captures = capture_times(trace)
+        if len(captures.start):
+            gaps = Intervals(*rank_part(trace, Selection()).device_gaps())
+            captured_ns += total_length(intersect(captures, gaps))
+    return captured_ns
+
+
 @dataclass(frozen=True)
 class LateRanks:
     """Ranks that the others wait for, which wait, and how often and why the first one is last."""
@@ -216,19 +230,24 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
     if not waiting:
         return None
     min_wait_ns = MIN_SHARE * times.run_ns
+    wait_ns = sum(wait_of_rank.values())
     is_last = waits.last_rank_mask(ranks[0], ranks[:1])
     return LateRanks(
         ranks,
         [rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
-        sum(wait_of_rank.values()),
+        wait_ns,
         int(is_last.sum()),
         len(is_last),
         waits.on_hosts,
-        *_slow_phase(traces, ranks[0]),
+        *_slow_phase(traces, ranks[0], wait_ns / len(waiting)),
     )
 
 
-def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
+def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float, float]:
+    """Return the phase that makes a rank late, its length, and by what share it is longer.
+
+    "" if it explains little of the time that each of the others waits.
+    """
     if len(traces) < MIN_RANKS:
         return "", 0.0, 0.0
     frame = analysis.phase_times(traces)
@@ -239,7 +258,8 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
     lasting, apart, over = (
         by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
     )
-    apart = apart[over >= _MIN_EXCESS]
+    explained_ns = apart * by_phase.size()
+    apart = apart[(over >= _MIN_EXCESS) & (explained_ns >= _MIN_EXPLAINED * wait_ns)]
     if not len(apart):
         return "", 0.0, 0.0
     phase = str(apart.idxmax())

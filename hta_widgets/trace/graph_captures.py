@@ -48,6 +48,7 @@ from hta_widgets.trace.host_stack import (
     nearest_ancestor,
     nested_parents,
 )
+from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -88,6 +89,19 @@ def _node_name(name: str) -> str:
     return "Memset" if "emset" in name or "fillBuffer" in name else name
 
 
+def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
+    """Return the calls that begin and end captures; none unless they are pairs."""
+    begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
+    ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
+    return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
+
+
+def capture_times(trace: Trace) -> Intervals:
+    """Return when the host of a trace captured graphs, in the times of its table."""
+    begins, ends = _capture_calls(trace)
+    return union(trace.table.start_ns[begins], trace.table.end_ns[ends])
+
+
 @memoize
 def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     """Return the graphs that a trace captured, in the order of their captures."""
@@ -98,9 +112,8 @@ def captured_graphs(trace: Trace) -> list[CapturedGraph]:
     launched = np.zeros(len(table) + 1, dtype=bool)
     launched[trace.launch_of] = True
     calls = calls[~launched[calls]]
-    begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
-    ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
-    if len(begins) and len(begins) == len(ends):
+    begins, ends = _capture_calls(trace)
+    if len(begins):
         number = np.searchsorted(table.start_ns[begins], table.start_ns[calls], side="right") - 1
         is_inside = (number >= 0) & (table.start_ns[calls] < table.end_ns[ends[number]])
         groups = [calls[is_inside & (number == at)] for at in range(len(begins))]

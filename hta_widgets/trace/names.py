@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 #: Kernels that only apply a functor, and the suffix to add to its name.
 _WRAPPERS = {
@@ -118,6 +119,33 @@ _MAX_READ, _MAX_SHORT = 1 << 15, 200
 #: Maximum number of wrappers around a functor that are looked through.
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
+
+
+#: Words, and parts of words with underscores, that distinguish the variants of a kernel.
+_VARIANT = (
+    r"(?:bf16|[Bb]float16|tf32|(?:f|fp)(?:4|6|8|16|32|64)|mxfp[468]|[iu](?:8|16|32|64)|int8"
+    r"|c(?:64|128)|(?:Mx)?[eE]\dm\d)"
+)
+_VARIANT_PART = re.compile(
+    rf"\d+(?:x\d+)+|{_VARIANT}(?:x?{_VARIANT})*|[nt]{{2,3}}|[NT]{{2,3}}|nhwc|nchw"
+)
+_VARIANT_WORD = re.compile(rf"d?\d+|{_VARIANT_PART.pattern}")
+
+
+@lru_cache(maxsize=1 << 16)
+def kernel_family(short: str) -> str:
+    """Return what the variants of a kernel have in common, from the short name of one.
+
+    These are the words before the first type, tile or layout: ``gemm bf16 128x64 nn`` is ``gemm``,
+    ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu`` is ``matmul_ogs``.
+    """
+    words = list(takewhile(lambda word: not _VARIANT_WORD.fullmatch(word), short.split(" ")))
+    if words[:1] == ["triton"]:
+        words[-1] = re.sub(r"_\d+$", "", words[-1])  # its number in the program
+    if words:
+        parts = words[-1].split("_")
+        words[-1] = "_".join(takewhile(lambda part: not _VARIANT_PART.fullmatch(part), parts))
+    return " ".join(words).strip("_ ") or short
 
 
 @lru_cache(maxsize=1 << 16)

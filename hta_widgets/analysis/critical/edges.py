@@ -19,14 +19,13 @@ from hta_widgets.analysis.critical.nodes import (
     NO_LIMIT,
     OPERATOR,
     SYNC,
-    SYNCHRONIZING,
     DeviceWorkIndex,
     EdgeList,
     GraphRules,
     Nodes,
     name_mask,
 )
-from hta_widgets.analysis.host_activity import stream_wait_calls
+from hta_widgets.analysis.host_activity import SYNCHRONIZING, stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
@@ -41,7 +40,7 @@ _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 #: The arg of a call for the stream that it makes wait, in files without events of waits.
 _WAITING = "waiting stream"
 #: Calls whose args are read to find out whether calls state what they wait for.
-_PROBED_CALLS: Final = 64
+_PROBED_CALLS: Final = 8
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: Time from the end of awaited work to the start of a kernel that waited for it: the maximum unless
@@ -49,9 +48,11 @@ _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 _LATENCY_NS: Final = 30_000
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
-#: Minimum pause of a thread that counts as polling for a kernel.
-_MIN_POLL_NS: Final = 1_000_000
-#: Maximum number of pieces of work within that latency to consider.
+#: Minimum pause of a thread that counts as waiting for a kernel or another thread, and the maximum
+#: time that such a thread needs to go on.
+_MIN_PAUSE_NS: Final = 1_000_000
+_MAX_RESUME_NS: Final = 300_000
+#: Maximum number of pieces of work, or events of threads, within these times to consider.
 _MAX_WORK: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
@@ -178,10 +179,11 @@ class _ThreadChains:
 
 
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
-    """Join successive nodes of each thread; return how often the host polled for a kernel.
+    """Join successive nodes of each thread; return how many pauses wait for something.
 
     Within operators time counts for the innermost event, except before the end of a call that was
-    `blocked` (by row) and while the host polls; between operators it does not count.
+    `blocked` (by row) and in pauses in which the host waits for a kernel or for another thread;
+    between operators it does not count.
     """
     chains = _ThreadChains(nodes)
     is_same_track = chains.track[1:] == chains.track[:-1]
@@ -195,12 +197,15 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
         np.where(nodes.is_start[target], parent[source_row], target_row),
     )
     waited = ~nodes.is_start[target] & blocked[target_row]
-    polls = np.zeros(len(source), dtype=bool)
+    waits = 0
     if not rules.as_hta:
-        work = _polled_work(nodes, source, target)
-        polls = (work >= 0) & ~waited
-        waited |= polls
-        _add_polls(edges, nodes, work[polls], target[polls])
+        time = nodes.time_ns
+        pauses = np.flatnonzero((time[target] - time[source] >= _MIN_PAUSE_NS) & ~waited)
+        waiting = _Pauses(nodes, source[pauses], target[pauses])
+        has_waited = waiting.add_polls(edges)
+        has_waited |= waiting.add_joins(edges, chains, within[pauses])
+        waited[pauses] = has_waited
+        waits = int(has_waited.sum())
     edges.add(
         source,
         target,
@@ -208,37 +213,72 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
         np.where(within, innermost, parent[target_row]),
         counts=within & ~waited,
     )
-    return int(polls.sum())
+    return waits
 
 
-def _add_polls(edges: EdgeList, nodes: Nodes, work: Ints, target: Ints) -> None:
-    """Add edges from kernels to the nodes at which the host goes on."""
-    ended = nodes.trace.table.end_ns[work] <= nodes.time_ns[target]
-    edges.add(nodes.of_end[work[ended]], target[ended], SYNC, counts=False)
-    # The host goes on as soon as the kernel has written, before the kernel ends.
-    running = work[~ended]
-    edges.add(nodes.of_start[running], target[~ended], OPERATOR, running, counts=True)
+class _Pauses:
+    """Long pauses of threads between two nodes; what a thread waits for ends just before it ends.
 
-
-def _polled_work(nodes: Nodes, source: Ints, target: Ints) -> Ints:
-    """Return the kernel for which a thread polled between each two successive nodes, -1 for none.
-
-    A kernel can write to memory that the host reads in a loop, without any recorded call. Such a
-    pause of the host is long, and ends when the work that was launched last before it ends.
+    Files record neither kind of wait. A kernel can write to memory that the host reads in a loop,
+    and a thread can hand its work to another one, which launches it.
     """
-    trace, table, time = nodes.trace, nodes.trace.table, nodes.time_ns
-    pauses = np.flatnonzero(time[target] - time[source] >= _MIN_POLL_NS)
-    work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
-    returned = table.end_ns[trace.launch_of[work]]
-    order = np.argsort(returned, kind="stable")
-    work, returned = np.append(work[order], -1), returned[order]
-    begin, end = time[source[pauses]], time[target[pauses]]
-    last = work[np.searchsorted(returned, begin, side="right") - 1]
-    tolerance = np.minimum((end - begin) // 20, _MAX_LATENCY_NS)
-    ends_together = np.abs(table.end_ns[last] - end) <= tolerance
-    result = np.full(len(source), -1, dtype=np.int64)
-    result[pauses] = np.where((last >= 0) & ends_together & (table.start_ns[last] < end), last, -1)
-    return result
+
+    def __init__(self, nodes: Nodes, source: Ints, target: Ints) -> None:
+        self._nodes, self._source, self._target = nodes, source, target
+        self._begin, self._end = nodes.time_ns[source], nodes.time_ns[target]
+        self._tolerance = np.minimum((self._end - self._begin) // 20, _MAX_RESUME_NS)
+
+    def add_polls(self, edges: EdgeList) -> Bools:
+        """Add edges from the kernel that was launched last, if the pause ends with it."""
+        nodes, target = self._nodes, self._target
+        trace, table = nodes.trace, nodes.trace.table
+        work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
+        returned = table.end_ns[trace.launch_of[work]]
+        order = np.argsort(returned, kind="stable")
+        work, returned = np.append(work[order], -1), returned[order]
+        last = work[np.searchsorted(returned, self._begin, side="right") - 1]
+        polls: Bools = np.abs(table.end_ns[last] - self._end) <= self._tolerance
+        polls &= (last >= 0) & (table.start_ns[last] < self._end)
+        ended = table.end_ns[last] <= self._end
+        finished, running = polls & ended, polls & ~ended
+        edges.add(nodes.of_end[last[finished]], target[finished], SYNC, counts=False)
+        # The host goes on as soon as the kernel has written, before the kernel ends.
+        work = last[running]
+        edges.add(nodes.of_start[work], target[running], OPERATOR, work, counts=True)
+        return polls
+
+    def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:
+        """Add edges from and to an outermost event of a launching thread that fills the pause.
+
+        Only pauses `within` an event count.
+        """
+        nodes, trace = self._nodes, self._nodes.trace
+        table = trace.table
+        call = trace.launch_of[nodes.device]
+        launching = np.isin(chains.track, table.track[call[call >= 0]])
+        ends = np.sort(chains.node[launching & (chains.depth == 0) & ~chains.is_start])
+        events = nodes.row[ends]
+        track = table.track[nodes.row[self._target]]
+        joined = np.full(len(track), -1, dtype=np.int64)
+        place = np.searchsorted(ends, self._target) - 1
+        for _ in range(_MAX_WORK):
+            open_ = np.flatnonzero(within & (joined < 0) & (place >= 0))
+            end_ns = nodes.time_ns[ends[place[open_]]]
+            open_ = open_[end_ns >= self._end[open_] - self._tolerance[open_]]
+            event = events[place[open_]]
+            fits = table.start_ns[event] >= self._begin[open_]
+            fits &= table.track[event] != track[open_]
+            fits &= 2 * table.dur_ns[event] > self._end[open_] - self._begin[open_]
+            joined[open_[fits]] = event[fits]
+            place[open_] -= 1
+        has_joined = joined >= 0
+        event = joined[has_joined]
+        for before, after in (
+            (self._source[has_joined], nodes.of_start[event]),
+            (nodes.of_end[event], self._target[has_joined]),
+        ):
+            edges.add(before, after, DEPENDENCY, counts=False)
+        return has_joined
 
 
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
@@ -400,7 +440,10 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     ]
     recorded_count = len(pairs)
     if not rules.as_hta:
-        recorded_calls = np.concatenate([calls[work >= 0] for work, calls in pairs])
+        # A recorded wait for a stream without work has waited for nothing.
+        recorded_calls = np.concatenate(
+            [call[stream & (table.stream[rows] >= 0)], *(calls[work >= 0] for work, calls in pairs)]
+        )
         pairs.append(_last_before_return(nodes, recorded_calls, launched))
         pairs.append(_blocking_copies(nodes, recorded_calls, launched))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
@@ -502,7 +545,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     # It is the last work of any stream to end while the call ran, if launched before the call.
     trace = nodes.trace
     table = trace.table
-    calls = nodes.host[name_mask(trace, nodes.host, SYNCHRONIZING.fullmatch)]
+    calls = nodes.host[name_mask(trace, nodes.host, SYNCHRONIZING.search)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
     start, end = table.start_ns[calls], table.end_ns[calls]
     work_end = table.start_ns[work] + table.dur_ns[work]

@@ -52,8 +52,7 @@ _ENGINE_STEPS: Final = ("step[", "execute_")
 #: Patterns of the names of events that load data by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
-#: Names of calls that wait for work launched before, and of those that may wait for their own copy.
-SYNCHRONIZING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
+#: Names of calls that may wait for their own copy.
 COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA treats as blocking.
 BLOCKING_IN_HTA: Final = frozenset(

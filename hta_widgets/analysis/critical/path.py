@@ -22,15 +22,21 @@ from hta_widgets.analysis.frames import (
     require_columns,
     result_frame,
 )
+from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array
+from hta_widgets.text import share
+from hta_widgets.trace.arrays import Array, Ints
 from hta_widgets.trace.columns import FlowTable
+from hta_widgets.trace.intervals import intersect, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
+#: Causes of time on the host, and the minimum share of it while the device works, for a note.
+_ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
+_MIN_NOTED_SHARE = 0.1
 
 
 @check_arguments
@@ -102,7 +108,10 @@ def critical_path(
     their copy if it had ended when they returned. In such files, a kernel that was launched after a
     call to wait for an event, and did not start although its stream was idle, depends on the work
     of another stream that had ended within 30 µs before the kernel started, or within twice the
-    median of these times in the file. The backward pass follows the forward pass on any threads.
+    median of these times in the file. A pause of a thread of more than 1 ms depends on the kernel
+    that was launched last if it ends with that kernel, and a pause within an event depends on an
+    event of another launching thread that fills it and ends with it: within 300 µs and 5 % of the
+    pause. The backward pass follows the forward pass on any threads.
     Only the last of the dependencies of a kernel counts: time since then is launch overhead or
     delay between kernels.
 
@@ -157,7 +166,8 @@ def critical_path(
         - ``outside_path``: nothing is recorded.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
-        ``matched``, the number of events and dependencies of each class.
+        ``matched``, the number of events and dependencies of each class; ``note`` says, among other
+        things, for how much of the span the path is on the host while the device works.
 
     Notes
     -----
@@ -245,6 +255,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     of_kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
     track = np.where(has_event, table.track[row], len(tracks)).astype(np.int64)
     name, used_names = drop_unused_texts(name, names)
+    notes = [note] if path is None else [note, _host_note(path, start, start + dur, bound)]
     return result_frame(
         {
             "rank": np.full(len(start), rank, dtype=np.int64),
@@ -260,9 +271,24 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
             "track": _categorical_of(track, [*(t.key for t in tracks), ""]),
         },
         matched={} if path is None else path.matched,
-        note=note,
+        note=notes,
         length_ns=0 if path is None else path.length_ns,
         span_ns=(first + trace.shift_ns, last + trace.shift_ns),
+    )
+
+
+def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
+    """Return a sentence on the time on the host while the device works; empty if it is short."""
+    on_host = np.isin(bound, _ON_HOST)
+    work = device_work_rows(path.trace)
+    busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])
+    host_ns = total_length(intersect(union(start[on_host], end[on_host]), busy))
+    part = host_ns / max(path.span_ns[1] - path.span_ns[0], 1)
+    if part < _MIN_NOTED_SHARE:
+        return ""
+    return (
+        f"for {share(part)} of the span the path is on the host while the device does work that"
+        " does not delay it"
     )
 
 

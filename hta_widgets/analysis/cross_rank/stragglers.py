@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
@@ -28,13 +29,14 @@ from hta_widgets.analysis.cross_rank.matching import selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
-from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.analysis.scope import Window, device_work_rows, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -51,6 +53,7 @@ _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
 _EXPLAINS = 0.25  # of the lost time, for a cause
 _MIN_RATIO = 1.005  # times the kernels or their duration on the others
+_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective that waited for nothing else
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
@@ -67,6 +70,8 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
+#: The cause of a rank whose device idles while no call of its host is in the file.
+_NOT_RECORDED = "host not recorded"
 
 
 @check_arguments
@@ -93,6 +98,10 @@ def stragglers(
     if a file is missing from one of its groups, because the late rank may be the missing one, or if
     it has fewer than four collectives with events of all their ranks; others are left out of the
     verdict for the same reason.
+
+    If the cause is a launch-bound host, its host must also be as far behind the others in a step,
+    5 % of its time or a quarter in some, as devices that wait for their own hosts idle without the
+    late rank, too.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
@@ -125,10 +134,11 @@ def stragglers(
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"data loading"``, ``"memory copies"``, ``"waiting elsewhere"``
-        or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns,
-        late_copies_ns`` (int64), by how much each took longer than on the others, over the
-        collectives at which the rank is last.
+        if no rank has a device, ``"host not recorded"`` if the device idles and the file has no
+        call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
+        elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
+        late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
+        over the collectives at which the rank is last.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
@@ -361,6 +371,9 @@ def _verdict(
     # The last loaded rank may have waited for a rank whose file is missing.
     is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
     pattern[is_unsure] = ""
+    main = np.array([max(PARTS, key=lambda name: excess[name][k]) for k in range(len(pattern))])
+    if ((pattern != "") & (main == "host")).any():
+        pattern[(main == "host") & _keeps_pace(work, step_ns)] = ""
     cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
@@ -368,6 +381,34 @@ def _verdict(
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = _causes(traces, excess, places, cost_ns)
     return pattern, cause
+
+
+def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
+    """Return whether each rank starts collectives as launched, and its host is hardly behind.
+
+    The devices of a launch-bound job wait for the rank that launches last, and would idle as long
+    without it: a host that is 0.4 ms behind all the time makes them wait at each collective of a
+    step, and a step takes 0.4 ms longer. So what counts is how far a host gets behind in a step.
+    """
+    match, times = work.match, work.times
+    rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
+    delay_ns = np.full(len(match), np.inf)
+    ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
+    for trace, clock, entries in ranks:
+        call = trace.launch_of[rows[entries]]
+        launched, call = entries[call >= 0], call[call >= 0]
+        called_ns[launched] = clock.to_job(trace.table.start_ns[call])
+        delay_ns[launched] = times.arrival_ns[launched] - clock.to_job(trace.table.end_ns[call])
+    shape = len(work.steps), len(match.traces)
+    behind_ns = np.zeros(shape)
+    np.maximum.at(
+        behind_ns, (work.step, match.trace), deviation_from_peers(match.collective, called_ns)
+    )
+    shares = behind_ns / step_ns[:, None]
+    is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
+    delays = pd.Series(delay_ns).groupby(match.trace).median()
+    as_launched = delays.reindex(range(len(match.traces))).to_numpy() < _LAUNCH_NS
+    return as_launched & ~is_behind & (shares < _STALL).all(axis=0)
 
 
 def _causes(
@@ -380,13 +421,15 @@ def _causes(
     """
     if not len(places):
         return []
-    kernels_per_ns, mean_ns, on_device = np.array(
+    kernels_per_ns, mean_ns, on_device, has_launches = np.array(
         list(map_ranks(traces, _compute_kernels)), np.float64
     ).T
     causes = []
     for place in places.tolist():
         part = max(PARTS, key=lambda name: excess[name][place])
-        cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
+        cause = _CAUSES[part]
+        if part == "host" and not has_launches[place]:
+            cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
@@ -401,15 +444,26 @@ def _causes(
     return causes
 
 
-def _compute_kernels(trace: Trace) -> tuple[float, float, bool]:
-    """Return a rank's compute kernels per ns, their mean duration, and whether it has a device."""
+def _compute_kernels(trace: Trace) -> tuple[float, float, bool, bool]:
+    """Return a rank's compute kernels per ns, their mean duration, and what the file has.
+
+    The last two are whether it has a device, and any call that launches its work.
+    """
     table = trace.table
     on_device = table.stream >= 0
     compute = (table.kind == KINDS.index("compute")) & on_device
     number = int(compute.sum())
     span = max(trace.end_ns - trace.start_ns, 1)
     mean = float(table.dur_ns[compute].sum()) / max(number, 1)
-    return number / span, mean, bool(on_device.any())
+    has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
+    return number / span, mean, bool(on_device.any()), has_launches
+
+
+def cause_text(cause: str) -> str:
+    """Return the end of a sentence on a late rank: ``, after slower kernels``; "" if unknown."""
+    if cause == _NOT_RECORDED:
+        return ", for an unknown cause, as its host was not recorded"
+    return f", after {cause}" if cause else ""
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:

@@ -126,6 +126,14 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
     assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
 
 
+def test_a_recorded_wait_for_a_stream_without_work_waited_for_nothing(tmp_path):
+    result = path(
+        tmp_path, step(90, 320), call(100, 110, 1), call(120, 260, 9, name="cudaStreamSynchronize"),
+        kernel(130, 250, launch=1), sync("Stream Sync", 120, 260, 9, stream=31),
+    )  # fmt: skip
+    assert by_cause(result) == {OUTSIDE: 80, CPU: 150}
+
+
 @pytest.mark.parametrize(
     ("end", "waits", "compute"),
     [(2_000_070, 1, 1_999_870), (1_999_990, 1, 1_999_860), (2_200_000, 0, 0)],
@@ -137,6 +145,26 @@ def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compu
     )  # fmt: skip
     assert result.attrs["matched"]["inferred_waits"] == waits
     assert by_cause(result).get(COMPUTE, 0) == compute
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "waits"),
+    [(300, 1_950_000, True), (300, 1_800_000, False), (1_500_000, 1_950_000, False)],
+)
+def test_a_thread_waits_for_the_thread_that_launches_for_it(tmp_path, begin, end, waits):
+    # The first thread hands its work over. Others end too early, or fill too little of the pause.
+    result = path(
+        tmp_path, step(90, 2_500_000), op(95, 2_000_000, "merge", tid=1),
+        op(begin, end, "run", tid=2),
+        event("mtia_runtime", "synchronizeStream", begin + 30, end - 10, pid=10, tid=2),
+        event("cuda_runtime", "cudaLaunchKernel", begin + 10, begin + 20, pid=10, tid=2,
+              correlation=1),
+        kernel(begin + 40, end - 100, launch=1), op(2_000_010, 2_400_000, "after"),
+    )  # fmt: skip
+    assert by_cause(result).get(COMPUTE, 0) == (end - begin - 140 if waits else 0)
+    busy = (end - begin - 140) / 2_499_910
+    noted = f"{round(100 * busy)}\u202f% of the span the path is on the host while the device"
+    assert (noted in result.attrs.get("note", "")) == (not waits)
 
 
 def test_a_launch_does_not_poll_for_its_own_kernel(tmp_path):

@@ -32,7 +32,7 @@ def profiler_step(step):
     return event("user_annotation", f"ProfilerStep#{step}", start, start + STEP * US - 1, pid=10)
 
 
-def job(tmp_path, delays, *, ranks=4, before=idling):
+def job(tmp_path, delays, *, ranks=4, before=idling, has_calls=True):
     """Steps in which every rank computes, waits for all in an all-reduce, and goes on.
 
     `delays` gives the µs by which each rank is late in each step; `before` the device's and host's
@@ -54,6 +54,8 @@ def job(tmp_path, delays, *, ranks=4, before=idling):
                 collective(arrival * US, (start + 6_500 + worst) * US, ranks=tuple(range(ranks)),
                            seq=step, correlation=number + 1),
             ]  # fmt: skip
+    if not has_calls:
+        events = [[row for row in rank if row["cat"] != "cuda_runtime"] for rank in events]
     return load(tmp_path, *events)
 
 
@@ -152,6 +154,35 @@ def test_causes(tmp_path, before, cause, column):
     assert max(parts, key=lambda name: frame[name][2]) == column
     # The first collective has none before it to compare from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+@pytest.mark.parametrize(("slower", "is_straggler"), [(0, False), (100, True)])
+def test_devices_that_wait_for_their_own_hosts_anyway_lose_little(tmp_path, slower, is_straggler):
+    """Hosts launch ten collectives a step and keep devices idle; rank 1 launches 300 µs later."""
+    events = [[profiler_step(step) for step in range(5)] for _ in range(4)]
+    for number in range(50):
+        step, k = divmod(number, 10)
+        launched = [step * STEP + 800 * k] * 4
+        launched[1] += 300 + slower * k
+        for rank, start in enumerate(launched):
+            events[rank] += [
+                call(start * US, (start + 5) * US, launch=number),
+                collective((start + 10) * US, (launched[1] + 30) * US, ranks=(0, 1, 2, 3),
+                           seq=number, correlation=number),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame.lost_share[1] >= 10 * 300 / STEP - 0.01
+    assert frame.is_straggler.tolist() == [False, is_straggler, False, False]
+
+
+def test_a_host_without_recorded_calls_is_not_blamed(tmp_path):
+    traces = job(tmp_path, [[0, 0, 0, 1_700]] * 6, has_calls=False)
+    assert stragglers(traces).cause.tolist() == ["", "", "", "host not recorded"]
+    text = "Rank 3 arrives last at 6 of 6 collectives, for an unknown cause, as its host was not"
+    assert text in str(headline(traces)).replace("\u202f", " ")
+    # What the device did is recorded all the same.
+    slower = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=longer, has_calls=False))
+    assert slower.cause[2] == "slower kernels"
 
 
 def test_no_cause_is_stated_that_explains_little(tmp_path):

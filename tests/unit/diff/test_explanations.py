@@ -195,6 +195,22 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     ]
 
 
+def test_the_variants_of_a_kernel_differ_together(tmp_path):
+    def side(last, **tiles):
+        names = [name for name, count in tiles.items() for _ in range(count)]
+        work = [
+            kernel(100 * k + 200, 100 * k + 290, launch=k + 1, name=f"ampere_sgemm{name}_nn")
+            for k, name in enumerate(names)
+        ]
+        calls = [call(10 + k, 11 + k, launch=k + 1) for k in range(len(names))]
+        return load(tmp_path, [step(1, 0, last), *calls, *work])
+
+    # Two of three tiles are of one side alone; none of them states the 4 additional calls.
+    diff = hd.compare(side(1000, _32x32=2, _64x64=1), side(1600, _32x32=1, _128x64=6))
+    texts = [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
+    assert "gemm goes from 3 to 7 a step (+360 ns)." in texts
+
+
 def test_work_by_operator_and_by_kernel(pair):
     by_kernel = times(hd.waterfall(pair, "kernel"), "name")
     # The kernel of the other stream has the moments in which no other computes.

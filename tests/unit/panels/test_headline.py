@@ -168,14 +168,48 @@ def test_nothing_stands_out(tmp_path):
     assert headline(traces).findings == []
 
 
-def test_a_kernel_is_told_apart_from_another_of_its_short_name(tmp_path):
-    """Both are `gemm bf16`, and take 600 and 400 of 1,000 ns."""
-    names = ("sm90_xmma_gemm_bf16_bwd", "sm90_xmma_gemm_bf16")
-    traces = small.load(
-        tmp_path,
-        [small.kernel(0, 600, name=names[0]), small.kernel(600, 1000, name=names[1])],
+def test_the_variants_of_a_kernel_are_one_finding(tmp_path):
+    """Two products with the short name `gemm bf16` and one with a tile take 150, 300 and 200 ns."""
+    spans = {
+        "sm90_xmma_gemm_bf16_bwd": (0, 150),
+        "sm90_xmma_gemm_bf16": (150, 450),
+        "ampere_sgemm_64x32_tn": (450, 650),
+        "softmax": (650, 1000),
+    }
+    work = [small.kernel(*span, name=name) for name, span in spans.items()]
+    result = headline(small.load(tmp_path, work))
+    assert result.text.replace(THIN, " ") == (
+        "gemm takes 65 % of GPU work, in 3 calls; 30 % in its largest variant, gemm bf16"
+        " (sm90_xmma_gemm_bf16)."
     )
-    assert "gemm bf16 (sm90_xmma_gemm_bf16_bwd) takes 60 % of GPU work, in 1 call." in said(traces)
+    selection = result.findings[0].selection
+    assert (result.findings[0].label, len(selection.query.split(","))) == (
+        "Select these kernels",
+        3,
+    )
+
+
+@pytest.mark.parametrize(("end", "is_capture"), [(80_000, True), (40_000, False)])
+def test_a_host_that_captures_graphs_is_not_slow(tmp_path, end, is_capture):
+    work = [
+        small.event("cpu_op", "model", 0, 99_000, pid=10),
+        small.call(0, 100, 1), small.kernel(1_000, 2_000, launch=1),
+        small.call(5_000, 5_100, name="cudaStreamBeginCapture"),
+        small.call(end - 100, end, name="cudaStreamEndCapture"),
+        small.call(99_000, 99_100, 2), small.kernel(100_000, 101_000, launch=2),
+    ]  # fmt: skip
+    text = "for 77 % of that, the host captures graphs, whose kernels run at their replays."
+    assert (text in said(small.load(tmp_path, work))) == is_capture
+
+
+def test_a_variant_with_nearly_all_of_a_kernels_time_is_named_alone(tmp_path):
+    work = [
+        small.kernel(0, 930, name="ampere_sgemm_64x32_tn"),
+        small.kernel(930, 1000, name="ampere_sgemm_32x32_tn"),
+    ]
+    assert (
+        said(small.load(tmp_path, work)) == "gemm f32 64x32 tn takes 93 % of GPU work, in 1 call."
+    )
 
 
 def test_one_kernel(tmp_path):

@@ -53,6 +53,18 @@ def test_dumps_of_a_real_hang_over_gloo():
     )
 
 
+def test_a_dump_in_two_encodings_is_one_run(tmp_path):
+    job = write_hang(tmp_path / "job")
+    for path in write_hang(tmp_path / "again", as_json=True).iterdir():
+        path.rename(job / f"as_text_{path.name}")
+    traces = load(job)
+    assert traces.ranks == [0, 1, 2]
+    assert traces.problems["detail"].str.contains("holds the same run").tolist() == [True] * 3
+    # Another rank may have the same collectives.
+    (job / "nccl_trace_rank_3").write_bytes((job / "nccl_trace_rank_2").read_bytes())
+    assert load(job).ranks == [0, 1, 2, 3]
+
+
 def test_older_versions_and_missing_keys(tmp_path):
     def old(sequence, state):
         return {"seq_id": sequence, "pg_id": 0, "profiling_name": "nccl:all_reduce", "state": state}

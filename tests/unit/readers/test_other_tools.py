@@ -261,6 +261,15 @@ def test_the_copy_for_perfetto_is_the_same_run(write):
     assert len(hw.load(folder.parent / "alone")) == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "ranks"), [(("a.json", "b.json.gz"), 1), (("a.json", "b.json"), 2)]
+)
+def test_a_compressed_copy_is_the_same_run(write, names, ranks):
+    paths = [write([event()], f"run/{name}") for name in names]
+    assert len(hw.load(paths[0].parent)) == ranks
+    assert len(hw.load(paths)) == 2  # as the caller named both
+
+
 def test_mpi_on_hosts_is_no_communication_of_devices(write):
     """Rank 1 is late at every all-reduce of NCCL; each rank's host waits 5 ms in MPI."""
     for rank in (0, 1):

@@ -3,7 +3,7 @@ import signal
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.names import disambiguate, short_name
+from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 
 
 # The first six are the table of the visual design.
@@ -227,3 +227,21 @@ def test_equal_short_names_get_the_parts_that_differ():
     labels = disambiguate([short_name(name) for name in names], names)
     ends = ["16x4, align1", "16x4, align4", "32x3"]
     assert labels == [f"gemm tf32 128x128 nn ({end})" for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("full", "family"),
+    [
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn", "gemm"),
+        ("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "gemm"),
+        ("_grouped_mm_TNN_f16xf16xe4m3_64x32x128_silu", "grouped_mm"),
+        ("batched_transpose_64x16_half", "batched_transpose"),
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x8x512_s3_et64x8_m64x8x32_c1x1x1_16dp256b", "bmm"),
+        ("triton_red_fused_mean_pow_41", "triton red mean_pow"),
+        # These say what is computed, or nothing else would be left.
+        ("kernel_7", "kernel_7"),
+        ("64x64_nn", "64x64_nn"),
+    ],
+)
+def test_a_family_of_kernels_is_named_without_variants(full, family):
+    assert kernel_family(short_name(full)) == family
