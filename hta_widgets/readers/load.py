@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -570,7 +569,7 @@ def _add_truncated_lengths(
         number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if number:
             detail += f"; {number:,} events before its end were read"
-            if lengths and (middle := median(lengths)) > 0:
+            if lengths and (middle := float(np.median(lengths))) > 0:
                 detail += f", {share(number / middle)} of the median of whole files"
         result.merge([replace(problem, detail=detail)])
     return result
