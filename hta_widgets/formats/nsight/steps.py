@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import STEP_NAME
+from hta_widgets.formats.event_rows import STEP_NAME, match_steps
 from hta_widgets.formats.nsight.tables import EventBlock
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import StringPool
@@ -66,8 +66,8 @@ def find_steps(
     unnamed = [code for code, domain in enumerate(domains) if not domain]
     free = np.flatnonzero(np.isin(ranges.domain, unnamed))
     free = free[np.argsort(ranges.start_ns[free], kind="stable")]
-    matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
-    chosen = free[np.isin(ranges.name[free], [code for code in names if matches(names[code])])]
+    codes = np.array(list(names))[match_steps(list(names.values()), pattern)]
+    chosen = free[np.isin(ranges.name[free], codes)]
     if pattern is not None:
         return _number_steps(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
     if len(chosen):

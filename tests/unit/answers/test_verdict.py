@@ -81,7 +81,7 @@ def test_metrics_are_judged_by_themselves(tmp_path):
 
 
 def test_patterns_are_of_an_engine_that_does_not_backtrack(tmp_path):
-    with pytest.raises(TraceError, match=r"names no kernels \(not a regular expression"):
+    with pytest.raises(TraceError, match=r"'kernel:.*' is not a regular expression"):
         verdict_of(tmp_path, BEFORE, metric=r"kernel:(g)\1")
 
 
