@@ -145,7 +145,10 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     if reason:
         return Verdict("cannot tell", reason=reason, **fields)
     if p_value is None or noise is None:
-        return Verdict("cannot tell", reason="one step on a side has no spread", **fields)
+        steps = fields["steps"]
+        reason = "one step on a side has no spread"
+        reason = reason if steps == 1 else f"{steps} steps on a side are too few for a test"
+        return Verdict("cannot tell", reason=reason, **fields)
     if change >= limit_share:
         is_certain = p_value < _ALPHA
         reason = "" if is_certain else f"the change may be chance (p {p_value:.2g})"
@@ -179,6 +182,8 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     if np.isnan(p_value):
         return None, None
     low, high = 0.0, _MAX_NOISE
+    if p_value_of(1 + high) >= _ALPHA:  # too few steps for any change to be significant
+        return p_value, None
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
         low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
