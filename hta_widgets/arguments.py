@@ -122,7 +122,8 @@ def match_pattern(
     try:
         matches = pc.match_substring_regex(array, pattern, ignore_case=ignore_case)
     except pa.ArrowException as error:
-        raise ValueError(str(error)) from None
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise ValueError(reason) from None
     result: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
     return result
 
