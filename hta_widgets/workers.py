@@ -314,13 +314,13 @@ def result_of(future: Future[Any]) -> Any:
     except Exception as cause:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
-                "each worker that was given the same task died of it",
+                "each worker that was given this task ended unexpectedly",
                 remedy="Was it out of memory? Give each worker more, or fewer threads. The logs of"
                 " the workers say more.",
             ) from cause
         if "deserializ" in str(cause):
             raise TraceError(
-                f"a worker, or the scheduler, cannot make out what it is sent ({cause})",
+                f"a worker, or the scheduler, cannot decode what it is sent ({cause})",
                 remedy=_SAME_THERE,
             ) from cause
         raise

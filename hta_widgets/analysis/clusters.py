@@ -69,8 +69,8 @@ _MAX_REASONS = 3
 _WIDER = 1.5  # factor of the tolerance while there are too many clusters
 _BLOCK = 64  # ranks to compare with all others at a time; fits the processor's cache
 
-#: By feature, causes first: the time whose standard error may raise the limit, and the texts for
-#: more and for less of the feature.
+#: By feature, causes first: the column of its time, whose standard error may raise the limit, and
+#: the texts for a rank with more and with less of it.
 _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
     "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),
@@ -445,7 +445,7 @@ def _clusters_note(chosen: RankParts, features: RankFeatures) -> str:
     if not len(chosen):
         return note_text("no_ranks")
     if len(chosen) == 1:
-        return "one rank has no other to be like: load several"
+        return "one rank cannot be compared: load several"
     if not features.steps.any():
         return "no steps are selected: all of a rank's time counts as one"
     if not features.shared:

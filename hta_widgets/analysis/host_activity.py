@@ -231,7 +231,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
     table = trace.table
-    # Files of 2021 state operators as the category of steps, which last whatever the host does.
+    # In files of 2021 steps have the category of operators, but they are no activity of the host.
     is_step = step_numbers(table.names.values)[table.name] >= 0
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")
@@ -314,8 +314,9 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free memory of a device, if as often as in a program without a cache.
 
-    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. A call that
-    takes more than all others does more than to free: the first ones of a program load libraries.
+    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. If one
+    call takes more time than all others together, it does other work, too: the first call of a
+    program loads libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))

@@ -165,7 +165,7 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
         return block, ""
     return block, (
         f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-        " paired from the first on, so pairs behind a missing event are wrong"
+        " paired from the first on, so pairs after a missing event are wrong"
     )
 
 

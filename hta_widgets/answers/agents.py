@@ -1,4 +1,4 @@
-"""The tools of a language model: open jobs below given folders, read tables, compare, see.
+"""The tools of a language model: open jobs below given folders, read tables, compare, draw.
 
 Each tool returns the envelope of `hta_widgets.answers.reply` with limits and three further keys:
 
@@ -50,7 +50,7 @@ _UNTRUSTED = ("rows", "headline", "args", "launched_by", "flows", "parents", "pr
 
 
 def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
-    """Return errors that a user can mend as answers without an answer."""
+    """Return a tool that replies with ``answered`` False to errors that a user can mend."""
 
     @wraps(tool)
     def call(*args: P.args, **options: P.kwargs) -> Reply:

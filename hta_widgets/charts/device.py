@@ -284,7 +284,7 @@ def kernel_breakdown(
                 [
                     ("kind", "@{kind}"),
                     ("total a rank", "{per_rank_ns:duration}"),
-                    ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
+                    ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("of all device time", "{share:share}"),
                     ("kernels, all ranks", "{count:count}"),
                     ("mean", "{mean_ns:duration}"),

@@ -461,7 +461,7 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
                     ("communication", "{communication_ns:duration}"),
                     ("behind compute", "{overlapped_ns:duration} · {overlap_share:share}"),
                     ("exposed", "{exposed_ns:duration}"),
-                    ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
+                    ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("kernels on ranks", "{count:count} on {ranks}"),
                     *(
                         [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]

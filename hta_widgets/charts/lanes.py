@@ -198,9 +198,8 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
     is_exact = all(lane.exact for lane in steps)
     start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
     if not is_exact:
-        thinning = (
-            f"{count(total)} changes, drawn as least and most of {count(budget)} slices of time"
-        )
+        slices = f"{count(budget)} slices of time"
+        thinning = f"{count(total)} changes, drawn as minimum and maximum of {slices}"
         style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
         [lane.lane for lane in series],

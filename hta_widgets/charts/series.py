@@ -258,7 +258,7 @@ def memory_timeline(
     columns["total_text"] = [size(size_bytes) for size_bytes in level]
     style = style.with_subtitle(
         f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
-        f"{changes}, drawn as least and most of slices of time" if is_thinned else "",
+        f"{changes}, drawn as minimum and maximum of slices of time" if is_thinned else "",
         f"never used: {unused}" if unused else "",
         unmatched_note(frame),
     )

@@ -428,7 +428,7 @@ def _add_demo(commands: Any) -> None:
         type=parse_words,
         default=[],
         metavar="LIST",
-        help="what this job does otherwise than the usual one, for `hta-widgets diff` to find: "
+        help="how this job differs from the usual one, for `hta-widgets diff` to find: "
         "slow_operator, fused_kernel, moved_collective, extra_copy",
     )
     command.add_argument(
@@ -450,15 +450,15 @@ def _add_demo(commands: Any) -> None:
         help="training, data_loading, launch_bound, memory_bound: what takes the time of a step. "
         "pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
         "stages; 4 ranks with experts; a server that replays a graph, with its capture; no other "
-        "option holds (%(default)s)",
+        "option applies (%(default)s)",
     )
     command.add_argument(
         "--format",
         choices=("kineto", "byteps", "mpi"),
         default="kineto",
         help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
-        "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
-        "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
+        "only --steps, --seed and --healthy apply. mpi: profiles and a time line of mpitrace; "
+        "--ranks, --steps, --seed, --straggler, --factor and --healthy apply (%(default)s)",
     )
 
 

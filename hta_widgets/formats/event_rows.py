@@ -30,11 +30,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.formats import Outcome
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, first_positions
 from hta_widgets.trace.build import build_trace, step_numbers
@@ -43,7 +45,6 @@ from hta_widgets.trace.columns import (
     CounterTable,
     NumberedRecords,
     RankColumns,
-    RecordSource,
     StringPool,
 )
 from hta_widgets.trace.problems import Problems
@@ -51,18 +52,17 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
+#: Columns of events, and those of them that are stored with records.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
-    "correlation", "size_bytes", "args",
+    "correlation", "size_bytes", "args", "phase",
 )  # fmt: skip
-#: Columns of records that are stored.
-_STORED = (
-    "start_ns", "end_ns", "name", "category", "place", "device", "stream", "correlation",
-    "size_bytes", "args",
-)  # fmt: skip
+_STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
+#: Those of them that mostly fit into 32 bits.
+_SMALL = ("name", "category", "place", "device", "stream", "args", "phase")
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
-_M, _X = ord("M"), ord("X")
+_M, _X, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXbe")
 
 #: Environment variables that state a rank, in the order of trust.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -91,6 +91,7 @@ class RowPlace(NamedTuple):
     tid: str
     process: str = ""
     thread: str = ""
+    sort_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +128,22 @@ class EventRows:
     def __init__(self) -> None:
         self.name, self.category, self.args = StringPool(), StringPool(), StringPool(("{}",))
         self.places: list[RowPlace] = []
-        self._code_of_place: dict[tuple[str, str], int] = {}
+        self._code_of_place: dict[RowPlace, int] = {}
         self._blocks: list[dict[str, Ints]] = []
 
-    def __len__(self) -> int:
-        return sum(len(block["start_ns"]) for block in self._blocks)
+    @property
+    def first_ns(self) -> int:
+        """The earliest start of an event; 0 without events."""
+        return min(
+            (int(b["start_ns"].min()) for b in self._blocks if len(b["start_ns"])), default=0
+        )
 
-    def place(self, pid: str, tid: str, process: str = "", thread: str = "") -> int:
-        """Return the code of a thread or stream."""
-        code = self._code_of_place.setdefault((pid, tid), len(self.places))
+    def place(self, *names: Any) -> int:
+        """Return the code of a thread or stream; the arguments are those of `RowPlace`."""
+        place = RowPlace(*names)
+        code = self._code_of_place.setdefault(place, len(self.places))
         if code == len(self.places):
-            self.places.append(RowPlace(pid, tid, process, thread))
+            self.places.append(place)
         return code
 
     def place_codes(self, place_of: Callable[..., RowPlace], *columns: Ints) -> Ints:
@@ -155,14 +161,8 @@ class EventRows:
 
     def args_codes(self, args: Iterable[Mapping[str, Any]]) -> Ints:
         """Return the codes of the args of events."""
-        code_of: dict[str, int] = {}
-        codes = []
-        for event_args in args:
-            key = repr(event_args)
-            if key not in code_of:
-                code_of[key] = self.args.add(json.dumps(event_args))
-            codes.append(code_of[key])
-        return np.array(codes, np.int64)
+        texts = map(msgspec.json.encode, args)
+        return np.array([self.args.add(text.decode()) for text in texts], np.int64)
 
     def add(
         self,
@@ -179,12 +179,16 @@ class EventRows:
         correlation: Any = -1,
         size_bytes: Any = -1,
         args: Any = 0,
+        phase: str = "X",
     ) -> None:
-        """Add events; `device` is -1 on the host, where `target` may state the device of a call."""
+        """Add events; `device` is -1 on the host, where `target` may state the device of a call.
+
+        The phases are ``X``, ``i`` for instants, and ``b`` for ranges that need not nest.
+        """
         code = self.category.add(category) if isinstance(category, str) else category
         values = (
             start_ns, end_ns, name, code, place, process, device, target,
-            stream, correlation, size_bytes, args,
+            stream, correlation, size_bytes, args, ord(phase),
         )  # fmt: skip
         count = len(start_ns)
         self._blocks.append(
@@ -243,6 +247,11 @@ class EventRows:
         }
 
 
+def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
+    """Return some rows of columns."""
+    return {name: values[rows] for name, values in columns.items()}
+
+
 def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
     """Return the number of each value, with one call for each distinct value."""
     code, distinct = pd.factorize(values)
@@ -251,10 +260,15 @@ def map_distinct(values: Ints, number_of: Callable[[int], int]) -> Ints:
 
 def distinct_rows(*columns: Ints) -> tuple[list[tuple[int, ...]], Ints]:
     """Return the distinct rows of some columns, and the position of each row among them."""
-    code = np.zeros(len(columns[0]), np.int64)
+    code, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         values, uniques = pd.factorize(column)
-        code = pd.factorize(code * max(len(uniques), 1) + values)[0]
+        if count * max(len(uniques), 1) >= 1 << 62:
+            code, combined = pd.factorize(code)
+            count = len(combined)
+        code = code * len(uniques) + values
+        count *= max(len(uniques), 1)
+    code = pd.factorize(code)[0]
     _, first = np.unique(code, return_index=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), code
 
@@ -265,25 +279,27 @@ def build_traces(
     format_name: str,
     problems: Problems,
     facts_of: Callable[[int, int], RankFacts],
-) -> tuple[Trace, ...]:
+    how_to_record: str,
+) -> Outcome:
     """Return a trace per process and device; device -1 for processes of a job without devices."""
     events = rows.columns()
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    if not timed.any():
-        raise TraceError(
-            "holds no events with possible times", path=path, remedy="Record it again."
-        )
-    events = {name: values[timed] for name, values in events.items()}
-    return tuple(
-        _build(rows, {name: values[at] for name, values in events.items()}, path, format_name,
-               problems, facts_of(process, device), device)
-        for process, device, at in rows_of_ranks(events, path, problems)
+    if not timed.all():
+        events = select_rows(events, timed)
+    traces = tuple(
+        _build(rows, select_rows(events, at), path, format_name, problems,
+               facts_of(process, device), device)
+        for process, device, at in _rows_of_ranks(events, path, problems)
     )  # fmt: skip
+    if not traces:
+        message = "holds no events of devices or of the host with possible times"
+        raise TraceError(message, path=path, remedy=how_to_record)
+    return Outcome(traces, problems)
 
 
-def rows_of_ranks(
+def _rows_of_ranks(
     events: Mapping[str, Ints], path: str, problems: Problems
 ) -> Iterator[tuple[int, int, Rows]]:
     """Yield each process with a device, and the positions of its events.
@@ -363,33 +379,23 @@ def _build(
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
-        texts[name], lookup = compact_texts(events[name], pool)
-        events[name] = lookup[events[name]]
+        used = np.unique(events[name])
+        texts[name] = StringPool(pool[code] for code in used.tolist())
+        events[name] = np.searchsorted(used, events[name])
     used, events["place"] = np.unique(events["place"], return_inverse=True)
     places = [rows.places[code] for code in used.tolist()]
-    naming = list(naming_records(places, events["device"], events["place"]))
-    records = ColumnRecords(path, events, texts, places, naming, facts.trace_metadata())
-    columns = rank_columns(events, texts, places, naming, facts.epoch_ns)
-    return trace_of_rank(columns, records, path, format_name, problems, facts, device)
-
-
-def trace_of_rank(
-    columns: RankColumns,
-    source: RecordSource,
-    path: str,
-    format_name: str,
-    problems: Problems,
-    facts: RankFacts,
-    device: int,
-) -> Trace:
-    """Return the trace of a rank's columns, with its counters."""
+    naming = list(_naming_records(places, events["device"], events["place"]))
+    ends = select_rows(events, events["phase"] == _ASYNC_BEGIN)
+    if len(ends["phase"]):
+        ends |= {"start_ns": ends["end_ns"], "phase": np.full_like(ends["phase"], _ASYNC_END)}
+        events = {name: np.concatenate([values, ends[name]]) for name, values in events.items()}
     notes = Problems()
     trace = build_trace(
-        columns,
+        _rank_columns(events, texts, places, naming, facts.epoch_ns),
         rank=0 if facts.rank is None else facts.rank,
         path=path,
         metadata=facts.trace_metadata(),
-        source=source,
+        source=ColumnRecords(path, events, texts, places, naming, facts.trace_metadata()),
         problems=notes,
         consume=True,
         format=format_name,
@@ -418,14 +424,6 @@ def _assign_steps_of_device(trace: Trace) -> None:
     around = ranges[np.maximum(at, 0)]
     inside = (at >= 0) & (table.start_ns[work] < table.end_ns[around])
     table.step[work[inside]] = table.step[around[inside]]
-
-
-def compact_texts(codes: Ints, pool: StringPool) -> tuple[StringPool, Ints]:
-    """Return a pool of the texts that a rank uses, and its code for each code of the file's."""
-    used = np.unique(codes)
-    lookup = np.zeros(len(pool), np.int64)
-    lookup[used] = np.arange(len(used))
-    return StringPool(pool[code] for code in used.tolist()), lookup
 
 
 def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
@@ -466,7 +464,7 @@ def _counter_table(
     )
 
 
-def rank_columns(
+def _rank_columns(
     events: Mapping[str, Ints],
     texts: Mapping[str, StringPool],
     places: Sequence[RowPlace],
@@ -487,47 +485,54 @@ def rank_columns(
 
     sizes = np.flatnonzero(events["size_bytes"] >= 0)
     dur_ns = events["end_ns"] - events["start_ns"]
-    timed = np.arange(count + further) < count
+    phase, flow = events["phase"], np.full(count + further, -1, np.int32)
+    number_of_async = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
+    for letter in (_ASYNC_BEGIN, _ASYNC_END):
+        flow[np.flatnonzero(phase == letter)] = number_of_async
     return RankColumns(
-        phase=np.where(timed, _X, _M).astype(np.uint8),
+        phase=column(phase, _M, np.uint8),
         start_ns=column(events["start_ns"] + epoch_ns, 0),
-        dur_ns=column(dur_ns, -1),
-        timed=timed,
+        dur_ns=column(np.where(phase == _X, dur_ns, -1), -1),
+        timed=np.arange(count + further) < count,
         name=column(events["name"], [names.add(record["name"]) for record in naming], np.int32),
         category=column(events["category"], 0, np.int32),
         pid=column(pid_of[events["place"]], [pids.add(str(r["pid"])) for r in naming], np.int32),
         tid=column(tid_of[events["place"]], [tids.add(str(r["tid"])) for r in naming], np.int32),
         stream=column(events["stream"], -1),
         correlation=column(events["correlation"], -1),
-        flow=np.full(count + further, -1, np.int32),
+        flow=flow,
         names=names,
         categories=StringPool(texts["category"].values),
         pids=pids,
         tids=tids,
-        flow_ids=StringPool(),
+        flow_ids=StringPool(map(str, number_of_async.tolist())),
         small_args={count + number: record["args"] for number, record in enumerate(naming)},
         record=np.arange(count + further, dtype=np.int64),
         copies=_copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
     )
 
 
-def naming_records(
+def _naming_records(
     places: Sequence[RowPlace], device: Ints, place: Ints
 ) -> Iterator[dict[str, Any]]:
     """Yield the records that name processes, threads and streams."""
     of_device = set(np.unique(place[device >= 0]).tolist())
     named: set[str] = set()
-    for number, (pid, tid, process, thread) in enumerate(places):
+    for number, (pid, tid, process, thread, sort_index) in enumerate(places):
         if process and pid not in named:
             named.add(pid)
-            yield naming_record(_as_id(pid), 0, "process_name", name=process)
+            yield _naming_record(_as_id(pid), 0, "process_name", name=process)
             if number in of_device:
-                yield naming_record(_as_id(pid), 0, "process_labels", labels=pid)
+                yield _naming_record(_as_id(pid), 0, "process_labels", labels=pid)
         if thread:
-            yield naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
+            yield _naming_record(_as_id(pid), _as_id(tid), "thread_name", name=thread)
+        if sort_index >= 0:
+            yield _naming_record(
+                _as_id(pid), _as_id(tid), "thread_sort_index", sort_index=sort_index
+            )
 
 
-def naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
+def _naming_record(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
     """Return a record that names a process or thread."""
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
 
@@ -552,8 +557,11 @@ class ColumnRecords(NumberedRecords):
         self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
         self._columns = {name: columns[name] for name in _STORED}
+        for name in _SMALL:
+            self._columns[name] = _narrow(columns[name])
+        self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
-        self._places = [RowPlace(*map(shorten_paths, place)) for place in places]
+        self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
         self._texts = {name: _short_texts(pool) for name, pool in texts.items()}
         stated = ('"flops"', '"bytes accessed"')
         #: whether events have figures of their work as args
@@ -610,7 +618,8 @@ class ColumnRecords(NumberedRecords):
 
     def _event_record(self, number: int) -> bytes:
         row = {name: int(values[number]) for name, values in self._columns.items()}
-        dur_ns, place = row["end_ns"] - row["start_ns"], self._places[row["place"]]
+        dur_ns, phase = row["end_ns"] - row["start_ns"], chr(row["phase"])
+        pid, tid = self._places[row["place"]]
         args = json.loads(self._texts["args"][row["args"]])
         args |= {key: row[key] for key in ("device", "stream", "correlation") if row[key] >= 0}
         if row["size_bytes"] >= 0:
@@ -618,14 +627,29 @@ class ColumnRecords(NumberedRecords):
             if dur_ns > 0:
                 args["memory bandwidth (GB/s)"] = row["size_bytes"] / dur_ns
         record = {
-            "ph": "X",
+            "ph": phase,
             "cat": self._texts["category"][row["category"]],
             "name": self._texts["name"][row["name"]],
-            "pid": _as_id(place.pid),
-            "tid": _as_id(place.tid),
+            "pid": _as_id(pid),
+            "tid": _as_id(tid),
             "args": args,
         }
-        return record_json(record, ts=row["start_ns"], dur=dur_ns)
+        if phase == "X":
+            return _record_json(record, ts=row["start_ns"], dur=dur_ns)
+        if phase == "i":
+            record["s"] = "t"
+        elif phase == "b":
+            record["id"] = int(np.searchsorted(self._async_begins, number))
+        else:  # the ends are last, in the order of their begins
+            first_end = len(self._columns["phase"]) - len(self._async_begins)
+            record |= {"id": number - first_end, "args": {}}
+        return _record_json(record, ts=row["start_ns"])
+
+
+def _narrow(values: Ints) -> Ints:
+    """Return integers of 32 bits if these fit."""
+    is_small = not len(values) or (abs(values.min()) | abs(values.max())) >> 31 == 0
+    return values.astype(np.int32) if is_small else values
 
 
 def _short_texts(pool: StringPool) -> StringPool:
@@ -636,7 +660,7 @@ def _short_texts(pool: StringPool) -> StringPool:
     )
 
 
-def record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:
+def _record_json(record: Mapping[str, Any], **times_ns: int) -> bytes:
     """Write a record as JSON, with times in µs."""
     written = b"".join(b', "%s": %s' % (key.encode(), micros(ns)) for key, ns in times_ns.items())
     return json.dumps(record).encode()[:-1] + written + b"}"

@@ -21,8 +21,11 @@ from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.analysis.efficiency.bound_classes import bound_classes
-from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency, has_call_figures
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    bound_classes,
+    call_efficiency,
+    has_call_figures,
+)
 from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS
 from hta_widgets.analysis.totals import totals

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.efficiency.bound_classes import CERTAIN, FAR_SHARE
-from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
+from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
-from hta_widgets.analysis.efficiency.signatures import decode_arg
 from hta_widgets.text import plural
+from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
 
 _MAX_FAR = 3

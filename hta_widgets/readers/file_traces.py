@@ -19,13 +19,19 @@ def read_file(path: str, format: str, **options: Any) -> Outcome:  # noqa: A002 
     """Read a file; raise `TraceError` if it is not of the format."""
     reading = format_named(format).reading
     outcome: Outcome = resolve_reference(reading.read)(path, **options)
-    if not reading.shortens_paths:
+    is_shortened = [reading.shortens_paths] * len(outcome.traces)
+    if reading.shortens_paths_of:
+        is_shortened = list(map(resolve_reference(reading.shortens_paths_of), outcome.traces))
+    if not any(is_shortened):
         return outcome
     problems = Problems()
     problems.merge(
         replace(problem, detail=shorten_paths(problem.detail)) for problem in outcome.problems
     )
-    traces = tuple(map(_shorten_paths_of_trace, outcome.traces))
+    traces = tuple(
+        _shorten_paths_of_trace(trace) if is_other else trace
+        for trace, is_other in zip(outcome.traces, is_shortened, strict=True)
+    )
     return outcome._replace(traces=traces, problems=problems)
 
 

@@ -113,6 +113,8 @@ class FileReading:
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     shortens_paths : bool
         Whether names and args lose the folders of paths, which name users.
+    shortens_paths_of : (Trace) -> bool
+        The same for some traces only: those that another profiler wrote.
     """
 
     sniff: str
@@ -128,6 +130,7 @@ class FileReading:
     yields_ranks: bool = False
     takes_steps: bool = False
     shortens_paths: bool = False
+    shortens_paths_of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

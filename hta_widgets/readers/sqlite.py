@@ -30,7 +30,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, positions_in
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -104,7 +104,7 @@ class Database:
         table: str,
         columns: Sequence[str],
         *,
-        rowids: Ints | None = None,
+        optional: Iterable[str] = (),
         missing: int = -1,
     ) -> dict[str, Ints]:
         """Return columns of integers, and ``rowid``, in the order of row ids.
@@ -113,32 +113,51 @@ class Database:
         ----------
         table : str
         columns : sequence of str
-        rowids : array of int64, optional
-            The rows to read, ascending; by default all.
+        optional : iterable of str
+            Further columns, in which a value of another type counts as missing.
         missing : int
             The value for NULL and for columns that the table lacks.
-
-        Raises
-        ------
-        TraceError
-            If a row of `rowids` is not found; a scan of a damaged table may have listed it.
         """
         present = self.columns_of(table)
-        stored = [name for name in columns if name in present]
+        values = {name: f"coalesce({_quote(name)}, {missing})" for name in columns}
+        for name in optional:
+            is_integer = f"typeof({_quote(name)}) = 'integer'"
+            integer = f"case when {is_integer} then {_quote(name)} else {missing} end"
+            values.setdefault(name, integer)
+        stored = {name: value for name, value in values.items() if name in present}
         blocks = [
-            self._read_block(table, stored, condition, missing)
-            for condition in self._row_ranges(table, rowids)
+            self._read_block(table, ["rowid", *stored.values()], condition)
+            for condition in self._row_ranges(table)
         ]
         block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
-        if rowids is not None and not np.array_equal(block[0], rowids):
-            message = f"is damaged: rows that a scan of table {table} lists cannot be looked up"
-            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN)
         result = dict(zip(("rowid", *stored), block, strict=True))
         lacking = np.full(block.shape[1], missing, np.int64)
-        return {name: result.get(name, lacking) for name in ("rowid", *columns)}
+        return {name: result.get(name, lacking) for name in ("rowid", *values)}
+
+    def distinct_rows(
+        self, table: str, columns: Sequence[str], rowids: Ints
+    ) -> tuple[list[tuple[Any, ...]], Ints]:
+        """Return the distinct rows of columns, and for each of `rowids` its position among them.
+
+        This is fast where few rows are distinct. A value that the table lacks is None.
+        """
+        present = self.columns_of(table)
+        selected = [_quote(name) if name in present else "null" for name in columns]
+        code_of: dict[tuple[Any, ...], int] = {}
+        codes: list[int] = []
+        for condition in self._row_ranges(table):
+            rows = self._select(selected, table, f"{condition} order by rowid")
+            codes += [code_of.setdefault(row, len(code_of)) for row in rows]
+        is_all = len(codes) == len(rowids)
+        listed = rowids if is_all else self.integers(table, ())["rowid"]
+        at = positions_in(listed, rowids)
+        if len(listed) != len(codes) or (at < 0).any():
+            message = f"is damaged: two scans of table {table} find different rows"
+            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN)
+        return list(code_of), np.array(codes, np.int64)[at]
 
     def rows(
-        self, table: str, columns: Sequence[str], *, rowids: Ints | None = None, where: str = ""
+        self, table: str, columns: Sequence[str], *, where: str = "1"
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and texts.
 
@@ -149,10 +168,7 @@ class Database:
             return []
         present = [*present, "rowid"]
         selected = [_quote(name) if name in present else "null" for name in columns]
-        result: list[tuple[Any, ...]] = []
-        for of_rows in ["1"] if rowids is None else self._row_ranges(table, rowids):
-            condition = f"{of_rows} and {where}" if where else of_rows
-            result += self._select(selected, table, f"{condition} order by rowid")
+        result = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(result))
         return result
 
@@ -246,20 +262,10 @@ class Database:
         query = f"select {', '.join(columns)} from {_quote(table)} where {where}"  # noqa: S608
         return self._fetch_all(query)
 
-    def _row_ranges(self, table: str, rowids: Ints | None) -> Iterator[str]:
-        """Yield conditions that divide a table, or some rows of it, into parts."""
-        if table not in self.tables or (rowids is not None and not len(rowids)):
-            return
-        if rowids is not None:
-            for start in range(0, len(rowids), _IDS_PER_QUERY):
-                part = rowids[start : start + _IDS_PER_QUERY].tolist()
-                dense = part[-1] - part[0] < 4 * len(part)
-                listed = ",".join(map(str, part))
-                span = f"rowid between {part[0]} and {part[-1]}"
-                yield f"{span} and rowid in ({listed})" if dense else f"rowid in ({listed})"
-            return
+    def _row_ranges(self, table: str) -> Iterator[str]:
+        """Yield conditions that divide a table into parts."""
         low = NO_TIME
-        while True:
+        while table in self.tables:
             after = f"rowid > {low}"
             last = self._select(
                 ["rowid"], table, f"{after} order by rowid limit 1 offset {_ROWS_PER_QUERY - 1}"
@@ -271,17 +277,16 @@ class Database:
             yield f"{after} and rowid <= {high}"
             low = high
 
-    def _read_block(self, table: str, columns: Sequence[str], where: str, missing: int) -> Ints:
-        """Return the row ids and columns of some rows; each is a row of the array."""
-        names = ["rowid", *map(_quote, columns)]
-        lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
+    def _read_block(self, table: str, values: Sequence[str], where: str) -> Ints:
+        """Return what expressions in SQL are in some rows; each is a row of the array."""
+        lists = [f"group_concat({value})" for value in values]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
         if not count:
-            return _empty_block(len(names))
+            return _empty_block(len(values))
         block = [_parse_integers(text, count) for text in texts]
         if any(column is None for column in block):
-            return self._read_mixed_block(table, names, where, missing)
+            return self._read_mixed_block(table, values, where)
         return np.stack(block)  # type: ignore[arg-type]
 
     def _report(self, size_bytes: int) -> None:
@@ -290,13 +295,12 @@ class Database:
             self._advance(min(size_bytes, self._unreported_bytes))
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
-    def _read_mixed_block(self, table: str, names: Sequence[str], where: str, missing: int) -> Ints:
+    def _read_mixed_block(self, table: str, values: Sequence[str], where: str) -> Ints:
         """Return a block without the rows that hold a value that is not an integer."""
-        rows = self._select(names, table, where)
-        valid = [row for row in rows if all(type(value) in (int, type(None)) for value in row)]
+        rows = self._select(values, table, where)
+        valid = [row for row in rows if all(type(value) is int for value in row)]
         self.skipped[table] += len(rows) - len(valid)
-        values = [[missing if value is None else value for value in row] for row in valid]
-        return np.array(values, np.int64).reshape(-1, len(names)).T
+        return np.array(valid, np.int64).reshape(-1, len(values)).T
 
 
 def _parse_integers(text: str, count: int) -> Ints | None:

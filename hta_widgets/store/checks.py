@@ -26,7 +26,7 @@ class DamagedFileError(Exception):
 def damage_text(cause: Exception) -> str:
     """Return the sentence on a file for an error while reading it."""
     is_described = isinstance(cause, DamagedFileError)
-    return str(cause) if is_described else f"is not as it was written ({cause!r})"
+    return str(cause) if is_described else f"was changed ({cause!r})"
 
 
 _MAX_INT64 = (1 << 63) - 1
@@ -122,22 +122,22 @@ def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
     try:
         manifest: Manifest = convert(body, Manifest)
     except msgspec.ValidationError as cause:
-        raise DamagedFileError(f"is not as it was written ({cause})") from None
+        raise DamagedFileError(f"was changed ({cause})") from None
     if not is_cache:
         ranks = {entry["trace"]["rank"] for entry in manifest["ranks"]}
         if not ranks:
             raise DamagedFileError("holds no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
-            raise DamagedFileError("is not as it was written (it has no clock, or a rank twice)")
+            raise DamagedFileError("was changed (it has no clock, or a rank twice)")
     for entry in all_entries(manifest):
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
-            raise DamagedFileError(f"is not as it was written (events from {start} to {end} ns)")
+            raise DamagedFileError(f"was changed (events from {start} to {end} ns)")
         # Checked here, as memory for the rows is allocated before any column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
-            raise DamagedFileError(f"is not as it was written ({rows:,} rows in {size:,} bytes)")
+            raise DamagedFileError(f"was changed ({rows:,} rows in {size:,} bytes)")
     return manifest
 
 

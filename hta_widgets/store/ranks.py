@@ -428,7 +428,7 @@ class StoredTrace(Trace):
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
             self._table, self._rules_version = table.with_stored_kinds(), -1
-        if isinstance(self.source, StoredRecords):
+        if isinstance(self.source, (StoredRecords, _KeptRecords)):
             self.source.release()
         if self.__dict__.pop("_metadata_is_read", False):
             self.__dict__.pop("metadata", None)
@@ -463,13 +463,19 @@ class _KeptRecords:
         self.path = path
         self._rank, self._count = rank, count
         self._source: Any = None
+        self._is_restored = True
 
     def __len__(self) -> int:
         return self._count
 
     def use_source(self, source: RecordSource) -> None:
         """Use the source that the cache entry was written from, which has an index of the file."""
-        self._source = source
+        self._source, self._is_restored = source, False
+
+    def release(self) -> None:
+        """Release a restored source, whose columns are mapped; the next access restores it."""
+        if self._is_restored:
+            self._source = None
 
     def __getattr__(self, name: str) -> Any:
         # Pass on attributes that only some sources have.
@@ -494,7 +500,7 @@ class _KeptRecords:
         return source
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_source": None}
+        return {**self.__dict__, "_source": None, "_is_restored": True}
 
 
 @dataclass(frozen=True)

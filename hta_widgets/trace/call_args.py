@@ -7,8 +7,10 @@ shapes in 5 steps: 480 codes, one text. Sources without such a dictionary read t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -132,19 +134,63 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
         return _read_call_args(trace, rows, record)
     position = positions_in(args.record, record)  # -1 takes the entry that is appended
     code = np.append(args.code, len(args.texts))[position]
-    used, place = np.unique(code, return_inverse=True)
     texts = [*args.texts, (b"",) * len(CALL_KEYS)]
-    numbers = (np.append(values, -1)[position] for values in (args.sequence, args.thread))
-    used_texts = [texts[number] for number in used.tolist()]
-    return CallArgs(record, place.astype(np.int32), used_texts, *numbers)
+    sequence, thread = (np.append(values, -1)[position] for values in (args.sequence, args.thread))
+    return _merge_texts(CallArgs(record, code, texts, sequence, thread))
 
 
 def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs:
     read = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
     codes: dict[Texts, int] = {}
     code = [codes.setdefault((row[0] or row[4], *row[1:4]), len(codes)) for row in read]
-    numbers = (_to_ints([row[column] for row in read]) for column in (5, 6))
-    return CallArgs(record, np.array(code, np.int32), list(codes), *numbers)
+    sequence, thread = (_to_ints([row[column] for row in read]) for column in (5, 6))
+    return _merge_texts(CallArgs(record, np.array(code, np.int32), list(codes), sequence, thread))
+
+
+def _merge_texts(args: CallArgs) -> CallArgs:
+    """Return arguments with one text for equal values, and without those that no call has."""
+    used, place = np.unique(args.code, return_inverse=True)
+    codes: dict[Texts, int] = {}
+    merged = [
+        codes.setdefault(_plain_texts(args.texts[number]), len(codes)) for number in used.tolist()
+    ]
+    return replace(args, code=np.array(merged, np.int32)[place], texts=list(codes))
+
+
+@lru_cache(maxsize=1 << 14)
+def _plain_texts(texts: Texts) -> Texts:
+    return tuple(map(plain_text, texts))
+
+
+def plain_text(text: bytes) -> bytes:
+    r"""Return a list as Kineto writes it, on one line: other tools indent it, or write it as text.
+
+    Examples
+    --------
+    >>> plain_text(b"[\n  6,\n  8\n]")
+    b'[6, 8]'
+    """
+    if value := decode_arg(text):
+        return json.dumps(value, ensure_ascii=False).encode()
+    return b"[]" if text.split() == [b"[", b"]"] else text
+
+
+def decode_arg(text: bytes) -> list[Any]:
+    """Return an argument of a call; an empty list for one that the file lacks.
+
+    Examples
+    --------
+    >>> decode_arg(b'"[[6, 8], [10]]"')
+    [[6, 8], [10]]
+    """
+    value: Any = text or "[]"
+    for _ in range(2):  # some converters write lists as text
+        if isinstance(value, (str, bytes)):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return []
+    return value if isinstance(value, list) else []
 
 
 def launch_arg_texts(trace: Trace, rows: Rows, keys: Sequence[str]) -> list[tuple[bytes, ...]]:

@@ -254,7 +254,7 @@ class FlowEndpointFinder:
         return result
 
     def by_correlation(self, columns: RankColumns, rows: Rows, event_rows: Ints) -> Ints:
-        """Return `found`, corrected if the flow's id is the correlation of another event."""
+        """Return `event_rows`, corrected if the flow's id is the correlation of another event."""
         # Times cannot distinguish events that start at the same instant.
         table = self.table
         flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())

@@ -321,7 +321,7 @@ class OverlapIndex:
         self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
 
     def positions_within(self, low: int | None, high: int | None) -> Rows:
-        """Return the positions of the events that are `overlaps_window` a window."""
+        """Return the positions of the events that overlap a window."""
         if low is not None and low == high:
             return np.empty(0, dtype=np.intp)
         count = len(self._start)

@@ -15,8 +15,8 @@ from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.all_to_all import split_bytes
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.devices import UsedDevice, match_device
-from hta_widgets.analysis.efficiency.precision import kernel_units
-from hta_widgets.analysis.efficiency.serving_names import parse_step_name
+from hta_widgets.analysis.efficiency.engine_steps import parse_step_name
+from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.work import call_work
 
 FOLDER = GOLDEN / "efficiency"

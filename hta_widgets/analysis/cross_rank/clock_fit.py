@@ -270,7 +270,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     last = np.searchsorted(group, group, side="right") - 1
 
     def without_entry(middle: Ints) -> Ints:
-        # Counted among the others, so positions from the entry's own on are one further.
+        # `middle` counts the other entries only: from the entry itself on, positions are one more.
         return np.clip(middle + (middle >= position), first, last)
 
     low, high = without_entry((first + last - 1) // 2), without_entry((first + last) // 2)

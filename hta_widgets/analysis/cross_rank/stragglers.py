@@ -414,7 +414,7 @@ def _compute_kernels(trace: Trace) -> tuple[float, float, bool]:
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
     if len(work.match.traces) < 2:
-        return ["one rank keeps no other waiting: load several"]
+        return ["a single rank keeps no other waiting: load several"]
     on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
         none = "no collective is found on two ranks, so none can be seen to wait for another"

@@ -5,13 +5,13 @@ From the bottom up:
 - `devices`: peaks and bandwidths of devices, matched by the properties in a file
 - `calls`: the arguments of one call of an operator, as the profiler wrote them
 - `matrix_work`, `vector_work`: FLOPs and least bytes of a call; `work` chooses between them
-- `precision`: tensor cores and precision by the name of a kernel
+- `kernel_names`: tensor cores, precision and category by the name of a kernel
 - `counted_calls`: the calls of a rank that do its work, each piece of work once
-- `signatures`: these calls by signature, with device time and work
-- `stated_work`: work that the file states instead
+- `signatures`: these calls by signature, with their work, or that which the file states
+- `call_times`, `call_efficiency`: device time, limits and rates of each call
 - `operator_efficiency`, `step_efficiency`: the frames
 - `module_owners`, `modules`: which module each event works for, and the tree of modules
 - `kernel_details`, `fusion_candidates`: occupancy and tensor cores; chains of pointwise operators
 - `graph_replays`: launches of graphs and the operators of their captures
-- `serving_names`, `serving_steps`: steps of inference engines
+- `engine_steps`, `serving_steps`: steps of inference engines
 """

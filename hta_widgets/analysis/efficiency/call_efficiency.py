@@ -4,6 +4,11 @@
 kernels, in the colour of its kernels, and as achieved TFLOP/s over time. For example, a call of
 ``aten::addmm`` with 51.6 GFLOP launches a kernel of 104 µs: the operator, the kernel, and the
 ``aten::linear`` that calls nothing else, have 496 TFLOP/s.
+
+The class of an event, for its colour, says what limits its call and how close the call comes to it:
+a ``gemm`` that FLOPs limit is ``compute`` at 52 % of its roofline, ``compute_near`` at 75 %, and
+``far`` at 12 %. The look of classes is in ``facts/bound_classes.json``; their codes follow those of
+``facts/event_classes.json``, so a code has one meaning in all tiles.
 """
 
 from __future__ import annotations
@@ -11,12 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_times import (
+    PRECISION_NAMES,
+    THRESHOLDS,
+    CallTimes,
+    add_limits,
+    add_rates,
+    call_times,
+)
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
     Device,
@@ -25,10 +37,10 @@ from hta_widgets.analysis.efficiency.devices import (
     device_columns,
     used_device,
 )
-from hta_widgets.analysis.efficiency.limits import add_limits, add_rates
 from hta_widgets.analysis.scope import rank_part
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.facts import facts
+from hta_widgets.trace.arrays import Array, Codes, Ints, Rows
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
@@ -41,6 +53,13 @@ CALL_RATES = ("tflop_per_s", "gb_per_s", "roofline_share")
 _SHARED = (
     "flops", "least_bytes", "bound", "above_peak", "recompute", "precision", "certainty", "reason",
 )  # fmt: skip
+#: Shares of the roofline from which work is near it, and below which it is far from it.
+NEAR_SHARE: Final = THRESHOLDS["target_roofline_share"]
+FAR_SHARE: Final = 0.3
+#: Certainties of figures that are not estimates.
+CERTAIN: Final = ("exact", "linked", "stated")
+_FIRST_CODE = len(facts("event_classes")["light"])
+_CODES = {name: _FIRST_CODE + code for code, name in enumerate(facts("bound_classes")["light"])}
 _MAX_OPERATORS = 200  # operators whose args are read to find out whether a trace has shapes
 
 
@@ -179,3 +198,35 @@ def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
     call_of_event[calls.rows] = position
     call_of_event[calls.work] = places[calls.call_of_work]
     return call_of_event
+
+
+def classes_of_calls(efficiency: CallEfficiency) -> Codes:
+    """Return the code of the class of each call."""
+    bound = efficiency.values_of_calls("bound", object)
+    share = efficiency.calls["roofline_share"].to_numpy()
+    is_estimate = ~np.isin(efficiency.values_of_calls("certainty", object), CERTAIN)
+    is_far = (bound == "overhead") | (share < FAR_SHARE)
+    conditions = {
+        "no_figure": bound == "unknown",
+        "above_peak": efficiency.values_of_calls("above_peak", np.bool_),
+        "estimate_far": is_estimate & is_far,
+        "estimate": is_estimate,
+        "far": is_far,
+        "compute_near": (bound == "compute") & (share >= NEAR_SHARE),
+        "compute": bound == "compute",
+        "memory_near": share >= NEAR_SHARE,
+    }
+    codes = np.select(
+        list(conditions.values()), [_CODES[name] for name in conditions], _CODES["memory"]
+    )
+    return codes.astype(np.uint8)
+
+
+def bound_classes(trace: Trace) -> Codes | None:
+    """Return the code of the class of each event of a rank; None without figures."""
+    efficiency = call_efficiency(trace)
+    if efficiency is None:
+        return None
+    codes = np.append(classes_of_calls(efficiency), np.uint8(_CODES["no_figure"]))
+    classes: Codes = codes[efficiency.call_of_event]
+    return classes

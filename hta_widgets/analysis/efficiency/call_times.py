@@ -1,7 +1,12 @@
-"""Device time and precision of the counted calls of a rank, within a window.
+"""Device time, precision and limits of the counted calls of a rank, within a window.
 
 The device time of a call is the union of the intervals of its device work. For example, a call
 that launches two kernels of 30 ns, with an overlap of 10 ns, has 50 ns.
+
+The limit of work is the longer of two times: its FLOPs at the peak rate, and its bytes at the
+memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at
+3.35 TB/s take 16 µs. So the limit is 52 µs, ``compute``, and a call of 104 µs has a
+``roofline_share`` of 50 %.
 """
 
 from __future__ import annotations
@@ -9,13 +14,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
-from hta_widgets.analysis.efficiency.devices import UsedDevice
-from hta_widgets.analysis.efficiency.precision import call_precision, kernel_units
-from hta_widgets.analysis.efficiency.signatures import Signatures
-from hta_widgets.analysis.efficiency.stated_work import signatures_with_stated_work
+from hta_widgets.analysis.efficiency.devices import PRECISIONS, UsedDevice
+from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_units
+from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
@@ -29,9 +35,16 @@ _MATRIX_WORDS = re.compile(
 )
 _HOST_COPY = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost", re.IGNORECASE)
 #: Precisions of calls, by code; the first is unknown.
-PRECISION_NAMES = (
-    "", "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
-)  # fmt: skip
+PRECISION_NAMES = ("", *PRECISIONS)
+#: Limits of verdicts; they are in ``attrs["thresholds"]``.
+THRESHOLDS: Final = {
+    "overhead_kernel_ns": 10_000,
+    "overhead_share": 0.1,
+    "above_peak_share": 1.02,
+    "target_roofline_share": 0.7,
+}
+#: Verdicts, in the order of legends.
+BOUNDS: Final = ("compute", "memory", "overhead", "unknown")
 
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
 _VECTOR_PRECISION = {
@@ -87,7 +100,7 @@ def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
     time_ns = end - start
     linked = call >= 0
     of_kernels = kind == _COMPUTE
-    covered, overlapped = _unions(
+    covered, overlapped = unions_of_calls(
         call[linked], start[linked], end[linked], count, part.union_of_all_of_kinds("communication")
     )
     communicates = mask_of_rows(call[linked & (kind == _COMMUNICATION)], count)
@@ -124,11 +137,13 @@ def _share_inside(part: RankPart, covered: Ints) -> Floats:
     linked = calls.call_of_work >= 0
     work, call = calls.work[linked], calls.call_of_work[linked]
     start = table.start_ns[work]
-    full, _ = _unions(call, start, start + table.dur_ns[work], len(calls), Intervals.empty())
+    full, _ = unions_of_calls(
+        call, start, start + table.dur_ns[work], len(calls), Intervals.empty()
+    )
     return np.where(full > 0, covered / np.maximum(full, 1), 1.0)
 
 
-def _unions(
+def unions_of_calls(
     call: Ints, start: Ints, end: Ints, count: int, communication: Intervals
 ) -> tuple[Ints, Ints]:
     """Return the time that each call's work covers, and its part during communication."""
@@ -190,3 +205,44 @@ def _precisions(
         codes.append(call_precision(units, type_name, capability, is_amd=is_amd))
     precision[of_call] = np.array(list(map(PRECISION_NAMES.index, codes)), dtype=np.int64)[inverse]
     return precision
+
+
+def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with the times at the peak rate, at the memory bandwidth, and the longer."""
+    compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
+    memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
+    return frame.assign(
+        compute_ns=compute_ns, memory_ns=memory_ns, limit_ns=np.fmax(compute_ns, memory_ns)
+    )
+
+
+def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that has limits with rates, shares of peaks and verdicts."""
+    time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
+    frame = frame.assign(
+        mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
+        intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
+        tflop_per_s=frame["total_flops"] / time / 1e3,
+        gb_per_s=frame["total_bytes"] / time,
+        compute_share=frame["compute_ns"] / time,
+        memory_share=(frame["memory_ns"] / time).where(frame["is_limited"]),
+        roofline_share=(frame["limit_ns"] / time).where(frame["is_limited"]),
+    )
+    limit = frame["limit_ns"]
+    saving = (frame["device_ns"] - limit / THRESHOLDS["target_roofline_share"]).clip(lower=0)
+    is_known = limit.notna() & (limit > 0) & time.notna() & frame["is_limited"]
+    shares = frame[["compute_share", "memory_share"]].max(axis=1)
+    kernel_ns = time / frame["kernels"].clip(lower=1)
+    is_short = (kernel_ns < THRESHOLDS["overhead_kernel_ns"]) & (
+        shares < THRESHOLDS["overhead_share"]
+    )
+    is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
+    bound = np.select(
+        [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
+    )
+    return frame.assign(
+        roofline_ns=limit.where(is_known, -1).round().astype("int64"),
+        saving_ns=saving.where(is_known, -1).round().astype("int64"),
+        bound=bound,
+        above_peak=shares > THRESHOLDS["above_peak_share"],
+    )

@@ -48,7 +48,9 @@ ITEM_BYTES: Final = {
     "c10::complex<float>": 8,
     "c10::complex<double>": 16,
 }
-_ONE_BYTE: Final = re.compile(r"c10::(Float8|Float4)_\w+")
+#: Floats of 8 bits, and pairs of 4 bits; some files leave out the namespace.
+_FLOAT8: Final = re.compile(r"(?:c10::)?Float8_\w+", re.IGNORECASE)
+_FLOAT4_PAIR: Final = re.compile(r"(?:c10::)?Float4_\w+_x2", re.IGNORECASE)
 #: ``dtype`` arguments are codes of ScalarType.
 TYPE_OF_CODE: Final = {
     0: "unsigned char", 1: "signed char", 2: "short int", 3: "int", 4: "long int",
@@ -127,11 +129,22 @@ class Tensor:
         return self.stored * item_bytes(self.type) if self.dims else 0
 
 
+def is_float8(type_name: str) -> bool:
+    """Return whether a type is a float of 8 bits."""
+    return _FLOAT8.fullmatch(type_name) is not None
+
+
+def is_float4_pair(type_name: str) -> bool:
+    """Return whether an element of a type packs two floats of 4 bits."""
+    return _FLOAT4_PAIR.fullmatch(type_name) is not None
+
+
 def item_bytes(type_name: str) -> int:
     """Return the bytes of an element of a type."""
-    size = ITEM_BYTES.get(type_name, 1 if _ONE_BYTE.fullmatch(type_name) else 0)
+    is_small = is_float8(type_name) or is_float4_pair(type_name)
+    size = ITEM_BYTES.get(type_name, 1 if is_small else 0)
     if not size:
-        raise CallError(UNKNOWN_TYPE)
+        raise CallError(UNKNOWN_TYPE if type_name else NO_SHAPES)
     return size
 
 

@@ -59,13 +59,15 @@ def counted_calls(trace: Trace) -> CountedCalls:
     owner_of_work = np.append(owner, -1)[innermost]
     if (owner_of_work < 0).all() and getattr(trace.source, "states_work", False):
         return _calls_on_device(trace, work)
-    matrix_owners = np.unique(owner[is_matrix[owner]]) if len(owner) else owner
+    launched_nothing = 0
     if len(work):
-        places = np.unique(owner_of_work[owner_of_work >= 0])
-        launched_nothing = len(np.setdiff1d(matrix_owners, places))
+        # Masks: `numpy.unique` hashes, which is slow for numbers in order.
+        launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
+        is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
+        launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
+        places = np.flatnonzero(launches)
     else:
         places = _leaves(tree.forest, owner, roles, is_matrix)
-        launched_nothing = 0
     number = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
     number[places] = np.arange(len(places))
     return CountedCalls(

@@ -32,18 +32,9 @@ from hta_widgets.trace.traceset import TraceSet
 __all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - of `__getattr__`
 
 #: Precisions with a peak, in the order of `table`.
-PRECISIONS: Final[tuple[str, ...]] = (
-    "fp64",
-    "fp64_matrix",
-    "fp32",
-    "fp32_matrix",
-    "tf32",
-    "fp16",
-    "bf16",
-    "fp8",
-    "fp4",
-    "int8",
-)
+PRECISIONS: Final = (
+    "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
+)  # fmt: skip
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
 #: Drivers reserve memory, so a device shows less than its nominal size.
@@ -145,34 +136,29 @@ def all_devices() -> tuple[Device, ...]:
     return (*_added, *_built_in())
 
 
+_TABLE: Final = {
+    "device": "str", "precision": "str", "tflop_per_s": "float64", "memory_gb_s": "float64",
+    "memory_gib": "float64", "units": "int64", "compute_capability": "str", "pattern": "str",
+    "link": "str", "link_gb_s": "float64", "pcie_gb_s": "float64", "source": "str",
+    "certainty": "str",
+}  # fmt: skip
+
+
 def _table() -> pd.DataFrame:
     rows = [
-        (
-            row.device,
-            precision,
-            row.tflop_per_s[precision],
-            row.memory_gb_s,
-            max(row.memory_gib, default=None),
-            -1 if row.units is None else row.units,
-            row.compute_capability,
-            row.pattern or "",
-            row.link,
-            row.link_gb_s,
-            row.pcie_gb_s,
-            row.source,
-            row.certainty,
-        )
+        {name: getattr(row, name, None) for name in _TABLE}
+        | {
+            "precision": precision,
+            "tflop_per_s": row.tflop_per_s[precision],
+            "memory_gib": max(row.memory_gib, default=None),
+            "units": -1 if row.units is None else row.units,
+            "pattern": row.pattern or "",
+        }
         for row in all_devices()
         for precision in PRECISIONS
         if precision in row.tflop_per_s
     ]
-    schema = {
-        "device": "str", "precision": "str", "tflop_per_s": "float64", "memory_gb_s": "float64",
-        "memory_gib": "float64", "units": "int64", "compute_capability": "str", "pattern": "str",
-        "link": "str", "link_gb_s": "float64", "pcie_gb_s": "float64", "source": "str",
-        "certainty": "str",
-    }  # fmt: skip
-    return pd.DataFrame(columns_of_rows(rows, schema))
+    return pd.DataFrame(columns_of_rows(map(dict.values, rows), _TABLE))
 
 
 def __getattr__(name: str) -> Any:
@@ -282,30 +268,20 @@ def of(traces: TraceSet) -> pd.DataFrame:
         without a row, and the line that adds one.
     """
     used = [device for trace in iter_ranks(traces.values()) if (device := used_device(trace))]
-    rows = [
-        (
-            device.rank,
-            device.device_id,
-            device.name,
-            device.row.device if device.row else "",
-            device.matched_by,
-            device.units,
-            device.memory_bytes,
-            device.memory_gb_s,
-            device.row.link_gb_s if device.row else None,
-            device.row.pcie_gb_s if device.row else None,
-            device.scaled,
-            device.row.source if device.row else "",
-            device.certainty,
-        )
-        for device in used
-    ]
     schema = {
         "rank": "int64", "device_id": "int64", "name": "str", "device": "str", "matched_by": "str",
         "units": "int64", "memory_bytes": "int64", "memory_gb_s": "float64",
         "link_gb_s": "float64", "pcie_gb_s": "float64", "scaled": "float64", "source": "str",
         "certainty": "str",
     }  # fmt: skip
+    of_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
+    rows = [
+        [
+            getattr(device.row, name, of_row[name]) if name in of_row else getattr(device, name)
+            for name in schema
+        ]
+        for device in used
+    ]
     note = unknown_device_note(used) if rows else NO_DEVICE
     return result_frame(columns_of_rows(rows, schema), matched={"ranks": len(rows)}, note=note)
 

@@ -1,4 +1,9 @@
-"""The steps that an inference engine annotates, and the step of each host event.
+"""The steps that an inference engine annotates: phase, requests and tokens, and what is in them.
+
+For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
+prompts have 6144 tokens, and 3 that generate a token each. A text may also have sums over requests
+of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
+their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
 
 Of nested annotations, the outermost counts: SGLang's ``step[DECODE bs=32]`` is inside an
 ``execute_…`` of the same tokens.
@@ -6,15 +11,124 @@ Of nested annotations, the outermost counts: SGLang's ``step[DECODE bs=32]`` is 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.serving_names import StepName, parse_step_name
+from hta_widgets.analysis.efficiency.calls import StepLengths
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows
 from hta_widgets.trace.host_stack import category_mask, name_mask, nearest_ancestor
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
+
+_SUMS: Final = r"(?:sq(?P<{0}_sq>\d+)sk(?P<{0}_sk>\d+)sqsq(?P<{0}_sqsq>\d+)sqsk(?P<{0}_sqsk>\d+)"
+_TOKENS: Final = r"|(?P<{0}_tokens>\d+)(?:_(?P<{0}_square>\d+))?)"
+_VLLM: Final = re.compile(
+    r"execute_(?:\d+_)?"
+    + "_".join(
+        rf"{name}_(?P<{letter}>\d+)\(" + (_SUMS + _TOKENS).format(letter) + r"\)"
+        for name, letter in (("context", "c"), ("generation", "g"))
+    )
+)
+_SGLANG: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+) bs=(?P<bs>\d+)(?P<rest>[^\]]*)\]")
+_ATOM: Final = re.compile(
+    r"(?P<mode>prefill|decode)\[bs=(?P<bs>\d+)(?:/(?P<padded>\d+))? tok=(?P<tokens>\d+)"
+)
+_DIFFUSION: Final = re.compile(r"execute_diffusion_\d+_\d+x\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """An engine's step; numbers are -1 if its name does not have them."""
+
+    engine: str
+    phase: str
+    prefill_requests: int = -1
+    decode_requests: int = -1
+    prefill_tokens: int = -1
+    decode_tokens: int = -1
+    padded_tokens: int = -1
+    attention_pairs: float = float("nan")
+    visible_tokens: int = -1
+
+    @property
+    def lengths(self) -> StepLengths:
+        """Sums over the requests, for attention."""
+        tokens = max(self.prefill_tokens, 0) + max(self.decode_tokens, 0)
+        return StepLengths(tokens, self.visible_tokens, self.attention_pairs)
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_step_name(name: str) -> StepName | None:
+    """Return what the name of an annotation states, None if it names another thing.
+
+    Examples
+    --------
+    >>> parse_step_name("step[DECODE bs=64]").decode_tokens
+    64
+    """
+    if match := _VLLM.match(name):
+        return _vllm_step(match.groupdict())
+    if match := _SGLANG.match(name):
+        return _sglang_step(match["mode"], int(match["bs"]), match["rest"])
+    if match := _ATOM.match(name):
+        requests, tokens = int(match["bs"]), int(match["tokens"])
+        padded = int(match["padded"] or -1)
+        if match["mode"] == "prefill":
+            return StepName("atom", "prefill", requests, 0, tokens, 0, padded)
+        return StepName("atom", "decode", 0, requests, 0, tokens, padded)
+    return StepName("diffusion", "") if _DIFFUSION.match(name) else None
+
+
+def _attention_pairs(new_tokens: int, square: int, product: int) -> float:
+    return product - (square - new_tokens) / 2
+
+
+def _vllm_step(texts: Mapping[str, str | None]) -> StepName:
+    """Return a step of vLLM from the groups of `_VLLM`: ``c`` is its prefill, ``g`` its decode."""
+    numbers = {key: int(text) for key, text in texts.items() if text is not None}
+    pairs, visible, tokens = 0.0, 0, {}
+    for part in "cg":
+        tokens[part] = numbers.get(f"{part}_tokens", numbers.get(f"{part}_sq", -1))
+        square = numbers.get(f"{part}_square", numbers.get(f"{part}_sqsq", -1))
+        # Older texts have no visible tokens: all tokens of a prompt are new.
+        product = numbers.get(f"{part}_sqsk", square)
+        if numbers[part]:
+            is_known = square >= 0
+            pairs += _attention_pairs(tokens[part], square, product) if is_known else float("nan")
+            visible += numbers.get(f"{part}_sk", tokens[part])
+    prefills, decodes = numbers["c"], numbers["g"]
+    phase = "decode" if not prefills else "mixed" if decodes else "prefill"
+    return StepName("vllm", phase, prefills, decodes, tokens["c"], tokens["g"], -1, pairs, visible)
+
+
+def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
+    number = {key: int(text) for key, text in re.findall(r"(\w+)=(\d+)", rest)}
+    sums = [
+        _attention_pairs(*(number[f"{letter}_{key}"] for key in ("sq", "sqsq", "sqsk")))
+        for letter in "cg"
+        if f"{letter}_sqsk" in number
+    ]
+    pairs = sum(sums) if sums else float("nan")
+    visible = sum(number.get(f"{letter}_sk", 0) for letter in "cg") if sums else -1
+    if mode == "DECODE":
+        tokens = number.get("g_sq", requests)
+        return StepName("sglang", "decode", 0, requests, 0, tokens, -1, pairs, visible)
+    if mode == "EXTEND":
+        tokens = number.get("toks", number.get("c_sq", -1))
+        return StepName("sglang", "prefill", requests, 0, tokens, 0, -1, pairs, visible)
+    if mode != "MIXED":  # speculative decoding: the name does not say which tokens are new
+        return StepName("sglang", "")
+    prefill, decode, prefill_tokens, decode_tokens = (
+        number.get(key, -1) for key in ("c", "g", "c_sq", "g_sq")
+    )
+    return StepName(
+        "sglang", "mixed", prefill, decode, prefill_tokens, decode_tokens, -1, pairs, visible
+    )
 
 
 @dataclass(frozen=True, eq=False)

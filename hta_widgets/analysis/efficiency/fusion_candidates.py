@@ -23,13 +23,13 @@ from hta_widgets.analysis.efficiency.calls import (
     item_bytes,
 )
 from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_device
-from hta_widgets.analysis.efficiency.signatures import decode_arg, signatures
+from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.call_args import Texts
+from hta_widgets.trace.call_args import Texts, decode_arg
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.module_owners import module_owners
-from hta_widgets.analysis.efficiency.precision import kernel_units
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks

@@ -7,14 +7,16 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes; causal attention of 8 queries
 and 8 keys leaves 36 pairs.
 
-`MATRIX_WORK` has a function for each operator, `OUTERMOST` and `FALLBACK` say which of nested
-operators counts.
+All products have one formula, and so have all convolutions, their gradients, and all attention. The
+tables at the end say where each operator has its operands: `MATRIX_WORK` has a function for each
+operator, `OUTERMOST` and `FALLBACK` say which of nested operators counts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, Final
@@ -27,255 +29,226 @@ from hta_widgets.analysis.efficiency.calls import (
     OperatorCall,
     Tensor,
     Work,
+    broadcast,
     elements_bytes,
+    is_float4_pair,
     matrix_work,
 )
 from hta_widgets.analysis.efficiency.engine_work import ENGINE_WORK
 
-_PACKED: Final = "float4_e2m1fn_x2"
+_ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 
 
-def _product(call: OperatorCall, left: int, right: int, *, added: int | None = None) -> Work:
-    """Return the work of ``left @ right``, with 2 or 3 dimensions; `added` is a further input."""
+def _product(
+    call: OperatorCall,
+    left: int = 0,
+    right: int = 1,
+    *,
+    added: int | None = None,
+    beta: int = 3,
+    scales: tuple[int, ...] = (),
+    out_type: int | str | None = None,
+    is_linear: bool = False,
+    is_sum: bool = False,
+) -> Work:
+    """Return the work of ``left @ right``: matrices, batches of them, or vectors.
+
+    `added` is a further input, unless the argument `beta` is 0; `scales` are others. `out_type` is
+    the output's type, or the place of its code. The right operand of a `is_linear` product is
+    transposed, and the left one has rows in all dimensions but the last; `is_sum` adds up a batch.
+    """
     a, b = call.tensor(left), call.tensor(right)
-    if len(a.dims) < 2 or len(b.dims) != len(a.dims):
+    rows, columns = call.shape(left), call.shape(right)
+    if is_linear:
+        rows, columns = (prod(rows[:-1]), rows[-1]), call.shape(right, 2)[::-1]
+    elif len(rows) == len(columns) == 1 and added is not None:  # addr: an outer product
+        rows, columns = (*rows, 1), (1, *columns)
+    else:
+        rows = rows if len(rows) > 1 else (1, *rows)
+        columns = columns if len(columns) > 1 else (*columns, 1)
+    *batches, m, k = rows
+    if columns[-2] != k:
         raise CallError(OTHER_ARGUMENTS)
-    *batches, m, k = a.dims
-    n = b.dims[-1]
-    if b.dims[-2] != k:
-        raise CallError(OTHER_ARGUMENTS)
-    if _PACKED in a.type:
-        k *= 2
-    batch = prod(batches)
-    inputs = a.size_bytes + b.size_bytes
-    if added is not None:
-        is_read = not call.values or call.number(added + 3, 1) != 0
-        inputs += call.size_bytes(added) * is_read
-    written = elements_bytes(batch * m * n, a.type)
-    return _gemm_work(batch, m, n, k, inputs + written, _layout(a, b))
-
-
-def _gemm_work(batch: int, m: int, n: int, k: int, size: int, layout: str = "") -> Work:
-    flops = 2 * batch * m * n * k
-    return matrix_work("gemm", flops, size, m=m, n=n, k=k, batch=batch, layout=layout)
-
-
-def _layout(a: Tensor, b: Tensor) -> str:
-    """Return whether each operand is transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
-    if a.strides is None or b.strides is None:
-        return ""
-    is_transposed = [
-        len(t.strides or ()) >= 2 and (t.strides or ())[-1] != 1 and (t.strides or ())[-2] == 1
-        for t in (a, b)
-    ]
-    return "".join("T" if flag else "N" for flag in is_transposed)
-
-
-def _mm(call: OperatorCall) -> Work:
-    return _product(call, 0, 1)
+    n = columns[-1]
+    batch = prod(broadcast([batches, columns[:-2]]))
+    size = call.size_bytes(left, right, *scales)
+    if added is not None and not (call.values and call.number(beta, 1) == 0):
+        size += call.size_bytes(added)
+    type_name = a.type if out_type is None else out_type
+    if isinstance(type_name, int):
+        type_name = call.output_type(type_name, a.type)
+    written = elements_bytes((1 if is_sum else batch) * m * n, type_name)
+    return _gemm_work(call, batch, m, n, k, size + written, _layout(a, b, is_linear=is_linear))
 
 
 def _addmm(call: OperatorCall) -> Work:
-    return _product(call, 1, 2, added=0)
+    """Return the work of a product that is added to argument 0, in a type of its own since 2.8."""
+    has_type = len(call.dims) == 6 and not call.is_present(5)  # else a tensor for the output
+    return _product(call, 1, 2, added=0, beta=3 + has_type, out_type=3 if has_type else None)
 
 
-def _addbmm(call: OperatorCall) -> Work:
-    batch, m, k = call.shape(1, 3)
-    n = call.shape(2, 3)[-1]
-    out = call.tensor(1).type
-    size = call.size_bytes(0, 1, 2) + elements_bytes(m * n, out)
-    return _gemm_work(batch, m, n, k, size)
+def _gemm_work(
+    call: OperatorCall, batch: int, m: int, n: int, k: int, size: int, layout: str = ""
+) -> Work:
+    k *= 2 if is_float4_pair(call.type_of(0)) else 1
+    certainty, reason = ("estimate", _ASSUMED_TYPES) if call.has_lists else ("exact", "")
+    sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
+    flops = 2 * batch * m * n * k
+    return matrix_work("gemm", flops, size, certainty=certainty, reason=reason, **sizes)
 
 
-def _vector_product(call: OperatorCall, left: int, right: int, *, added: int | None = None) -> Work:
-    a, b = call.shape(left), call.shape(right)
-    if added is not None and len(a) == len(b) == 1:  # addr: an outer product
-        m, n, k = a[0], b[0], 1
-    else:
-        m, n, k = prod(a[:-1]), 1, a[-1]
-    size = call.size_bytes(left, right) + elements_bytes(m * n, call.tensor(left).type)
-    size += 0 if added is None else call.size_bytes(added)
-    return _gemm_work(1, m, n, k, size)
+def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
+    """Return whether each operand is transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
+    if min(len(a.strides or ()), len(b.strides or ())) < 2:
+        return ""
+    is_transposed = [
+        steps[-1] != 1 and steps[-2] == 1 for steps in (a.strides or (), b.strides or ())
+    ]
+    is_transposed[1] ^= is_linear
+    return "".join("T" if flag else "N" for flag in is_transposed)
 
 
-def _linear(call: OperatorCall, out_type: int | None = None) -> Work:
-    """Return the work of ``x @ w.T + bias``."""
-    x, w = call.shape(0), call.shape(1, 2)
-    if x[-1] != w[1]:
-        raise CallError(OTHER_ARGUMENTS)
-    type_name = call.tensor(0).type
-    if out_type is not None:
-        type_name = call.output_type(out_type, type_name)
-    m, n, k = prod(x[:-1]), w[0], x[-1]
-    size = call.size_bytes(0, 1, 2) + elements_bytes(m * n, type_name)
-    return _gemm_work(1, m, n, k, size)
-
-
-def _matmul(call: OperatorCall) -> Work:
+def _grouped_product(
+    call: OperatorCall, *, offsets: int, scales: tuple[int, ...] = (), out_type: int
+) -> Work:
+    """Return the work of products of groups, whose bounds are the contents of a tensor."""
     a, b = call.shape(0), call.shape(1)
-    if len(a) == 1 or len(b) == 1:
-        return _vector_product(call, *((0, 1) if len(b) == 1 else (1, 0)))
-    m, k, n = a[-2], a[-1], b[-1]
-    batch = max(prod(a[:-2]), prod(b[:-2]))
-    size = call.size_bytes(0, 1) + elements_bytes(batch * m * n, call.tensor(0).type)
-    return _gemm_work(batch, m, n, k, size)
-
-
-def _scaled_mm(call: OperatorCall) -> Work:
-    a, b = call.shape(0, 2), call.shape(1, 2)
-    packed = 2 if _PACKED in call.type_of(0) else 1
-    m, k, n = a[0], a[1] * packed, b[1]
-    written = elements_bytes(m * n, call.output_type(6, call.type_of(0)))
-    layout = _layout(call.tensor(0), call.tensor(1))
-    return _gemm_work(1, m, n, k, call.size_bytes(0, 1, 2, 3, 4) + written, layout)
-
-
-def _grouped_mm(call: OperatorCall) -> Work:
-    a, b = call.shape(0), call.shape(1)
-    ranks, groups = (len(a), len(b)), call.tensor(2).elements if call.is_present(2) else 1
+    ranks = (len(a), len(b))
+    groups = call.tensor(offsets).elements if call.is_present(offsets) else 1
     m, k, n = a[-2], a[-1], b[-1]
     batch = a[0] if ranks == (3, 3) else 1
     # Two matrices share K, so each group writes an output.
     outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
     if ranks not in outputs:
         raise CallError(OTHER_ARGUMENTS)
-    size = call.size_bytes(0, 1, 2) + elements_bytes(outputs[ranks], call.tensor(0).type)
-    return _gemm_work(batch, m, n, k, size)
-
-
-def _out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
-    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-
-
-def _transposed_size(size: int, kernel: int, stride: int, pad: int, dilation: int, out: int) -> int:
-    return (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + out + 1
+    default = "c10::BFloat16" if scales else call.type_of(0)
+    type_name = call.output_type(out_type, default)
+    size = call.size_bytes(0, 1, offsets, *scales) + elements_bytes(outputs[ranks], type_name)
+    return _gemm_work(call, batch, m, n, k, size)
 
 
 #: Places of the bias, stride, padding, dilation, output padding and groups; -1 for none.
 _Places = tuple[int, int, int, int, int, int]
+#: Input, weight and output or its gradient.
+_Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 def _convolution(call: OperatorCall, places: _Places, *, transposed: bool | None = None) -> Work:
+    """Return the work of a forward convolution with any number of dimensions."""
     x, w = call.shape(0), call.shape(1)
-    if len(x) == len(w) - 1:
-        x = (1, *x)
+    x = (1, *x) if len(x) == len(w) - 1 else x
     if len(x) != len(w) or len(w) < 3:
         raise CallError(OTHER_ARGUMENTS)
-    bias, stride, *_ = places
+    bias, stride, *_, group = places
+    groups, strides = max(x[1] // max(w[1], 1), 1), []
     if call.values:
         transposed = call.flag(6) if transposed is None else transposed
-        out, groups = _output(call, x, w, places, transposed=transposed)
+        groups = int(call.number(group, 1)) if group >= 0 else groups
+        out = _convolution_output(call, x, w, places, groups if transposed else 0)
+        strides = call.numbers(stride, len(w) - 2)
     elif call.context.output is not None and len(call.context.output) == len(w):
-        out, groups, transposed = call.context.output, max(x[1] // max(w[1], 1), 1), False
+        out, transposed = call.context.output, False
     else:
         raise CallError(NO_VALUES)
-    flops = 2 * prod(w[1:]) * (prod(x) if transposed else prod(out))
-    size = call.size_bytes(0, 1) + elements_bytes(prod(out), call.tensor(0).type)
+    flops = 2 * prod(w[1:]) * prod(x if transposed else out)
+    size = call.size_bytes(0, 1) + elements_bytes(prod(out), call.type_of(0))
     size += call.size_bytes(bias) if bias >= 0 else 0
-    certainty = "exact" if call.values else "linked"
-    strides = call.numbers(stride, len(w) - 2) if call.values and stride >= 0 else ()
-    return matrix_work(
-        "convolution", flops, size, certainty=certainty, **_sizes(x, w, groups, strides)
-    )
+    return _convolution_work(call, flops, size, (x, w, out), groups, strides)
 
 
-def _output(
-    call: OperatorCall,
-    x: tuple[int, ...],
-    w: tuple[int, ...],
-    places: _Places,
-    *,
-    transposed: bool,
-) -> tuple[tuple[int, ...], int]:
-    """Return the output's shape and the number of groups."""
-    _, stride, padding, dilation, out_padding, group = places
+def _convolution_output(
+    call: OperatorCall, x: Sequence[int], w: Sequence[int], places: _Places, groups: int
+) -> tuple[int, ...]:
+    """Return the shape of the output; `groups` of a transposed convolution, else 0."""
     rank = len(w) - 2
-    groups = int(call.number(group, 1)) if group >= 0 else max(x[1] // max(w[1], 1), 1)
-    steps = call.numbers(stride, rank), call.numbers(padding, rank), call.numbers(dilation, rank)
-    if transposed:
-        more = call.numbers(out_padding, rank) if out_padding >= 0 else [0] * rank
-        sizes = map(_transposed_size, x[2:], w[2:], *steps, more)
-        return (x[0], w[1] * groups, *sizes), groups
-    return (x[0], w[0], *map(_out_size, x[2:], w[2:], *steps)), groups
+    stride, padding, dilation, extra = (
+        call.numbers(place, rank) if place >= 0 else [0] * rank
+        for place in (*places[1:4], places[4] if groups else -1)
+    )
+    reach = [d * (kernel - 1) for d, kernel in zip(dilation, w[2:], strict=True)]
+    sides = zip(x[2:], stride, padding, reach, extra, strict=True)
+    if groups:
+        sizes = [(size - 1) * s - 2 * p + r + 1 + more for size, s, p, r, more in sides]
+        return (x[0], w[1] * groups, *sizes)
+    return (x[0], w[0], *((size + 2 * p - r - 1) // s + 1 for size, s, p, r, _ in sides))
 
 
-def _sizes(
-    x: Sequence[int], w: Sequence[int], groups: int, strides: Sequence[int]
-) -> dict[str, Any]:
-    return {
-        "batch": x[0],
-        "channels_in": x[1],
-        "channels_out": w[0],
-        "groups": groups,
-        "kernel_size": "×".join(map(str, w[2:])),
-        "stride": "×".join(map(str, strides)),
-    }
-
-
-def _convolution_backward(call: OperatorCall) -> Work:
-    grad, x, w = call.shape(0), call.shape(1), call.shape(2)
-    mask = call.mask(10)
-    if len(mask) != 3:
-        raise CallError(NO_VALUES)
-    return _gradients(call, (0, 1, 2), (grad, x, w), mask, transposed=call.flag(7))
+def _convolution_work(
+    call: OperatorCall,
+    flops: int,
+    size: int,
+    shapes: _Shapes,
+    groups: int,
+    strides: Sequence[int] = (),
+) -> Work:
+    x, w, _ = shapes
+    return matrix_work(
+        "convolution",
+        flops,
+        size,
+        certainty="exact" if call.values else "linked",
+        batch=x[0],
+        channels_in=x[1],
+        channels_out=w[0],
+        groups=groups,
+        kernel_size="×".join(map(str, w[2:])),
+        stride="×".join(map(str, strides)),
+    )
 
 
 def _gradients(
     call: OperatorCall,
     places: tuple[int, int, int],
-    shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     mask: Sequence[bool],
     *,
+    groups: int = 1,
     transposed: bool = False,
-    certainty: str = "exact",
 ) -> Work:
-    """Return the work of a convolution's gradients: of input, weight and bias, as in `mask`."""
-    grad, x, w = shapes
-    per_gradient = 2 * prod(w[1:]) * (prod(x) if transposed else prod(grad))
-    x_bytes, w_bytes = call.size_bytes(places[1]), call.size_bytes(places[2])
-    type_name = call.tensor(places[0]).type
-    size = call.size_bytes(places[0])
+    """Return the work of a convolution's gradients: of input, weight and bias, as in `mask`.
+
+    `places` are those of the input, the weight, and the output's gradient.
+    """
+    x, w, grad = shapes = call.shape(places[0]), call.shape(places[1]), call.shape(places[2])
+    type_name = call.type_of(places[2])
+    x_bytes, w_bytes, grad_bytes = (call.size_bytes(place) for place in places)
+    size = grad_bytes
     size += (w_bytes + elements_bytes(prod(x), type_name)) * mask[0]
     size += (x_bytes + elements_bytes(prod(w), type_name)) * mask[1]
-    bias = grad[1] if len(mask) > 2 and mask[2] else 0
-    groups = max(x[1] // max(w[1], 1), 1) if not transposed else 1
-    return matrix_work(
-        "convolution",
-        per_gradient * (mask[0] + mask[1]),
-        size + elements_bytes(bias, type_name),
-        certainty=certainty,
-        **_sizes(x, w, groups, ()),
-    )
+    size += elements_bytes(grad[1], type_name) * mask[2]
+    flops = 2 * prod(w[1:]) * prod(x if transposed else grad) * (mask[0] + mask[1])
+    groups = groups if transposed else max(x[1] // max(w[1], 1), 1)
+    return _convolution_work(call, flops, size, shapes, groups)
+
+
+def _convolution_backward(call: OperatorCall) -> Work:
+    mask = call.mask(10)
+    if len(mask) != 3:
+        raise CallError(NO_VALUES)
+    groups = int(call.number(9, 1))
+    return _gradients(call, (1, 2, 0), mask, groups=groups, transposed=call.flag(7))
 
 
 def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     """Return the work of PyTorch's operator until 1.9, whose gradients are its children."""
-    x, grad, w = call.shape(0), call.shape(1), call.shape(2)
-    mask = [call.gradients > 1, call.gradients > 0]
-    certainty = "exact" if call.values else "linked"
-    return _gradients(call, (1, 0, 2), (grad, x, w), mask, certainty=certainty)
+    return _gradients(call, (0, 2, 1), [call.gradients > 1, call.gradients > 0, False])
 
 
 def attention_pairs(
-    queries: int, keys: int, *, causal: bool, bottom_right: bool = False, left: int = -1
+    queries: int, keys: int, *, left: int = -1, right: int = -1, bottom_right: bool = False
 ) -> int:
     """Return the number of (query, key) pairs that the mask leaves.
 
-    `left` is the number of earlier keys that a sliding window shows; -1 for all.
+    `left` and `right` are the numbers of earlier and later keys that a window shows, -1 for all: a
+    causal mask shows 0 later keys.
 
     Examples
     --------
-    >>> attention_pairs(8, 8, causal=True)
+    >>> attention_pairs(8, 8, right=0)
     36
     """
-    if not causal and left < 0:
-        return queries * keys
     shift = keys - queries if bottom_right else 0
-    if left < 0:
-        return _triangle(queries, keys, shift)
-    # Keys up to the diagonal, less those before the window.
-    ends = _triangle(queries, keys, shift) if causal else queries * keys
-    return ends - _triangle(queries, keys, shift - left - 1)
+    ends = queries * keys if right < 0 else _triangle(queries, keys, shift + right)
+    return ends - (0 if left < 0 else _triangle(queries, keys, shift - left - 1))
 
 
 def _triangle(queries: int, keys: int, shift: int) -> int:
@@ -289,66 +262,84 @@ def _triangle(queries: int, keys: int, shift: int) -> int:
     return partly + (queries - last) * keys
 
 
-def _attention(
-    call: OperatorCall,
-    *,
-    causal: int,
-    heads_last: bool = False,
-    index: int = 0,
-    backward: bool = False,
-    mask: int | None = None,
-    saved: bool | int = False,
-    window: int | None = None,
-    bottom_right: bool = False,
-    lengths: int | None = None,
-) -> Work:
-    """Return the work of attention.
+#: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
+_MASKS: Final = {
+    "False": (False, False), "True": (True, False),
+    "0": (False, False), "1": (True, False), "2": (True, True),
+}  # fmt: skip
 
-    `index` is the place of the queries; `causal`, `mask`, `window` and `lengths` are of arguments;
-    `saved`: logsumexp is written, always or if the argument at this place is True.
+
+@dataclass(frozen=True, slots=True)
+class AttentionArguments:
+    """Places of the arguments of one version of an attention operator; None for none.
+
+    `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes,
+    `lengths` the sums of lengths of sequences of different lengths. `saved` is the flag that asks
+    for logsumexp, True if it is always written. `bottom_right`: the last query sees all keys.
     """
-    if lengths is not None and call.is_present(lengths):
+
+    causal: int
+    query: int = 0
+    mask: int | None = None
+    window: int | None = None
+    lengths: int | None = None
+    saved: bool | int = True
+    backward: bool = False
+    heads_last: bool = False
+    bottom_right: bool = False
+
+    def fits(self, call: OperatorCall) -> bool:
+        """Return whether a call has these arguments: its causal one is a flag or kind of mask."""
+        return call.value(self.causal) in _MASKS
+
+
+def _attention(call: OperatorCall, versions: Sequence[AttentionArguments]) -> Work:
+    """Return the work of attention, with the arguments of the first version that fits."""
+    places = next((version for version in versions if version.fits(call)), None)
+    if places is None:
+        raise CallError(OTHER_ARGUMENTS)
+    if places.lengths is not None and call.is_present(places.lengths):
         raise CallError(DATA_DEPENDENT)  # the lengths are the contents of a tensor
-    q, k, v = (call.shape(index + place, 4) for place in range(3))
-    if heads_last:
+    q, k, v = (call.shape(places.query + number, 4) for number in range(3))
+    if places.heads_last:
         q, k, v = ((s[0], s[2], s[1], s[3]) for s in (q, k, v))
     batch, heads, queries, width = q
     keys, value_width = k[2], v[3]
-    is_causal, left = call.flag(causal), -1
-    if window is not None and call.values:
-        left, right = int(call.number(window, -1)), int(call.number(window + 1, -1))
-        is_causal = is_causal or right == 0
-    pairs = attention_pairs(queries, keys, causal=is_causal, bottom_right=bottom_right, left=left)
-    rows = batch * heads
-    out = rows * queries * value_width
-    type_name = call.tensor(index).type
-    inputs = call.size_bytes(index, index + 1, index + 2)
-    statistics = 4 * rows * queries
-    masked = mask is not None and call.is_present(mask)
-    inputs += call.size_bytes(mask) if mask is not None else 0
-    if backward:
+    left = right = -1
+    if places.window is not None:
+        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
+    is_causal, bottom_right = _MASKS[call.value(places.causal)]
+    right = 0 if is_causal else right
+    bottom_right |= places.bottom_right
+    pairs = attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
+    rows, type_name = batch * heads, call.type_of(places.query)
+    is_masked = places.mask is not None and call.is_present(places.mask)
+    size = sum(call.size_bytes(places.query + number) for number in range(3))
+    size += call.size_bytes(places.mask) if places.mask is not None else 0
+    out = elements_bytes(rows * queries * value_width, type_name)
+    is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
+    size += 4 * rows * queries * is_saved
+    if places.backward:
         flops = rows * pairs * (6 * width + 4 * value_width)
         model = rows * pairs * (4 * width + 4 * value_width)
         # The gradient of the output and the output are as large; three gradients are written.
-        written = sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
-        size = inputs + written + 2 * elements_bytes(out, type_name) + statistics
+        size += 2 * out + sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
     else:
         flops = model = 2 * rows * pairs * (width + value_width)
-        is_saved = saved if isinstance(saved, bool) else call.flag(saved)
-        size = inputs + elements_bytes(out, type_name) + statistics * is_saved
+        size += out
     return matrix_work(
         "attention",
         flops,
         size,
         model_flops=model,
-        certainty="upper bound" if masked else "exact",
+        certainty="upper bound" if is_masked else "exact",
         batch=batch,
         heads=heads,
         kv_heads=k[1],
         query_length=queries,
         key_length=keys,
         head_size=width,
-        causal=is_causal,
+        causal=right == 0,
     )
 
 
@@ -356,93 +347,113 @@ def _data_dependent(_call: OperatorCall) -> Work:
     raise CallError(DATA_DEPENDENT)
 
 
-_PLAIN: Final = (2, 3, 4, 5, 7, 8)
+_Function = Callable[[OperatorCall], Work]
+_V = AttentionArguments
+_SDPA: Final = "aten::_scaled_dot_product_"
+#: Versions of operators, the newest first: 2.0 had no bias, and cuDNN's had none until 2.4.
+_ATTENTION: Final = {
+    f"{_SDPA}flash_attention": (_V(4),),
+    f"{_SDPA}flash_attention_backward": (_V(11, query=1, backward=True),),
+    f"{_SDPA}flash_attention_for_cpu": (_V(4, mask=5),),
+    f"{_SDPA}flash_attention_for_cpu_backward": (_V(7, query=1, mask=8, backward=True),),
+    f"{_SDPA}efficient_attention": (_V(6, mask=3, saved=4), _V(4, saved=3)),
+    f"{_SDPA}efficient_attention_backward": (
+        _V(11, query=1, mask=4, backward=True),
+        _V(6, query=1, backward=True),
+    ),
+    f"{_SDPA}cudnn_attention": (_V(6, mask=3, saved=4), _V(4)),
+    f"{_SDPA}cudnn_attention_backward": (
+        _V(14, query=1, mask=8, backward=True),
+        _V(11, query=1, backward=True),
+    ),
+    f"{_SDPA}fused_attention_overrideable": (_V(5, mask=3),),
+    f"{_SDPA}fused_attention_overrideable_backward": (_V(13, query=1, mask=4, backward=True),),
+    "flash_attn::_flash_attn_forward": (_V(5, window=6, heads_last=True, bottom_right=True),),
+    "flash_attn::_flash_attn_backward": (
+        _V(11, query=1, window=12, backward=True, heads_last=True, bottom_right=True),
+    ),
+}
+_ATTENTION_KERNELS: Final = {
+    "aten::_flash_attention_forward": (_V(8, lengths=3, window=11, heads_last=True),),
+    "aten::_flash_attention_backward": (
+        _V(11, query=1, lengths=6, window=15, backward=True, heads_last=True),
+    ),
+    "aten::_efficient_attention_forward": (_V(9, mask=3, lengths=4, saved=10, heads_last=True),),
+}
+#: Places of the arguments of forward convolutions, and whether they are transposed.
+_CONVOLUTIONS: Final[dict[str, tuple[_Places, bool]]] = {
+    **dict.fromkeys(
+        ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::cudnn_convolution_relu"),
+        ((2, 3, 4, 5, -1, 6), False),
+    ),
+    **dict.fromkeys(
+        (
+            "aten::mkldnn_convolution",
+            "aten::miopen_convolution",
+            "aten::miopen_depthwise_convolution",
+        ),
+        ((2, 4, 3, 5, -1, 6), False),
+    ),
+    "aten::cudnn_convolution": ((-1, 3, 2, 4, -1, 5), False),
+    "aten::cudnn_convolution_transpose": ((-1, 4, 2, 5, 3, 6), True),
+    "aten::miopen_convolution_transpose": ((2, 5, 3, 6, 4, 7), True),
+    "aten::_conv_depthwise2d": ((3, 4, 5, 6, -1, -1), False),
+}
+_PLAIN: Final = partial(_convolution, places=(2, 3, 4, 5, 7, 8))
+_added_product: Final = partial(_product, left=1, right=2, added=0)
 
 #: Matrix products: the innermost counts.
-GEMMS: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    "aten::mm": _mm,
-    "aten::bmm": _mm,
-    "aten::addmm": _addmm,
-    "aten::_addmm_activation": _addmm,
-    "aten::baddbmm": _addmm,
-    "aten::addbmm": _addbmm,
-    "aten::mv": partial(_vector_product, left=0, right=1),
-    "aten::dot": partial(_vector_product, left=0, right=1),
-    "aten::vdot": partial(_vector_product, left=0, right=1),
-    "aten::addmv": partial(_vector_product, left=1, right=2, added=0),
-    "aten::addr": partial(_vector_product, left=1, right=2, added=0),
-    "aten::_scaled_mm": _scaled_mm,
-    "aten::_grouped_mm": _grouped_mm,
-    "aten::_scaled_grouped_mm": _grouped_mm,
-    "aiter::gemm_a16w16": partial(_linear, out_type=3),
-    "vllm::rocm_unquantized_gemm": _linear,
+GEMMS: Final[dict[str, _Function]] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm"), partial(_product, out_type=2)),
+    **dict.fromkeys(("aten::mv", "aten::dot", "aten::vdot"), _product),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _addmm),
+    **dict.fromkeys(("aten::_addmm_activation", "aten::addmv", "aten::addr"), _added_product),
+    "aten::addbmm": partial(_added_product, is_sum=True),
+    "aten::_int_mm": partial(_product, out_type="int"),
+    "aten::_scaled_mm": partial(_product, scales=(2, 3, 4), out_type=6),
+    "aten::_scaled_mm_v2": partial(_product, scales=(2, 5, 8), out_type=9),
+    "aten::_grouped_mm": partial(_grouped_product, offsets=2, out_type=4),
+    "aten::_scaled_grouped_mm": partial(_grouped_product, offsets=4, scales=(2, 3, 5), out_type=7),
+    "aten::_scaled_grouped_mm_v2": partial(
+        _grouped_product, offsets=8, scales=(2, 5, 9), out_type=10
+    ),
+    "aten::_weight_int8pack_mm": partial(_product, scales=(2,), is_linear=True),
+    "aiter::gemm_a16w16": partial(_product, scales=(2,), out_type=3, is_linear=True),
+    "vllm::rocm_unquantized_gemm": partial(_product, scales=(2,), is_linear=True),
 }
 
 #: Convolutions and attention: the outermost counts, also where matrix products do the work.
-OUTERMOST: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    "aten::convolution": partial(_convolution, places=_PLAIN),
-    "aten::convolution_overrideable": partial(_convolution, places=_PLAIN),
+OUTERMOST: Final[dict[str, _Function]] = {
+    **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), _PLAIN),
     "aten::convolution_backward": _convolution_backward,
     "aten::cudnn_convolution_backward": _cudnn_convolution_backward,
-    "aten::_scaled_dot_product_flash_attention": partial(_attention, causal=4, saved=True),
-    "aten::_scaled_dot_product_flash_attention_backward": partial(
-        _attention, causal=11, index=1, backward=True
-    ),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": partial(
-        _attention, causal=4, saved=True, mask=5
-    ),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": partial(
-        _attention, causal=7, index=1, backward=True, mask=8
-    ),
-    "aten::_scaled_dot_product_efficient_attention": partial(_attention, causal=6, saved=4, mask=3),
-    "aten::_scaled_dot_product_efficient_attention_backward": partial(
-        _attention, causal=11, index=1, backward=True, mask=4
-    ),
-    "aten::_scaled_dot_product_cudnn_attention": partial(_attention, causal=6, saved=4, mask=3),
-    "aten::_scaled_dot_product_cudnn_attention_backward": partial(
-        _attention, causal=14, index=1, backward=True
-    ),
-    "flash_attn::_flash_attn_forward": partial(
-        _attention, causal=5, heads_last=True, saved=True, window=6, bottom_right=True
-    ),
-    "flash_attn::_flash_attn_backward": partial(
-        _attention, causal=11, heads_last=True, index=1, backward=True, window=12, bottom_right=True
-    ),
+    **{name: partial(_attention, versions=versions) for name, versions in _ATTENTION.items()},
     "flash_attn::_flash_attn_varlen_forward": _data_dependent,
     "flash_attn::_flash_attn_varlen_backward": _data_dependent,
     **ENGINE_WORK,
 }
 
 #: Operators that count only if no operator of the lists above encloses them or is within them.
-FALLBACK: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    "aten::linear": _linear,
-    "aten::matmul": _matmul,
+FALLBACK: Final[dict[str, _Function]] = {
+    "aten::linear": partial(_product, scales=(2,), is_linear=True),
+    "aten::matmul": _product,
     **{
-        f"aten::conv{dimensions}d": partial(
-            _convolution, places=(2, 3, 4, 5, -1, 6), transposed=False
-        )
-        for dimensions in (1, 2, 3)
+        name: partial(_convolution, places=places, transposed=transposed)
+        for name, (places, transposed) in _CONVOLUTIONS.items()
     },
-    "aten::cudnn_convolution": partial(_convolution, places=(-1, 3, 2, 4, -1, 5), transposed=False),
-    "aten::mkldnn_convolution": partial(_convolution, places=(2, 4, 3, 5, -1, 6), transposed=False),
-    "aten::miopen_convolution": partial(_convolution, places=(2, 4, 3, 5, -1, 6), transposed=False),
-    "aten::cudnn_convolution_transpose": partial(
-        _convolution, places=(-1, 4, 2, 5, 3, 6), transposed=True
-    ),
-    "aten::_conv_depthwise2d": partial(_convolution, places=(3, 4, 5, 6, -1, -1), transposed=False),
-    "aten::_flash_attention_forward": partial(
-        _attention, causal=8, heads_last=True, saved=True, lengths=3
-    ),
+    **{
+        name: partial(_attention, versions=versions)
+        for name, versions in _ATTENTION_KERNELS.items()
+    },
 }
 
 MATRIX_WORK: Final = {**GEMMS, **OUTERMOST, **FALLBACK}
 
-#: Categories of matrix operators whose work is unknown.
-_ATTENTION: Final = re.compile(r"attention|flash_attn")
+_IS_ATTENTION: Final = re.compile(r"attention|flash_attn")
 
 
 def matrix_category(name: str) -> str:
     """Return the category of an operator of `MATRIX_WORK`."""
-    if _ATTENTION.search(name):
+    if _IS_ATTENTION.search(name):
         return "attention"
     return "convolution" if "conv" in name else "gemm"

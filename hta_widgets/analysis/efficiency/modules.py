@@ -31,7 +31,13 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Floats, Ints, positions_of_rows, sum_by_group
+from hta_widgets.trace.arrays import (
+    Floats,
+    Ints,
+    mask_of_rows,
+    positions_of_rows,
+    sum_by_group,
+)
 from hta_widgets.trace.host_stack import Forest, children_coverage, forest_of
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -290,59 +296,47 @@ def _fold(owners: ModuleOwners) -> Ints:
         shape[at] = codes.setdefault(structure, len(codes))
     first: dict[tuple[int, int, int], int] = {}
     group = np.arange(size)
-    place = [0] * size
-    for members in children:
-        for number, child in enumerate(members):
-            place[child] = number
+    place = {child: number for members in children for number, child in enumerate(members)}
     for at, above in enumerate(owners.parent.tolist()):
         is_leaf = not children[at] and owners.source == "nn.Module"
         outer = int(group[above]) if above >= 0 else -1
-        key = (outer, shape[at], place[at] if is_leaf else -1)
+        key = (outer, shape[at], place.get(at, 0) if is_leaf else -1)
         if above >= 0 or not is_leaf:
             group[at] = first.setdefault(key, at)
     return group
 
 
 def _descriptions(owners: ModuleOwners, group: Ints, chosen: Ints) -> dict[str, Any]:
-    """Return paths, names, depths and parents of the chosen groups, in depth-first order."""
-    count = np.bincount(group, minlength=len(owners.names))
-    names: dict[int, str] = {}
-    paths: dict[int, str] = {}
-    depths: dict[int, int] = {}
-    parents: dict[int, int] = {}
-    row = {value: at for at, value in enumerate(chosen.tolist())}
+    """Return paths, names, depths and parents of the chosen groups."""
+    outer = np.append(group, -1)[owners.parent]
+    count = np.bincount(group, minlength=len(group))
+    times = (count // np.append(count, 1)[outer]).tolist()
+    names = [
+        name if number < 2 else f"{class_name} ×{number}"
+        for name, class_name, number in zip(owners.names, owners.class_names, times, strict=True)
+    ]
+    paths = list(names)
+    for at, above in enumerate(outer.tolist()):  # parents come before their children
+        if above >= 0:
+            paths[at] = f"{paths[above]}.{names[at]}"
     events = _event_names(owners, group)
-    for at in sorted(set(group.tolist())):
-        above = int(owners.parent[at])
-        outer = int(group[above]) if above >= 0 else -1
-        times = count[at] // count[outer] if outer >= 0 else count[at]
-        name = owners.names[at] if times < 2 else f"{owners.class_names[at]} ×{times}"
-        names[at] = name
-        paths[at] = f"{paths[outer]}.{name}" if outer >= 0 else name
-        depths[at] = depths[outer] + 1 if outer >= 0 else 0
-        parents[at] = row.get(outer, -1)
-    listed = chosen.tolist()
+    texts = {"path": paths, "module": names, "class_name": owners.class_names}
     return {
-        "path": [paths[at] for at in listed],
-        "module": [names[at] for at in listed],
-        "class_name": [owners.class_names[at] for at in listed],
-        "depth": np.array([depths[at] for at in listed], dtype=np.int64),
-        "parent": np.array([parents[at] for at in listed], dtype=np.int64),
-        "events": [events[at] for at in listed],
+        **{column: [values[at] for at in chosen.tolist()] for column, values in texts.items()},
+        "depth": forest_of(outer).depth[chosen],
+        "parent": positions_of_rows(chosen, len(group))[outer[chosen]],
+        "events": [events.get(at, "") for at in chosen.tolist()],
     }
 
 
 def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
     """Return the names of the events of each group, one a line."""
-    has_event = np.zeros(len(group) + 1, dtype=bool)
-    has_event[owners.instance[owners.row >= 0]] = True
+    has_event = mask_of_rows(owners.instance[owners.row >= 0], len(group))
     prefix = MODULE_PREFIX if owners.source == "nn.Module" else ""
-    names: dict[int, dict[str, None]] = {}
-    for at, outer in enumerate(group.tolist()):
-        listed = names.setdefault(outer, {})
-        if has_event[at]:
-            listed[prefix + owners.names[at]] = None
-    return {at: "\n".join(listed) for at, listed in names.items()}
+    names: dict[int, list[str]] = {}
+    for at in np.flatnonzero(has_event).tolist():
+        names.setdefault(int(group[at]), []).append(prefix + owners.names[at])
+    return {at: "\n".join(dict.fromkeys(listed)) for at, listed in names.items()}
 
 
 def _add_others(block: dict[str, Any], others: dict[int, Ints], source: str) -> dict[str, Any]:

@@ -1,7 +1,15 @@
-"""Efficiency of each operator against the limits of its device, by signature."""
+"""Efficiency of each operator against the limits of its device, by signature.
+
+Device work that no operator in the file launched has a row for each kernel: replays of CUDA graphs
+launch hundreds of kernels with one call, and work that was launched before recording began has no
+call. Its arguments are unknown, so it has a category by its name, a time, and a reason instead of
+figures. For example, the replay of a decoding step has the row
+``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1``, category ``gemm``, "replayed from a graph".
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +19,14 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.efficiency.call_times import PRECISION_NAMES, CallTimes, call_times
+from hta_widgets.analysis.efficiency.call_times import (
+    PRECISION_NAMES,
+    THRESHOLDS,
+    CallTimes,
+    add_limits,
+    add_rates,
+    call_times,
+)
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
     NO_DEVICE,
@@ -22,13 +37,13 @@ from hta_widgets.analysis.efficiency.devices import (
     unknown_device_note,
     used_device,
 )
-from hta_widgets.analysis.efficiency.kernel_rows import kernel_rows
-from hta_widgets.analysis.efficiency.limits import THRESHOLDS, add_limits, add_rates
+from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, narrow_selection, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import (
     Ints,
@@ -38,6 +53,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.intervals import CumulativeCoverage
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -81,6 +97,13 @@ _SCHEMA: Final = {
     **dict.fromkeys(("peak_tflop_per_s", "memory_gb_s"), "float64"),
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
 }
+_COMPUTE, _COMMUNICATION = KINDS.index("compute"), KINDS.index("communication")
+_REASONS: Final = (
+    "no launching call in the file",
+    "launched outside of operators",
+    "replayed from a graph",
+)
+_GRAPH_LAUNCH: Final = re.compile(r"graph_?launch", re.IGNORECASE)
 _PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 
 
@@ -319,7 +342,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
     block |= {name: [row.get(name, "") for row in parameters] for name in _TEXTS}
     operators = len(operator_tree(part.trace).rows)
     return RankEfficiency(
-        [block, kernel_rows(part, times, keys, _SCHEMA)] if operators else [block],
+        [block, _kernel_rows(part, times, keys)] if operators else [block],
         device,
         times.all_work_ns,
         times.all_compute_ns,
@@ -328,6 +351,66 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         max(operators, len(calls)),
         len(calls),
     )
+
+
+def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return the rows of the selected work below no operator."""
+    calls, table = times.signatures.calls, part.table
+    start, end = part.clip_rows(calls.work)
+    is_shown = (calls.call_of_work < 0) & part.contains(calls.work)
+    if part.low is not None or part.high is not None:
+        is_shown &= end > start
+    work, start, end = calls.work[is_shown], start[is_shown], end[is_shown]
+    kind = table.kind[work]
+    coverage = part.union_of_all_of_kinds("communication")
+    during = CumulativeCoverage(coverage.start, coverage.end)
+    communicates = kind == _COMMUNICATION
+    reason = _reasons(part, work)
+    step = table.step[work] if "step" in keys else np.full(len(work), -1)
+    first, group = group_by_columns([table.name[work], reason, step, communicates])
+    count = len(first)
+    compute_ns = np.where(kind == _COMPUTE, end - start, 0)
+    overlapped_ns = np.where(communicates, 0, during(end) - during(start))
+    spent = group_statistics(group, count, end - start)
+    names = [table.names[code] for code in table.name[work[first]].tolist()]
+    is_communication = communicates[first].tolist()
+    empty = {"str": "", "int64": -1, "float64": np.nan, "bool": False}
+    return {
+        **{
+            column: [""] * count if dtype == "str" else np.full(count, empty[dtype], dtype)
+            for column, dtype in _SCHEMA.items()
+        },
+        "rank": part.rank,
+        "step": step[first].astype(np.int64),
+        "name": names,
+        "category": [
+            "communication" if flag else kernel_category(text)
+            for text, flag in zip(names, is_communication, strict=True)
+        ],
+        "flops_kind": ["none"] * count,
+        "certainty": ["unknown"] * count,
+        "reason": [
+            "communication" if flag else _REASONS[code]
+            for code, flag in zip(reason[first].tolist(), is_communication, strict=True)
+        ],
+        "precision": [kernel_units(text).precision for text in names],
+        "count": spent.count,
+        "kernels": spent.count,
+        "device_ns": spent.sum,
+        "compute_kernel_ns": sum_by_group(group, compute_ns, count),
+        "overlapped_ns": sum_by_group(group, overlapped_ns, count),
+        "min_ns": spent.min,
+        "max_ns": spent.max,
+        "inside": np.ones(count),
+    }
+
+
+def _reasons(part: RankPart, work: Rows) -> Ints:
+    """Return the place in `_REASONS` of why each work has no operator."""
+    names = part.table.names.values
+    is_graph = np.array([*(bool(_GRAPH_LAUNCH.search(text)) for text in names), False])
+    launch = part.trace.launch_of[work]
+    return np.where(launch < 0, 0, 1 + is_graph[part.table.name[launch]])
 
 
 def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:

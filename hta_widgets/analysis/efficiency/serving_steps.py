@@ -9,12 +9,12 @@ was launched before recording began and is not in the file: the time until then 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.call_times import unions_of_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.signatures import signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
@@ -27,7 +27,7 @@ from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import name_mask
-from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.intervals import Intervals
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -173,12 +173,8 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         begin = first[0]
         first[0] = _begin_of_recorded_work(part, work[step == 0], launch[step == 0])
         waited[0] = first[0] - begin
-    order = np.argsort(step, kind="stable")
-    bounds = np.searchsorted(step[order], np.arange(size + 1))
-    busy = [
-        total_length(union(start[order[low:high]], end[order[low:high]]))
-        for low, high in pairwise(bounds.tolist())
-    ]
+    inside = end > start
+    busy, _ = unions_of_calls(step[inside], start[inside], end[inside], size, Intervals.empty())
     gap = np.zeros(size, dtype=np.int64)
     follows = has_work[:-1] & has_work[1:]
     gap[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
@@ -202,7 +198,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         "start_ns": table.start_ns[rows] + shift_ns,
         "host_ns": host_ns,
         "device_start_ns": np.where(has_work, first + shift_ns, -1),
-        "device_ns": np.array(busy, dtype=np.int64),
+        "device_ns": busy,
         "device_span_ns": span,
         "gap_ns": gap,
         "waited_ns": waited,

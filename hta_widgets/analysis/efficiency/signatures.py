@@ -12,15 +12,20 @@ kernels. Calls that differ only in their step are one row of a table, whose figu
 
 A call below an autograd node that carries a sequence number of its own is a forward within the
 backward pass: recomputation, if the same signature ran in the forward of the step.
+
+XLA counts the FLOPs and the bytes of its operations when it compiles them, so its calls have the
+args ``flops`` and ``bytes accessed``, which take the place of ours. Equal operations with different
+figures are different signatures. On a device that no call on the host launches, such as a TPU, the
+operations of the device are the calls.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,7 +46,8 @@ from hta_widgets.analysis.efficiency.engine_work import (
 )
 from hta_widgets.analysis.efficiency.work import call_work
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.call_args import CallArgs, Texts, call_args, launch_arg_texts
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_arg_texts
+from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memoize
@@ -52,6 +58,8 @@ _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 #: Calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
+_FLOPS, _BYTES, _CATEGORY = "flops", "bytes accessed", "hlo_category"
+STATED: Final = "stated"
 
 _Dims = tuple[int, ...]
 
@@ -181,20 +189,6 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     }
 
 
-def decode_arg(text: bytes) -> list[Any]:
-    """Return an argument of a call; an empty list for one that the file lacks."""
-    try:
-        value = json.loads(text) if text else []
-    except ValueError:
-        return []
-    if isinstance(value, str):  # some converters write lists as text
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return []
-    return value if isinstance(value, list) else []
-
-
 @lru_cache(maxsize=1 << 14)
 def _work(name: str, texts: Texts, context: CallContext, gradients: int) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
@@ -297,3 +291,39 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
     )
     works = np.isin(name[calls.rows], name[calls.rows[others]])
     return within_backward & detached & ~others & works
+
+
+@memoize
+def signatures_with_stated_work(trace: Trace) -> Signatures:
+    """Return the signatures of a rank's counted calls, with the work that its file states."""
+    signature_set = signatures(trace)
+    if not getattr(trace.source, "states_work", False):
+        return signature_set
+    args = event_args(trace, signature_set.calls.rows, (_FLOPS, _BYTES, _CATEGORY))
+    codes: dict[tuple[Any, ...], int] = {}
+    keys = zip(signature_set.code.tolist(), *args.values(), strict=True)
+    code = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
+    return replace(
+        signature_set,
+        code=code,
+        row=code,
+        names=[signature_set.names[key[0]] for key in codes],
+        texts=[signature_set.texts[key[0]] for key in codes],
+        works=[_stated_work(signature_set.works[key[0]], *key[1:]) for key in codes],
+        input_types=[signature_set.input_types[key[0]] for key in codes],
+    )
+
+
+def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any) -> Work:
+    if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
+        return derived
+    flops = float(flops) if isinstance(flops, (int, float)) else 0.0
+    size_bytes = float(size_bytes) if isinstance(size_bytes, (int, float)) else np.nan
+    return Work(
+        category if isinstance(category, str) else derived.category,
+        flops=flops,
+        model_flops=flops,
+        min_bytes=size_bytes,
+        kind="matrix" if flops else "none",
+        certainty=STATED,
+    )

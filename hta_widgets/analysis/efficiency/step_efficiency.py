@@ -53,10 +53,12 @@ _FLOPS: Final = (
     "forward_flops", "backward_flops", "recompute_flops", "attention_recompute_flops",
     "model_flops", "flops",
 )  # fmt: skip
+#: Times that the FLOPs would take at the peak.
+_PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
 _SCHEMA: Final = {
     **dict.fromkeys(("rank", "step"), "int64"),
     **dict.fromkeys(_FLOPS, "float64"),
-    **dict.fromkeys(("model_peak_ns", "peak_ns", "known_share"), "float64"),
+    **dict.fromkeys((*_PEAK_TIMES, "known_share"), "float64"),
     "matrix_device_ns": "int64",
     "precision": "str",
     "peak_tflop_per_s": "float64",
@@ -197,13 +199,12 @@ def _steps_of_rank(
     has_steps = steps[:1].tolist() != [-1]
     step = part.table.step[calls.rows] if has_steps else np.full(len(calls), -1)
     place = pd.Index(steps).get_indexer(pd.Index(step))
-    outside = is_counted & (place < 0)
-    place = np.where(is_counted, place, -1)
-    flops = _flops(times)
-    peak = _peaks(times, device, precision)
-    sums = _sums(times, place, len(steps), flops, peak)
+    figures = _figures(times, device, precision).assign(place=place)
+    counted = figures[is_counted & (place >= 0)]
+    has_shapes, has_peaks = times.signatures.has_shapes, bool(figures["peak"].notna().any())
+    sums = _sums(counted, len(steps), has_shapes=has_shapes, has_peaks=has_peaks)
     known_share = _known_shares(part, times, steps, has_steps=has_steps)
-    main = _main_precisions(times, place, len(steps), flops["flops"], precision)
+    main = [precision] * len(steps) if precision else _main_precisions(counted, len(steps))
     columns = {
         "rank": part.rank,
         "step": steps,
@@ -214,66 +215,53 @@ def _steps_of_rank(
         **device_columns(device, len(steps)),
         "whole": whole_steps(part, steps) if has_steps else np.ones(len(steps), dtype=bool),
     }
-    columns["at_least"] |= known_share < _MIN_KNOWN
+    columns["at_least"] = sums["at_least"] | (known_share < _MIN_KNOWN)
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
-    outside_flops = float(np.nansum(flops["flops"][outside]))
+    outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
     span = (first + part.trace.shift_ns, last - first, busy_ns)
-    return _RankSteps(columns, device, span, times.signatures.has_shapes, outside_flops)
+    return _RankSteps(columns, device, span, has_shapes, outside_flops)
 
 
-def _flops(times: CallTimes) -> dict[str, Floats]:
-    """Return the FLOPs of each call by what they are for; NaN where unknown."""
+def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
+    """Return the FLOPs of each call by what they are for, NaN where unknown, and its peak."""
     signature_set = times.signatures
     all_flops = signature_set.of_calls(lambda work: work.flops, np.float64) * times.inside
     model = signature_set.of_calls(lambda work: work.model_flops, np.float64) * times.inside
     recomputed, backward = signature_set.is_recomputed, signature_set.calls.is_backward
-    return {
-        "forward_flops": np.where(backward, 0, all_flops),
-        "backward_flops": np.where(backward & ~recomputed, all_flops, 0),
-        "recompute_flops": np.where(recomputed, all_flops, 0),
-        "attention_recompute_flops": np.where(recomputed, 0, all_flops - model),
-        "model_flops": np.where(recomputed, 0, model),
-        "flops": all_flops,
-    }
+    rates = [device.peak(precision or name) if device else np.nan for name in PRECISION_NAMES]
+    peak = np.array(rates)[times.precision]
+    model_flops = np.where(recomputed, 0, model)
+    return pd.DataFrame(
+        {
+            "forward_flops": np.where(backward, 0, all_flops),
+            "backward_flops": np.where(backward & ~recomputed, all_flops, 0),
+            "recompute_flops": np.where(recomputed, all_flops, 0),
+            "attention_recompute_flops": np.where(recomputed, 0, all_flops - model),
+            "model_flops": model_flops,
+            "flops": all_flops,
+            "model_peak_ns": model_flops / peak / 1e3,
+            "peak_ns": all_flops / peak / 1e3,
+            "matrix_device_ns": times.device_ns,
+            "precision": times.precision,
+            "peak": peak,
+        }
+    )
 
 
-def _peaks(times: CallTimes, device: UsedDevice | None, precision: str | None) -> Floats:
-    """Return the peak that each call is compared with, in TFLOP/s."""
-    if device is None:
-        return np.full(len(times.precision), np.nan)
-    rates = np.array([device.peak(name) for name in PRECISION_NAMES])
-    if precision is not None:
-        return np.full(len(times.precision), device.peak(precision))
-    peaks: Floats = rates[times.precision]
-    return peaks
-
-
-def _sums(
-    times: CallTimes, place: Ints, steps: int, flops: dict[str, Floats], peak: Floats
-) -> dict[str, Any]:
+def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool) -> dict[str, Any]:
     """Return the sums of each step. NaN if nothing is known, although matrix operators ran."""
-    chosen = place >= 0
-
-    def add(values: Floats) -> Floats:
-        weights = np.nan_to_num(values[chosen])
-        return np.bincount(place[chosen], weights, minlength=steps).astype(np.float64)
-
-    is_known = ~np.isnan(flops["flops"])
-    has_peak = is_known & ~np.isnan(peak)
-    unknown_count, known_count = add((~is_known).astype(float)), add(is_known.astype(float))
-    is_empty = ((unknown_count > 0) & (known_count == 0)) | (not times.signatures.has_shapes)
-    without_peak = add((is_known & ~has_peak).astype(float)) > 0
-    with_peak = add(has_peak.astype(float)) > 0
-    lost = is_empty | (without_peak & ~with_peak) | bool(np.isnan(peak).all())
-    sums: dict[str, Any] = {
-        name: np.where(is_empty, np.nan, add(values)) for name, values in flops.items()
-    }
-    for name, flops_name in (("model_peak_ns", "model_flops"), ("peak_ns", "flops")):
-        sums[name] = np.where(lost, np.nan, add(flops[flops_name] / peak / 1e3))
-    sums["matrix_device_ns"] = add(times.device_ns.astype(float)).astype(np.int64)
-    sums["at_least"] = without_peak & with_peak
-    return sums
+    lacks_peak = calls["flops"].notna() & calls["peak"].isna()
+    calls = calls.assign(has_peak=calls["peak_ns"].notna(), lacks_peak=lacks_peak)
+    groups, every = calls.groupby("place"), range(steps)
+    sums = groups[[*_FLOPS, *_PEAK_TIMES, "matrix_device_ns"]].sum().reindex(every, fill_value=0)
+    is_known = groups["flops"].count().reindex(every, fill_value=1).gt(0) & has_shapes
+    flags = groups[["has_peak", "lacks_peak"]].any().reindex(every, fill_value=False)
+    is_compared = is_known & has_peaks & (flags["has_peak"] | ~flags["lacks_peak"])
+    sums[[*_FLOPS]] = sums[[*_FLOPS]].where(is_known)
+    sums[[*_PEAK_TIMES]] = sums[[*_PEAK_TIMES]].where(is_compared)
+    columns = {str(name): values.to_numpy() for name, values in sums.items()}
+    return {**columns, "at_least": flags.all(axis=1).to_numpy()}
 
 
 def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: bool) -> Floats:
@@ -292,18 +280,13 @@ def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: b
     return np.where(total_ns > 0, known_ns / np.maximum(total_ns, 1), np.nan)
 
 
-def _main_precisions(
-    times: CallTimes, place: Ints, steps: int, flops: Floats, precision: str | None
-) -> list[str]:
+def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
     """Return the precision with the most FLOPs in each step."""
-    if precision is not None:
-        return [precision] * steps
-    chosen = place >= 0
     size = len(PRECISION_NAMES)
-    key = place[chosen] * size + times.precision[chosen]
-    by_step = np.bincount(key, np.nan_to_num(flops[chosen]), minlength=steps * size)
-    flops_table = by_step.reshape(steps, size)
-    return [PRECISION_NAMES[code] for code in flops_table.argmax(axis=1).tolist()]
+    key = calls["place"] * size + calls["precision"]
+    flops = np.bincount(key, calls["flops"].fillna(0), minlength=steps * size)
+    table = flops.reshape(steps, size)
+    return [PRECISION_NAMES[code] for code in table.argmax(axis=1).tolist()]
 
 
 def _add_times(

@@ -5,8 +5,8 @@ of a pointwise operator, 5 per element of a softmax, and so on. Bytes are each i
 and each output that is written, once. For example, ``aten::add`` of (4, 6) and (6,), both float, is
 24 FLOPs and 4 · (24 + 6 + 24) = 216 bytes.
 
-`RULES` lists operators that read, write and make arguments as they are; the other tables name
-pointwise operators, reductions, and functions of their own.
+`_RULES` lists operators that read, write and make arguments as they are; other tables name
+pointwise operators, and operators with a function of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
     CallError,
     OperatorCall,
-    Tensor,
     Work,
     broadcast,
     item_bytes,
@@ -100,7 +99,10 @@ def _pointwise(call: OperatorCall, operands: int) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """Arguments that an operator reads and writes, and those that its new outputs are like."""
+    """Arguments that an operator reads and writes, and those that its new outputs are like.
+
+    `extra_bytes` are written for each element besides: the mask of a dropout.
+    """
 
     category: str
     flops_per_element: float
@@ -108,19 +110,20 @@ class ArgumentRule:
     writes: tuple[int, ...] = ()
     makes: tuple[int, ...] = ()
     certainty: str = "exact"
+    extra_bytes: int = 0
 
     def work(self, call: OperatorCall) -> Work:
         """Return the work of a call; the first written or new output sets the elements."""
         first = (*self.writes, *self.makes)[0]
         elements = sum(tensor.elements for tensor in call.items(first))
-        size = call.size_bytes(*self.reads, *self.writes)
+        size = call.size_bytes(*self.reads, *self.writes) + elements * self.extra_bytes
         outputs = [tensor for index in self.makes for tensor in call.items(index)]
         size += sum(tensor.elements * item_bytes(tensor.type) for tensor in outputs)
         certainty = "estimate" if call.has_lists else self.certainty
         return _vector(self.category, self.flops_per_element * elements, size, certainty)
 
 
-RULES: Final[dict[str, ArgumentRule]] = {
+_RULES: Final[dict[str, ArgumentRule]] = {
     "aten::copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
     "aten::fill_": ArgumentRule("copy", 0, writes=(0,)),
     "aten::zero_": ArgumentRule("copy", 0, writes=(0,)),
@@ -128,6 +131,11 @@ RULES: Final[dict[str, ArgumentRule]] = {
     "aten::_fused_adam_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
     "aten::_fused_adamw_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
     "aten::_fused_sgd_": ArgumentRule("optimizer", 4, reads=(0, 1, 2), writes=(0, 2)),
+    **dict.fromkeys(("aten::cat", "aten::stack"), ArgumentRule("copy", 0, (0,), makes=(0,))),
+    **dict.fromkeys(
+        ("aten::cumsum", "aten::cumprod"), ArgumentRule("reduction", 1, (0,), makes=(0,))
+    ),
+    "aten::native_dropout": ArgumentRule("elementwise", 1, (0,), makes=(0,), extra_bytes=1),
     "aten::_foreach_copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
     "aten::_foreach_zero_": ArgumentRule("copy", 0, writes=(0,)),
     "_C::rms_norm": ArgumentRule("norm", 4, reads=(1, 2), writes=(0,)),
@@ -149,8 +157,6 @@ RULES: Final[dict[str, ArgumentRule]] = {
     "_C_cache_ops::reshape_and_cache_flash": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
     "sglang::store_cache": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
 }
-
-_FOREACH: Final = "aten::_foreach_"
 
 
 def _foreach(call: OperatorCall) -> Work:
@@ -216,10 +222,6 @@ def _reduction(
     return _vector("reduction", flops * prod(shape), call.size_bytes(0) + out * size)
 
 
-def _cumulative(call: OperatorCall) -> Work:
-    return _vector("reduction", prod(call.shape(0)), 2 * call.size_bytes(0))
-
-
 def _top(call: OperatorCall) -> Work:
     shape = list(call.shape(0))
     place = int(call.number(2, -1)) % len(shape)
@@ -229,40 +231,37 @@ def _top(call: OperatorCall) -> Work:
     return _vector("reduction", elements, call.size_bytes(0) + out)
 
 
-def _softmax(call: OperatorCall) -> Work:
-    elements, type_name = prod(call.shape(0)), call.tensor(0).type
-    if call.values and call.flag(2):
+def _softmax(call: OperatorCall, *, backward: bool) -> Work:
+    elements, type_name = prod(call.shape(0)), call.type_of(0)
+    if backward:
+        type_name = call.output_type(3, type_name)
+    elif call.values and call.flag(2):
         type_name = "float"
-    return _vector("softmax", 5 * elements, call.size_bytes(0) + elements * item_bytes(type_name))
+    flops, reads = (4, (0, 1)) if backward else (5, (0,))
+    size = call.size_bytes(*reads) + elements * item_bytes(type_name)
+    return _vector("softmax", flops * elements, size)
 
 
-def _softmax_backward(call: OperatorCall) -> Work:
-    elements = prod(call.shape(0))
-    type_name = call.output_type(3, call.tensor(0).type) if call.values else call.tensor(0).type
-    size = call.size_bytes(0, 1) + elements * item_bytes(type_name)
-    return _vector("softmax", 4 * elements, size)
+def _row_norm(
+    call: OperatorCall,
+    *,
+    flops: tuple[int, int],
+    weights: tuple[int, ...],
+    groups: tuple[int, ...] = (),
+) -> Work:
+    """Return the work of a norm of rows: of the last dimensions, or of `groups` of channels.
 
-
-def _layer_norm(call: OperatorCall, *, flops: tuple[int, int], index: int, saved: int) -> Work:
-    """Return the work of a norm over the last dimensions, whose sizes are argument 1.
-
-    `flops` per element without and with weights, which begin `index`; `saved` statistics a row.
+    `flops` per element are without and with one of the `weights`. A norm without a bias writes one
+    statistic of each row, else two.
     """
-    x = call.tensor(0)
-    elements = prod(call.shape(0))
-    rows = elements // max(prod(call.numbers(1)), 1)
-    affine = any(call.is_present(place) for place in range(index, index + saved))
-    inputs = call.size_bytes(*range(index, index + saved))
-    size = 2 * elements + saved * rows
-    return _vector("norm", flops[affine] * elements, inputs + size * item_bytes(x.type))
-
-
-def _group_norm(call: OperatorCall) -> Work:
-    elements, size = prod(call.shape(0)), item_bytes(call.tensor(0).type)
-    statistics = 2 * int(call.number(3) * call.number(6))
-    flops = 7 if call.is_present(1) or call.is_present(2) else 5
-    written = (elements + statistics) * size
-    return _vector("norm", flops * elements, call.size_bytes(0, 1, 2) + written)
+    elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
+    if groups:
+        rows = int(prod(map(call.number, groups)))
+    else:
+        rows = elements // max(prod(call.numbers(1)), 1)
+    is_weighted = any(map(call.is_present, weights))
+    written = (elements + len(weights) * rows) * size
+    return _vector("norm", flops[is_weighted] * elements, call.size_bytes(0, *weights) + written)
 
 
 def _batch_norm(call: OperatorCall) -> Work:
@@ -300,12 +299,6 @@ def _nll_loss(call: OperatorCall) -> Work:
     return _vector("reduction", rows, rows * size + call.size_bytes(1) + 2 * size)
 
 
-def _dropout(call: OperatorCall) -> Work:
-    elements = prod(call.shape(0))
-    size = call.size_bytes(0) + elements * (item_bytes(call.tensor(0).type) + 1)
-    return _vector("elementwise", elements, size)
-
-
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
     """Return the work of taking rows of a table, which are assumed to be distinct."""
     rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
@@ -313,6 +306,15 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
     size = item_bytes(call.tensor(table).type) * width
     total = call.size_bytes(indices) + (min(lookups, rows) + lookups) * size
     return _vector("embedding", flops, total, "estimate")
+
+
+def _embedding_bag(call: OperatorCall) -> Work:
+    """Return the work of adding up rows of a table; bags of other lengths have equal sums."""
+    (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
+    bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
+    elements = (min(lookups, rows) + bags) * width
+    size = call.size_bytes(1, 2, 6) + elements * item_bytes(call.type_of(0))
+    return _vector("embedding", lookups * width, size, "estimate")
 
 
 def _embedding_backward(call: OperatorCall) -> Work:
@@ -330,12 +332,6 @@ def _gather(call: OperatorCall) -> Work:
 def _unknown_indices(call: OperatorCall) -> Work:
     _ = call.shape(0)
     return Work("embedding", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
-
-
-def _join_work(call: OperatorCall) -> Work:
-    tensors: list[Tensor] = call.items(0)
-    size = sum(tensor.size_bytes for tensor in tensors)
-    return _vector("copy", 0, 2 * size, "estimate" if call.has_lists else "exact")
 
 
 def _max_pool(call: OperatorCall) -> Work:
@@ -356,61 +352,70 @@ def _max_pool_backward(call: OperatorCall) -> Work:
     return _vector("reduction", prod(call.shape(0)), size)
 
 
-_norm_backwards: dict[str, tuple[tuple[int, ...], int, int | None]] = {
-    "aten::native_layer_norm_backward": ((0, 1, 3, 4, 5), 5, 7),
-    "aten::native_group_norm_backward": ((0, 1, 2, 3, 4), 4, 9),
-    "aten::native_batch_norm_backward": ((0, 1, 2, 5, 6), 2, 9),
-    "aten::cudnn_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
-    "aten::miopen_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
-    "aten::_fused_rms_norm_backward": ((0, 1, 3, 4), 4, 5),
-}
 _Function = Callable[[OperatorCall], Work]
-_reductions: dict[str, _Function] = {
-    **dict.fromkeys(("sum", "prod", "mean", "nansum"), partial(_reduction, flops=1, dtype=3)),
-    **dict.fromkeys(("amax", "amin", "any", "all"), partial(_reduction, flops=1)),
-    **dict.fromkeys(("max", "min"), partial(_reduction, flops=1, indices="too")),
-    **dict.fromkeys(("argmax", "argmin"), partial(_reduction, flops=1, indices="only")),
-    **dict.fromkeys(("var", "std"), partial(_reduction, flops=3, index=1)),
-    "linalg_vector_norm": partial(_reduction, flops=2, index=2, dtype=4),
-    "cumsum": _cumulative,
-    "cumprod": _cumulative,
-    "topk": _top,
+#: Inputs that are read, the weight, and the output mask.
+_NORM_BACKWARDS: Final[dict[str, tuple[tuple[int, ...], int, int | None]]] = {
+    "native_layer_norm_backward": ((0, 1, 3, 4, 5), 5, 7),
+    "native_group_norm_backward": ((0, 1, 2, 3, 4), 4, 9),
+    "native_batch_norm_backward": ((0, 1, 2, 5, 6), 2, 9),
+    "cudnn_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
+    "miopen_batch_norm_backward": ((0, 1, 2, 5, 6), 2, None),
+    "_fused_rms_norm_backward": ((0, 1, 3, 4), 4, 5),
 }
-
-#: Operators with a function of their own.
-FUNCTIONS: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    **{f"aten::{name}": function for name, function in _reductions.items()},
-    "aten::_softmax": _softmax,
-    "aten::_log_softmax": _softmax,
-    "aten::_softmax_backward_data": _softmax_backward,
-    "aten::_log_softmax_backward_data": _softmax_backward,
-    "aten::native_layer_norm": partial(_layer_norm, flops=(5, 7), index=2, saved=2),
-    "aten::_fused_rms_norm": partial(_layer_norm, flops=(4, 4), index=2, saved=1),
-    "aten::native_group_norm": _group_norm,
-    **dict.fromkeys(
-        (
-            "aten::native_batch_norm",
-            "aten::cudnn_batch_norm",
-            "aten::miopen_batch_norm",
-            "aten::_native_batch_norm_legit",
-        ),
-        _batch_norm,
-    ),
-    **{
-        name: partial(_norm_backward, reads=reads, weight=weight, mask=mask)
-        for name, (reads, weight, mask) in _norm_backwards.items()
+#: Operators of PyTorch with a function of their own, by category.
+_FUNCTIONS: Final[dict[str, dict[str, _Function]]] = {
+    "reduction": {
+        **dict.fromkeys(("sum", "prod", "mean", "nansum"), partial(_reduction, flops=1, dtype=3)),
+        **dict.fromkeys(("amax", "amin", "any", "all"), partial(_reduction, flops=1)),
+        **dict.fromkeys(("max", "min"), partial(_reduction, flops=1, indices="too")),
+        **dict.fromkeys(("argmax", "argmin"), partial(_reduction, flops=1, indices="only")),
+        **dict.fromkeys(("var", "std"), partial(_reduction, flops=3, index=1)),
+        "linalg_vector_norm": partial(_reduction, flops=2, index=2, dtype=4),
+        "topk": _top,
+        "nll_loss_forward": _nll_loss,
+        "max_pool2d_with_indices": _max_pool,
+        "max_pool2d_with_indices_backward": _max_pool_backward,
     },
-    "aten::nll_loss_forward": _nll_loss,
-    "aten::native_dropout": _dropout,
-    "aten::embedding": partial(_lookup_work, table=0, indices=1),
-    "aten::index_select": partial(_lookup_work, table=0, indices=2),
-    "aten::embedding_dense_backward": _embedding_backward,
-    "aten::gather": _gather,
-    "aten::index": _unknown_indices,
-    "aten::cat": _join_work,
-    "aten::stack": _join_work,
-    "aten::max_pool2d_with_indices": _max_pool,
-    "aten::max_pool2d_with_indices_backward": _max_pool_backward,
+    "softmax": {
+        **dict.fromkeys(("_softmax", "_log_softmax"), partial(_softmax, backward=False)),
+        **dict.fromkeys(
+            ("_softmax_backward_data", "_log_softmax_backward_data"),
+            partial(_softmax, backward=True),
+        ),
+    },
+    "norm": {
+        "native_layer_norm": partial(_row_norm, flops=(5, 7), weights=(2, 3)),
+        "native_group_norm": partial(_row_norm, flops=(5, 7), weights=(1, 2), groups=(3, 6)),
+        "_fused_rms_norm": partial(_row_norm, flops=(4, 4), weights=(2,)),
+        **dict.fromkeys(
+            (
+                "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm",
+                "_native_batch_norm_legit",
+            ),
+            _batch_norm,
+        ),
+        **{
+            name: partial(_norm_backward, reads=reads, weight=weight, mask=mask)
+            for name, (reads, weight, mask) in _NORM_BACKWARDS.items()
+        },
+    },
+    "embedding": {
+        "embedding": partial(_lookup_work, table=0, indices=1),
+        "index_select": partial(_lookup_work, table=0, indices=2),
+        **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _embedding_bag),
+        "embedding_dense_backward": _embedding_backward,
+        "gather": _gather,
+        "index": _unknown_indices,
+    },
+}  # fmt: skip
+#: Function and category of each operator, besides pointwise ones.
+_LISTED: Final[dict[str, tuple[_Function, str]]] = {
+    **{name: (rule.work, rule.category) for name, rule in _RULES.items()},
+    **{
+        f"aten::{name}": (function, category)
+        for category, functions in _FUNCTIONS.items()
+        for name, function in functions.items()
+    },
 }
 
 
@@ -422,41 +427,19 @@ def _triton(call: OperatorCall) -> Work:
     return Work("triton", _NAN, 0.0, float(size), "vector", "estimate")
 
 
-_TRITON: Final = ("triton_poi_", "triton_red_", "triton_per_")
+#: Families of operators, by the start of the name.
+_FAMILIES: Final[dict[str, tuple[_Function, str]]] = {
+    "aten::_foreach_": (_foreach, "optimizer"),
+    **dict.fromkeys(("triton_poi_", "triton_red_", "triton_per_"), (_triton, "triton")),
+}
 
 
-def vector_function(name: str) -> Callable[[OperatorCall], Work] | None:
-    """Return the function of an operator's work; None if the operator is not listed."""
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    if name in RULES:
-        return RULES[name].work
-    if name.startswith(_FOREACH):
-        return _foreach
-    if name.startswith(_TRITON):
-        return _triton
+def vector_function(name: str) -> tuple[_Function, str] | None:
+    """Return the function of an operator's work and its category; None if it is not listed."""
+    if name in _LISTED:
+        return _LISTED[name]
+    family = next((each for start, each in _FAMILIES.items() if name.startswith(start)), None)
     operands = _OPERANDS.get(_base_name(name))
-    return None if operands is None else partial(_pointwise, operands=operands)
-
-
-def vector_category(name: str) -> str:
-    """Return the category of a listed operator."""
-    if name in RULES:
-        return RULES[name].category
-    words = {
-        "_foreach_": "optimizer",
-        "softmax": "softmax",
-        "norm": "norm",
-        "embedding": "embedding",
-        "index": "embedding",
-        "gather": "embedding",
-        "triton_": "triton",
-    }
-    for word, category in words.items():
-        if word in name and name != "aten::linalg_vector_norm":
-            return category
-    if name in {"aten::cat", "aten::stack"}:
-        return "copy"
-    if name.removeprefix("aten::") in _reductions or "pool" in name or "loss" in name:
-        return "reduction"
-    return "elementwise"
+    if family is None and operands is not None:
+        return partial(_pointwise, operands=operands), "elementwise"
+    return family

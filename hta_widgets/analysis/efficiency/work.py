@@ -7,7 +7,6 @@ the second ``gemm``, so the second has the figure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from math import isnan
 from typing import Final, Literal
@@ -28,7 +27,7 @@ from hta_widgets.analysis.efficiency.matrix_work import (
     OUTERMOST,
     matrix_category,
 )
-from hta_widgets.analysis.efficiency.vector_work import vector_category, vector_function
+from hta_widgets.analysis.efficiency.vector_work import vector_function
 
 #: How an operator counts where operators are nested.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
@@ -42,17 +41,18 @@ CATEGORIES: Final[tuple[str, ...]] = (
 #: Words in names of unlisted operators that give their category.
 _WORDS: Final = (
     (
-        r"^(c10d|nccl|rccl|gloo|symm_mem)|record_param_comms|all_?reduce|all_?gather",
+        r"^(c10d|nccl|rccl|gloo|symm_mem|deep_ep)|record_param_comms|all_?reduce|all_?gather",
         "communication",
     ),
-    (r"attention|flash_attn|fmha|paged|mha_", "attention"),
+    (r"attention|flash_attn|fmha|paged|m[hl]a_|_fa\d_|^sgl_kernel::fwd", "attention"),
+    (r"^flashinfer::.*(prefill|decode)", "attention"),
     (r"conv(olution|\d|_)", "convolution"),
-    (r"(?<!fb)gemm|matmul|moe|experts|marlin|gptq|awq", "gemm"),
+    (r"(?<!fb)gemm|matmul|_mm\b|::linear\b|moe|experts|marlin|gptq|awq", "gemm"),
     (r"norm", "norm"),
     (r"softmax", "softmax"),
     (r"^triton_", "triton"),
     (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
-    (r"[Oo]ptimizer|_fused_(adam|sgd)|_foreach_|multi_tensor", "optimizer"),
+    (r"[Oo]ptimizer|fused_(ada|sgd)|_foreach_|multi_tensor", "optimizer"),
     (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
     (r"pool|sort|reduce|loss|topk", "reduction"),
     (r"dropout|activation|rotary|quant|silu|gelu", "elementwise"),
@@ -78,16 +78,15 @@ def category_of(name: str) -> str:
     name = unnumbered_name(name)
     if name in MATRIX_WORK:
         return matrix_category(name)
-    if vector_function(name):
-        return vector_category(name)
+    if listed := vector_function(name):
+        return listed[1]
     return next((category for words, category in _WORDS if re.search(words, name)), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
     category, name = category_of(call.name), unnumbered_name(call.name)
-    function: Callable[[OperatorCall], Work] | None
-    function = MATRIX_WORK.get(name) or vector_function(name)
+    function = MATRIX_WORK.get(name) or (vector_function(name) or (None,))[0]
     if function is None:
         return Work(category, reason=UNLISTED)
     kind = "matrix" if name in MATRIX_WORK else "vector"

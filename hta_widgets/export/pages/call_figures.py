@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.efficiency.bound_classes import classes_of_calls
-from hta_widgets.analysis.efficiency.call_efficiency import CALL_RATES, call_efficiency
+from hta_widgets.analysis.efficiency.call_efficiency import (
+    CALL_RATES,
+    call_efficiency,
+    classes_of_calls,
+)
 from hta_widgets.export.pages.format import ColumnWriter
 from hta_widgets.trace.trace import Trace
 

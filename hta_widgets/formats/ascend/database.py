@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_traces
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
@@ -64,17 +63,12 @@ def read_database(
         reader.read_tasks()
         reader.read_collectives()
         reader.read_calls()
+        reader.read_marks()
         reader.read_operators()
         facts = reader.facts(rank_of_folder(path))
         database.report(problems)
-    if not len(reader.rows):
-        raise TraceError(
-            "holds no tasks, calls or operators",
-            path=path,
-            remedy="Record with torch_npu.profiler and export_type=ExportType.Db.",
-        )
-    traces = build_traces(reader.rows, path, "ascend-db", problems, facts)
-    return Outcome(traces, problems)
+    record = "Record with torch_npu.profiler and export_type=ExportType.Db."
+    return build_traces(reader.rows, path, "ascend-db", problems, facts, record)
 
 
 class _AscendTables:
@@ -216,6 +210,14 @@ class _AscendTables:
                 name=self.rows.name_codes(f"ProfilerStep#{n}" for n in numbers.tolist()),
                 place=self.rows.place("host", "0", "host", "Steps"),
             )  # fmt: skip
+
+    def read_marks(self) -> None:
+        """Read the ranges and marks of MSTX."""
+        columns = self._database.integers(
+            "MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message", "connectionId")
+        )
+        none = np.full(len(columns["rowid"]), -1)
+        self._add_calls(columns | {"name": columns["message"]}, "user_annotation", none)
 
     def _add_calls(
         self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0

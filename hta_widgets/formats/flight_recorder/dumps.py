@@ -4,10 +4,11 @@ A dump holds the last collectives that a rank enqueued (2,000 by default), each 
 group, its number in the group, its state and the stack that called it. Dumps differ by version:
 
     1.x  ``seq_id``; pickles only           2.x  ``collective_seq_id`` and ``p2p_seq_id``
+    before 1.1, the list of entries alone; times in µs, ``time_created_us``
     JSON has 0 where pickles have None, numbers as texts, and no stacks
     gloo  ``state`` stays "scheduled"; a finished collective is ``retired``
 
-No dump states its rank, which is the number at the end of the file's name.
+The rank is the number at the end of the file's name: PyTorch's dumps do not state it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def is_dump(start: FileStart) -> bool:
     if not text.startswith(b"{") and not is_pickle(start):
         return False
     keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
-    has_states = b"entries" in text or b"pg_status" in text
+    has_states = b"entries" in text or b"pg_status" in text or b"seq_id" in text
     return has_states and b"traceEvents" not in text and any(key in text for key in keys)
 
 
@@ -95,6 +96,8 @@ def read_dump(
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
     value = _value_of(path, problems, advance)
+    if isinstance(value, list):
+        value = {"entries": value}
     has_status = isinstance(value, dict) and isinstance(value.get("pg_status"), dict)
     if has_status and "entries" not in value:  # collectives were left out of the dump
         value["entries"] = []
@@ -105,6 +108,8 @@ def read_dump(
             remedy=_REMEDY,
         )
     rank, job = _rank_and_job(path)
+    if rank is None and is_rank(value.get("rank")):
+        rank = value["rank"]
     dump = _dump_of(value, -1 if rank is None else rank, path, problems)
     trace = trace_of_records(
         _records(dump),
@@ -184,7 +189,7 @@ def _collective(
     status: Mapping[str, Mapping[str, Any]],
     number_of: dict[tuple[DumpFrame, ...], int],
 ) -> EnqueuedCollective | None:
-    named = entry.get("process_group")
+    named = entry.get("process_group", entry.get("pg_name"))
     names = [
         shorten_paths(str(part))
         for part in (named if isinstance(named, (list, tuple)) else [named])
@@ -219,7 +224,7 @@ def _collective(
         shorten_paths(str(entry.get("profiling_name") or "unknown")),
         state,
         is_finished,
-        _integer(entry.get("time_created_ns")) or -1,
+        _integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
         _integer(entry.get("time_discovered_started_ns")) or -1,
         completed,
         float(duration) if isinstance(duration, (int, float)) and duration >= 0 else -1.0,
@@ -294,6 +299,10 @@ def group_name(group: str, description: str) -> str:
     return f"{description} ({group})" if description and description != group else group
 
 
+def _to_ns(time_us: Any) -> int:
+    return 1000 * number if (number := _integer(time_us)) >= 0 else -1
+
+
 def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
 
@@ -303,7 +312,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _integer(value: Any) -> int:
-    """Return an integer, also from text; -1 for anything else."""
+    """Return an integer, also from a text or a whole float; -1 for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, str) and value.lstrip("-").isdecimal():
         value = int(value[:20])
     is_number = isinstance(value, int) and not isinstance(value, bool)

@@ -16,6 +16,7 @@ KINETO = Format(
         sniff=f"{__name__}:is_json",
         read=f"{__name__}.reader:read_kineto",
         peek_rank=f"{__name__}.reader:peek_rank",
+        shortens_paths_of=f"{__name__}.other_tools:has_other_profiler",
         sources={
             "file": f"{__name__}.record_source:FileRecords",
             "merged": f"{__name__}.records:MergedRecords",

@@ -31,6 +31,7 @@ from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.ascend_rows import mark_ascend_rows
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import RankColumns
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, read_track_names
 
 _DEVICE_NAMES = re.compile(
@@ -43,6 +44,8 @@ _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 #: Rows that Ascend's profiler derives from the rows of other processes.
 _DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
+#: Processes of JAX and TensorFlow, and of torch_npu.
+_OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
 #: Threads of device work; the first pattern that a thread of a process matches applies to all.
 _WORK_THREADS = tuple(
@@ -88,6 +91,11 @@ def mark_rows(columns: RankColumns) -> RankColumns:
     states_none = wide[rows] < 0
     wide[rows] = np.where(work & states_none, stream, wide[rows])
     return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
+
+
+def has_other_profiler(trace: Trace) -> bool:
+    """Whether a trace is of JAX, TensorFlow or torch_npu, by the names of its processes."""
+    return any(_OTHER_PROCESS.match(track.process) for track in trace.tracks)
 
 
 def is_horovod(names: Sequence[str]) -> bool:

@@ -102,8 +102,8 @@ class MemorySnapshot:
 
 def is_snapshot(start: FileStart) -> bool:
     """Whether a file is a snapshot, by the keys that it begins with."""
-    keys = (b"segments", b"segment_type", b"device_traces", b"total_size")
-    return is_pickle(start) and any(key in start.text for key in keys[1:]) and keys[0] in start.text
+    keys = (b"segment_type", b"device_traces", b"total_size")
+    return is_pickle(start) and any(key in start.text for key in keys)
 
 
 def read_snapshot(
@@ -115,10 +115,11 @@ def read_snapshot(
     """Read a snapshot as events of allocations, and counters of memory in use."""
     problems = Problems()
     value = read_pickle(path, read_whole_file(path, problems, advance), problems)
-    if not isinstance(value, dict) or not isinstance(value.get("segments"), (list, tuple)):
-        raise TraceError(
-            "is not a snapshot of memory: it has no list of segments", path=path, remedy=_REMEDY
-        )
+    if isinstance(value, list):  # of torch.cuda.memory_snapshot(), which has segments alone
+        value = {"segments": value}
+    if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
+        message = "is not a snapshot of memory: it has neither segments nor a history"
+        raise TraceError(message, path=path, remedy=_REMEDY)
     reader = _SnapshotReader(path, problems)
     snapshot = reader.read(value)
     records = [*reader.records(snapshot), *_annotations(value.get("external_annotations"))]
@@ -143,12 +144,18 @@ class _SnapshotReader:
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
         self._number_of_list: dict[int, int] = {}
         self._skipped = 0
+        self._has_segments = True
 
     def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
         """Return the devices with events or segments."""
-        segments = [entry for entry in value["segments"] if isinstance(entry, dict)]
-        traces = value.get("device_traces")
-        traces = list(traces) if isinstance(traces, (list, tuple)) else []
+        stated = value.get("segments")
+        self._has_segments = isinstance(stated, (list, tuple))
+        segments = [entry for entry in _list(stated) if isinstance(entry, dict)]
+        detail = (
+            "no segments: of what was in use before the history, only what it releases is known"
+        )
+        self.problems.add("part", int(not self._has_segments), detail, file=self.path)
+        traces = _list(value.get("device_traces"))
         if not any(traces):
             detail = "no history: _record_memory_history() was off, so only the end is known"
             self.problems.add("part", 1, detail, file=self.path)
@@ -180,7 +187,7 @@ class _SnapshotReader:
         memory = DeviceMemory(number)
         live: dict[int, tuple[int, int]] = {}
         reserved, has_times = 0, False
-        for place, event in enumerate(events if isinstance(events, (list, tuple)) else ()):
+        for place, event in enumerate(_list(events)):
             entry = event if isinstance(event, dict) else {}
             action, size = entry.get("action"), _integer(entry.get("size"))
             address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"))
@@ -216,6 +223,9 @@ class _SnapshotReader:
     ) -> None:
         """Compute what was in use at the start, and the older blocks that still are."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
+        total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
+        if not self._has_segments:
+            end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
         memory.start_bytes = max(start_bytes, 0)
         if start_bytes < 0:
@@ -224,7 +234,9 @@ class _SnapshotReader:
                 " segments hold; it is taken to begin with nothing in use"
             )
             self.problems.add("repaired", 1, detail, file=self.path)
-        total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
+        if not self._has_segments:  # what is reserved is at least what is in use
+            unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
+            total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
@@ -341,7 +353,7 @@ def _used_bytes(entry: Mapping[str, Any]) -> int:
 
 def _annotations(entries: Any) -> Iterator[dict[str, Any]]:
     """Yield the ranges that the program named."""
-    for entry in entries if isinstance(entries, (list, tuple)) else ():
+    for entry in _list(entries):
         stage = entry.get("stage") if isinstance(entry, dict) else None
         time_us = _integer(entry.get("time_us")) if stage else -1
         if stage in {"START", "END"} and time_us >= 0:
@@ -350,6 +362,10 @@ def _annotations(entries: Any) -> Iterator[dict[str, Any]]:
                 "name": str(entry.get("name")), "pid": max(_integer(entry.get("device")), 0),
                 "ts": time_value(time_us * 1000),
             }  # fmt: skip
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def _integer(value: Any) -> int:

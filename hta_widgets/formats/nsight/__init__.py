@@ -10,7 +10,6 @@ NSIGHT = Format(
         sniff=f"{__name__}.reader:is_export",
         words=(SQLITE_MAGIC,),
         read=f"{__name__}.reader:read_export",
-        sources={"nsight": f"{__name__}.records:ExportRecords"},
         companions=f"{__name__}.reader:reports_of",
         memory_factor=6.5,
         takes_steps=True,

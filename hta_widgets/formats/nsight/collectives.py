@@ -5,24 +5,25 @@ kernel is launched within that range, or within ``ncclGroupEnd`` after the calls
 
     ncclGroupStart  ncclAllReduce {communicator, size}  ncclGroupEnd [cuLaunchKernelEx → kernel]
 
-A communicator has the same id on all ranks, so it identifies their process group.
+A communicator has the same id on all ranks, so it identifies their process group. Exports without
+payloads still name the operations of generic kernels (``ncclDevKernel_Generic``).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of
-from hta_widgets.formats.nsight.tables import MARK, EventBlock
-from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, StringPool, arg_table
+from hta_widgets.formats.event_rows import select_rows
+from hta_widgets.formats.nsight.nvtx import NvtxRanges
+from hta_widgets.formats.nsight.tables import Columns
+from hta_widgets.trace.arrays import Ints, first_positions
+from hta_widgets.trace.columns import StringPool
 
 _COMMUNICATOR, _SIZE = "NCCL communicator ID", "Message size [bytes]"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
@@ -43,6 +44,8 @@ _COLLECTIVES = {
 #: Collectives whose message is the part of one rank.
 _OF_PARTS = {"allgather", "reduce_scatter"}
 _CALL = re.compile(r"nccl[A-Z]\w+")
+#: Kernels that run any operation, which their name does not state.
+_GENERIC = re.compile(r"generic", re.IGNORECASE)
 #: Type of elements in a kernel's name. NCCL's other kernels, such as all-gathers, move bytes.
 _DTYPE = re.compile(r"_([iu](?:8|16|32|64)|f(?:16|32|64)|bf16)_")
 _DTYPES = {"i": "int", "u": "uint", "f": "float", "b": "bfloat"}
@@ -50,86 +53,60 @@ _DTYPES = {"i": "int", "u": "uint", "f": "float", "b": "bfloat"}
 _MAX_NESTED = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Communicators:
-    """Facts that the initialization of communicators states.
+class _NcclCall(NamedTuple):
+    """A call of NCCL; without a payload, its communicator is not known."""
 
-    Attributes
-    ----------
-    sizes : dict of int to int
-        Number of ranks by communicator.
-    rank : int or None
-        The rank in the largest communicator.
-    """
-
-    sizes: Mapping[int, int]
-    rank: int | None
+    name: str
+    communicator: int | None = None
+    size_bytes: int = -1
 
 
-def read_communicators(
-    payloads: Sequence[Mapping[str, int]], device: int | None = None
-) -> Communicators:
-    """Return the sizes of communicators, and the rank, from the payloads of a rank's ranges.
+def _initializations(payloads: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
+    """Return the payloads of the initialization of communicators."""
+    return [payload for payload in payloads if {_COMMUNICATOR, _RANKS, _RANK} <= set(payload)]
+
+
+def rank_in_communicators(ranges: NvtxRanges, device: int | None = None) -> int | None:
+    """Return the rank in the largest communicator of a process; None if no payload states it.
 
     Only what is stated of `device` gives the rank of a process with several devices.
     """
-    inits = [payload for payload in payloads if {_COMMUNICATOR, _RANKS, _RANK} <= set(payload)]
-    sizes = {payload[_COMMUNICATOR]: payload[_RANKS] for payload in inits}
-    if device is not None:
-        inits = [payload for payload in inits if payload.get(_DEVICE) == device]
-    largest = max(inits, key=lambda payload: payload[_RANKS], default=None)
-    return Communicators(sizes, None if largest is None else largest[_RANK])
-
-
-@dataclass(frozen=True, slots=True)
-class _NcclCall:
-    """A call of NCCL with a payload."""
-
-    name: str
-    communicator: int
-    size_bytes: int
+    payloads = (ranges.payloads[number] for number in np.unique(ranges.columns["payload"]).tolist())
+    inits = [
+        payload
+        for payload in _initializations(payloads)
+        if device is None or payload.get(_DEVICE) == device
+    ]
+    return max(inits, key=lambda payload: payload[_RANKS])[_RANK] if inits else None
 
 
 def communication_args(
-    records: Ints,
-    kernels: EventBlock,
-    calls: EventBlock,
-    ranges: EventBlock,
-    pool: StringPool,
-    payloads: Mapping[int, Mapping[str, int]],
-) -> ArgTable | None:
-    """Return the args of a rank's NCCL kernels, which have the ascending numbers `records`."""
-    sizes = read_communicators([payloads.get(row, {}) for row in ranges.rowid.tolist()]).sizes
-    names = [pool[code] for code in kernels.name.tolist()]
-    numbers, texts = [], []
-    for record, kernel, launched in zip(
-        records.tolist(), names, _calls_of_kernels(kernels, calls, ranges, pool, payloads),
-        strict=True,
-    ):  # fmt: skip
-        if launched:
-            args = _args_of(kernel, launched, sizes)
-            numbers.append(record)
-            texts.append(b"\0".join(_json(args.get(key)) for key in COMMUNICATION_KEYS))
-    return arg_table(numbers, texts)
-
-
-def _json(value: object) -> bytes:
-    return b"" if value is None else json.dumps(value).encode()
+    kernels: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool
+) -> list[dict[str, Any]]:
+    """Return the args of NCCL's kernels of a process."""
+    payloads = (ranges.payloads[number] for number in np.unique(ranges.columns["payload"]).tolist())
+    sizes = {payload[_COMMUNICATOR]: payload[_RANKS] for payload in _initializations(payloads)}
+    names = [pool[code] for code in kernels["name"].tolist()]
+    launched = _calls_of_kernels(kernels, calls, ranges, pool)
+    return [_args_of(*pair, sizes) for pair in zip(names, launched, strict=True)]
 
 
 def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> dict[str, Any]:
-    """Return the args of a kernel that does the work of some calls."""
+    """Return the args of a kernel that does the work of some calls, without those unknown."""
     communicators = {call.communicator for call in calls}
-    if len(communicators) > 1:
+    if len(communicators) != 1:
         return {}
     communicator = calls[0].communicator
-    ranks = sizes.get(communicator)
     operations = {_COLLECTIVES.get(call.name) for call in calls}
     operation = operations.pop() if len(operations) == 1 else None
+    if communicator is None:
+        is_generic = _GENERIC.search(kernel) is not None
+        return {"Collective name": operation} if is_generic and operation is not None else {}
+    ranks = sizes.get(communicator)
     args: dict[str, Any] = {
         "Process Group Name": f"NCCL {communicator:016x}",
-        "Group size": ranks,
-        "Collective name": operation,
+        **({} if ranks is None else {"Group size": ranks}),
+        **({} if operation is None else {"Collective name": operation}),
     }
     size = sum(call.size_bytes for call in calls)
     match = _DTYPE.search(kernel)
@@ -149,61 +126,52 @@ def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> d
     }
 
 
+def _call_name(text: str) -> str:
+    """Return the name of NCCL's function of a range, whose prefix newer versions drop; or ""."""
+    if _CALL.fullmatch(text):
+        return text
+    name = f"nccl{text}"
+    return name if name in _COLLECTIVES or name == _GROUP_END else ""
+
+
 def _calls_of_kernels(
-    kernels: EventBlock,
-    calls: EventBlock,
-    ranges: EventBlock,
-    pool: StringPool,
-    payloads: Mapping[int, Mapping[str, int]],
+    kernels: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
     """Return for each kernel the calls whose work it does; none if they are not known."""
-    launch_of = _launches(kernels, calls)
-    result: list[list[_NcclCall]] = [[] for _ in range(len(kernels))]
-    threads = np.append(calls.thread, -1)[launch_of]
-    for thread in np.unique(threads[launch_of >= 0]).tolist():
-        on_thread = ranges.take(np.flatnonzero((ranges.thread == thread) & (ranges.kind != MARK)))
-        on_thread = on_thread.take(np.argsort(on_thread.start_ns, kind="stable"))
+    result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
+    launch_of = first_positions(calls["correlation"], kernels["correlation"])
+    launch_of[kernels["correlation"] < 0] = -1
+    threads = np.append(calls["thread"], -1)[launch_of]
+    launches_ns = np.append(calls["start_ns"], 0)[launch_of]
+    for thread in np.unique(threads[threads >= 0]).tolist():
+        on_thread = ranges.select(ranges.columns["thread"] == thread)
+        order = np.argsort(on_thread.columns["start_ns"], kind="stable")
+        on_thread.columns = select_rows(on_thread.columns, order)
         places = np.flatnonzero(threads == thread)
-        at_ns = calls.start_ns[launch_of[places]]
-        order = np.argsort(at_ns, kind="stable")
-        calls_of_launches = _calls_on_thread(at_ns[order], on_thread, pool, payloads)
-        for place, calls_of_kernel in zip(places[order].tolist(), calls_of_launches, strict=True):
+        places = places[np.argsort(launches_ns[places], kind="stable")]
+        calls_of_launches = _calls_on_thread(launches_ns[places], on_thread, pool)
+        for place, calls_of_kernel in zip(places.tolist(), calls_of_launches, strict=True):
             result[place] = calls_of_kernel
     return result
 
 
-def _launches(kernels: EventBlock, calls: EventBlock) -> Ints:
-    """Return the call that launched each kernel, -1 for none."""
-    if not len(calls):
-        return np.full(len(kernels), -1, np.int64)
-    order = np.argsort(calls.correlation, kind="stable")
-    ids = calls.correlation[order]
-    positions = np.maximum(np.searchsorted(ids, kernels.correlation, side="right") - 1, 0)
-    return np.where(ids[positions] == kernels.correlation, order[positions], -1)
-
-
 def _calls_on_thread(
-    launches_ns: Ints,
-    ranges: EventBlock,
-    pool: StringPool,
-    payloads: Mapping[int, Mapping[str, int]],
+    launches_ns: Ints, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
     """Return the calls for each launch of a thread; launches and ranges are in order of time."""
-    names = [pool[code] for code in ranges.name.tolist()]
-    starts, ends = ranges.start_ns.tolist(), ranges.end_ns.tolist()
+    columns = ranges.columns
+    names = [_call_name(pool[code]) for code in columns["name"].tolist()]
+    starts, ends = columns["start_ns"].tolist(), columns["end_ns"].tolist()
+    first_later = np.searchsorted(columns["start_ns"], launches_ns, side="right").tolist()
     around = [
         _range_around(launch, starts, ends, names, index)
-        for launch, index in zip(
-            launches_ns.tolist(),
-            np.searchsorted(ranges.start_ns, launches_ns, side="right").tolist(),
-            strict=True,
-        )
+        for launch, index in zip(launches_ns.tolist(), first_later, strict=True)
     ]
     kernels_of = Counter(around)
     seen: Counter[int] = Counter()
     result = []
     for place in around:
-        calls = [] if place < 0 else _calls_of_range(place, names, ranges, payloads)
+        calls = [] if place < 0 else _calls_of_range(place, names, ranges)
         number, count = seen[place], kernels_of[place]
         seen[place] += 1
         if count == 1 or not calls:
@@ -219,14 +187,12 @@ def _range_around(
     """Return the outermost range of NCCL around a launch, -1 for none."""
     outermost = -1
     for place in range(index - 1, max(index - 1 - _MAX_NESTED, -1), -1):
-        if starts[place] <= launch_ns <= ends[place] and _CALL.fullmatch(names[place]):
+        if starts[place] <= launch_ns <= ends[place] and names[place]:
             outermost = place
     return outermost
 
 
-def _calls_of_range(
-    place: int, names: list[str], ranges: EventBlock, payloads: Mapping[int, Mapping[str, int]]
-) -> list[_NcclCall]:
+def _calls_of_range(place: int, names: list[str], ranges: NvtxRanges) -> list[_NcclCall]:
     """Return the call of a range, or the calls of the group that it ends."""
     first = place
     if names[place] == _GROUP_END:
@@ -234,7 +200,9 @@ def _calls_of_range(
             first -= 1
     calls = []
     for number in range(first, place + 1):
-        payload = payloads.get(int(ranges.rowid[number]), {})
+        payload = ranges.payloads[int(ranges.columns["payload"][number])]
         if _SIZE in payload and _COMMUNICATOR in payload:
             calls.append(_NcclCall(names[number], payload[_COMMUNICATOR], payload[_SIZE]))
+        elif not payload and names[number] in _COLLECTIVES:
+            calls.append(_NcclCall(names[number]))
     return calls

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from hta_widgets.formats.event_rows import Series, distinct_rows
-from hta_widgets.formats.nsight.rank_columns import RankRows
 from hta_widgets.formats.nsight.recording import Gpu
 from hta_widgets.formats.nsight.tables import process_of
 from hta_widgets.readers.sqlite import Database
@@ -18,15 +17,7 @@ _ALLOCATION, _FREE = 0, 1
 _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 
-def counters_of_rank(
-    database: Database, rank: RankRows, gpu: Gpu, *, with_network: bool
-) -> list[Series]:
-    """Return the series of a rank's device; one rank of a host also has its network's series."""
-    series = [*_metrics(database, gpu), *_memory(database, rank)] if rank.device >= 0 else []
-    return [*series, *_network(database)] if with_network else series
-
-
-def _metrics(database: Database, gpu: Gpu) -> list[Series]:
+def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
     """Return the sampled metrics of a device."""
     rows = [
         row
@@ -53,14 +44,12 @@ def _metrics(database: Database, gpu: Gpu) -> list[Series]:
     return series
 
 
-def _memory(database: Database, rank: RankRows) -> list[Series]:
-    """Return the memory that a rank has allocated and not freed."""
+def allocated_memory(database: Database, process: int, device: int) -> list[Series]:
+    """Return the memory of a device that a process has allocated and not freed."""
     columns = database.integers(
         _MEMORY, ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
     )
-    of_rank = (process_of(columns["globalPid"]) == rank.process) & (
-        columns["deviceId"] == rank.device
-    )
+    of_rank = (process_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
     rows = np.flatnonzero(of_rank & np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)))
     if not len(rows):
         return []
@@ -71,7 +60,7 @@ def _memory(database: Database, rank: RankRows) -> list[Series]:
     return [(_ALLOCATED, columns["start"][rows], level)]
 
 
-def _network(database: Database) -> list[Series]:
+def network_metrics(database: Database) -> list[Series]:
     """Return the metrics of network cards, by card and port."""
     keys = ("globalId", "portId", "metricsListId", "metricsIdx")
     columns = database.integers(_NETWORK, ("start", *keys, "value"))

@@ -10,33 +10,27 @@ domains, such as NCCL's, are calls on the host. All other ranges are annotations
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from hta_widgets.formats.nsight.tables import (
-    ASYNC_BEGIN,
-    ID_BITS,
-    ID_MASK,
-    MARK,
-    RANGE,
-    EventBlock,
-    Texts,
-    category_code,
-    event_block,
-    process_of,
-    texts_by_id,
-)
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
+from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, Columns, process_of, text_codes
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.problems import Problems
 
 NVTX_TABLE = "NVTX_EVENTS"
-_EVENT_TYPES = {RANGE: (59, 70), MARK: (34, 65), ASYNC_BEGIN: (60, 71)}
+#: Types of events by their phase: ranges that nest, marks, and ranges that need not nest.
+_EVENT_TYPES = {"X": (59, 70), "i": (34, 65), "b": (60, 71)}
 _DOMAIN_CREATION = 75
+#: Types of rows that are not events: categories, domains, names of devices and threads, resources.
+_NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; those without a recorded name have a number other than 0.
 _LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
@@ -50,12 +44,35 @@ _OPERATOR_ARGS = {
     "Input Dims": re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |$)", re.DOTALL),
 }
 _STEP_RANGE = "ProfilerStep#"
+_decode_json = msgspec.json.decode
 
 
-def short_range_name(text: str) -> str:
-    """Return a range's name without what PyTorch appends to the names of operators."""
-    match = _OPERATOR.search(text)
-    return text if match is None else text[: match.start()]
+@dataclass(slots=True)
+class NvtxRanges:
+    """The ranges and marks of an export.
+
+    Attributes
+    ----------
+    columns : dict of str to array
+        Columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
+        never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`.
+    domains : list of str
+        Names of domains; "" for the program's own.
+    payloads : list of dict
+        Fields of payloads by name; the first is empty.
+    """
+
+    columns: Columns
+    domains: list[str]
+    payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
+
+    def select(self, mask: Bools) -> NvtxRanges:
+        """Return some of the ranges."""
+        return NvtxRanges(select_rows(self.columns, mask), self.domains, self.payloads)
+
+    def of_phase(self, phase: str) -> NvtxRanges:
+        """Return the ranges that nest, the marks, or the ranges that need not nest."""
+        return self.select(self.columns["phase"] == ord(phase))
 
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
@@ -74,126 +91,95 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
 
 def read_ranges(
     database: Database,
-    texts: Texts,
+    rows: EventRows,
     names: Mapping[tuple[int, int], str],
-    rowids: Ints | None = None,
-) -> tuple[EventBlock, list[str]]:
-    """Read ranges, then marks, then asynchronous ranges, each in order of rows; or some rows.
-
-    Also return the names of domains by code; `names` are those that processes registered.
-    """
+    problems: Problems,
+) -> NvtxRanges:
+    """Read ranges and marks; `names` are those of domains that processes registered."""
     columns = database.integers(
         NVTX_TABLE,
         ("start", "end", "eventType", "textId", "globalTid", "domainId"),
-        rowids=rowids,
         missing=NO_TIME,
     )
-    kind = np.full(len(columns["rowid"]), -1, np.int64)
-    for kind_of_types, types in _EVENT_TYPES.items():
-        kind[np.isin(columns["eventType"], types)] = kind_of_types
-    order = np.argsort(kind, kind="stable")[(kind < 0).sum() :]
-    columns = {name: values[order] for name, values in columns.items()}
-    code, is_operator = _name_codes(database, texts, columns, rowids)
+    phase = np.zeros(len(columns["rowid"]), np.int64)
+    for letter, types in _EVENT_TYPES.items():
+        phase[np.isin(columns["eventType"], types)] = ord(letter)
+    is_event = phase > 0
+    is_other = ~is_event & ~np.isin(columns["eventType"], _NO_EVENTS)
+    detail = f"rows of {NVTX_TABLE} of other types"
+    problems.add("skipped", int(is_other.sum()), detail, file=database.path)
+    columns, phase = select_rows(columns, is_event), phase[is_event]
     process = process_of(columns["globalTid"])
-    number = np.maximum(columns["domainId"], 0)
-    domain, domains = _domain_codes(process, number, names)
-    of_library = np.array([_LIBRARY.fullmatch(text) is not None for text in domains], bool)[domain]
-    is_call = (is_operator | of_library) & ~np.isin(
-        code, [k for k, text in enumerate(texts.pool.values) if text.startswith(_STEP_RANGE)]
-    )
-    block = event_block(
-        columns["start"],
-        kind=kind[order],
-        rowid=columns["rowid"],
-        end_ns=columns["end"],
-        name=code,
-        category=np.where(
-            is_call, category_code("cpu_op"), category_code("user_annotation")
-        ).astype(np.int32),
-        process=process,
-        thread=columns["globalTid"] & ID_MASK,
-        domain=domain,
-    )
-    return block, domains
-
-
-def _name_codes(
-    database: Database, texts: Texts, columns: dict[str, Ints], rowids: Ints | None
-) -> tuple[Ints, Bools]:
-    """Return the codes of ranges' names, and which of them are PyTorch's operators."""
-    has_id = columns["textId"] != NO_TIME
-    is_operator_id: set[int] = set()
-
-    def shorten(text: str) -> str:
-        name = short_range_name(text)
-        if name is not text:
-            is_operator_id.add(texts.pool.add(name))
-        return name
-
-    unnamed = texts.pool.add("")
-    code = np.full(len(has_id), unnamed, np.int64)
-    code[has_id] = texts.codes(columns["textId"][has_id], shorten)
-    is_operator = np.isin(code, list(is_operator_id)) & has_id
-    if "text" not in database.columns_of(NVTX_TABLE):
-        return code, is_operator
-    inline = [
-        (number, text)
-        for number, text in database.rows(
-            NVTX_TABLE, ("rowid", "text"), rowids=rowids, where='"text" is not null'
-        )
-        if isinstance(text, str)
-    ]
-    add = texts.pool.add
-    numbers = np.array([number for number, _ in inline], np.int64)
-    short = [short_range_name(text) for _, text in inline]
-    codes = np.array([add(name) for name in short], np.int64)
-    changed = np.array(
-        [name is not text for name, (_, text) in zip(short, inline, strict=True)], bool
-    )
-    positions = positions_in(numbers, columns["rowid"])
-    has_text = positions >= 0
-    code[has_text], is_operator[has_text] = codes[positions[has_text]], changed[positions[has_text]]
-    return code, is_operator
-
-
-def _domain_codes(
-    process: Ints, number: Ints, names: Mapping[tuple[int, int], str]
-) -> tuple[Ints, list[str]]:
-    pairs, places = np.unique(np.stack([process, number]), axis=1, return_inverse=True)
+    pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
     domains = [
-        names.get((of_process, of_number), f"domain {of_number}" if of_number else "")
-        for of_process, of_number in pairs.T.tolist()
+        names.get((of_process, number), f"domain {number}" if number else "")
+        for of_process, number in pairs
     ]
-    return places.reshape(-1).astype(np.int32), domains
+    payloads, payload = _read_payloads(database, columns["rowid"])
+    texts, text = _read_texts(database, columns)
+    operators = [_operator(each) for each in texts.values]
+    distinct, code = distinct_rows(text, domain, payload)
+    args = [
+        {
+            **operators[of_text][1],
+            **({"NVTX domain": domains[of_domain]} if domains[of_domain] else {}),
+            **payloads[of_payload],
+        }
+        for of_text, of_domain, of_payload in distinct
+    ]
+    names_of_texts = [name for name, _ in operators]
+    is_operator = np.array(names_of_texts) != np.array(texts.values)
+    is_step = np.array([name.startswith(_STEP_RANGE) for name in names_of_texts])
+    of_library = np.array([_LIBRARY.fullmatch(name) is not None for name in domains], bool)
+    is_call = (is_operator[text] | of_library[domain]) & ~is_step[text]
+    annotation, call = rows.category_codes(("user_annotation", "cpu_op"))
+    is_mark = phase == ord("i")
+    return NvtxRanges(
+        {
+            "start_ns": columns["start"],
+            "end_ns": np.where(is_mark, columns["start"], columns["end"]),
+            "phase": phase,
+            "name": rows.name_codes(names_of_texts)[text],
+            "category": np.where(is_call, call, annotation),
+            "process": process,
+            "thread": columns["globalTid"] & ID_MASK,
+            "args": rows.args_codes(args)[code],
+            "domain": domain,
+            "payload": payload,
+        },
+        domains,
+        payloads,
+    )
 
 
-def args_of_ranges(
-    database: Database, ranges: EventBlock, domains: list[str]
-) -> list[dict[str, Any]]:
-    """Return the args of ranges: of operators, the domain, and the fields of payloads."""
-    rows = database.rows(NVTX_TABLE, ("rowid", "text", "textId"), rowids=ranges.rowid)
-    by_id = texts_by_id(database, (number for _, _, number in rows if isinstance(number, int)))
-    texts = {row: text if isinstance(text, str) else by_id.get(key) for row, text, key in rows}
-    payloads = payloads_of(database, ranges.rowid)
-    args = []
-    for number, domain in zip(ranges.rowid.tolist(), ranges.domain.tolist(), strict=True):
-        of_row = _operator_args(texts.get(number) or "")
-        if domains[domain]:
-            of_row["NVTX domain"] = domains[domain]
-        args.append({**of_row, **payloads.get(number, {})})
-    return args
+def _read_texts(database: Database, columns: Columns) -> tuple[StringPool, Ints]:
+    """Return the texts of ranges, and the code of each; texts in the table itself count first."""
+    pool = StringPool(("",))
+    code = np.zeros(len(columns["rowid"]), np.int64)
+    has_id = columns["textId"] != NO_TIME
+    code[has_id] = text_codes(database, pool, columns["textId"][has_id])
+    if "text" in database.columns_of(NVTX_TABLE):
+        rows = database.rows(NVTX_TABLE, ("rowid", "text"), where="typeof(\"text\") = 'text'")
+        inline = np.array([pool.add(text) for _, text in rows], np.int64)
+        positions = positions_in(np.array([row for row, _ in rows], np.int64), columns["rowid"])
+        code[positions >= 0] = inline[positions[positions >= 0]]
+    return pool, code
 
 
-def _operator_args(text: str) -> dict[str, Any]:
+def _operator(text: str) -> tuple[str, dict[str, Any]]:
+    """Return a range's name without what PyTorch appends to the names of operators, and that."""
+    match = _OPERATOR.search(text)
+    if match is None:
+        return text, {}
     args: dict[str, Any] = {}
     for key, pattern in _OPERATOR_ARGS.items():
-        match = pattern.search(text)
-        if match is not None:
+        value = pattern.search(text, match.start())
+        if value is not None:
             try:
-                args[key] = json.loads(match[1])
-            except (ValueError, RecursionError):
-                args[key] = match[1]
-    return args
+                args[key] = _decode_json(value[1])
+            except (msgspec.DecodeError, RecursionError):
+                args[key] = value[1]
+    return text[: match.start()], args
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +201,22 @@ _PAYLOAD_HEADER_BYTES = 32
 _FIRST_NESTED_TYPE = 1 << 24
 
 
-def payloads_of(database: Database, rowids: Ints | None = None) -> dict[int, dict[str, int]]:
-    """Return the fields of payloads by row id."""
+def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
+    """Return the distinct payloads of ranges, and the position of each row's among them."""
+    payloads: list[dict[str, int]] = [{}]
     if "binaryData" not in database.columns_of(NVTX_TABLE):
-        return {}
+        return payloads, np.zeros(len(rowids), np.int64)
     schemas = _payload_schemas(database)
-    rows = database.rows(
-        NVTX_TABLE, ("rowid", "binaryData"), rowids=rowids, where='"binaryData" is not null'
-    )
-    payloads = {number: _decode_payload(blob, schemas) for number, blob in rows}
-    return {number: payload for number, payload in payloads.items() if payload}
+    rows = database.rows(NVTX_TABLE, ("rowid", "binaryData"), where='"binaryData" is not null')
+    number_of: dict[object, int] = {}
+    numbers = []
+    for _, blob in rows:
+        if blob not in number_of:
+            number_of[blob] = len(payloads)
+            payloads.append(_decode_payload(blob, schemas))
+        numbers.append(number_of[blob])
+    positions = positions_in(np.array([row for row, _ in rows], np.int64), rowids)
+    return payloads, np.where(positions >= 0, np.array([*numbers, 0])[positions], 0)
 
 
 def _payload_schemas(database: Database) -> dict[tuple[int, int], list[_PayloadField]]:

@@ -13,49 +13,56 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import RankFacts, rows_of_ranks, trace_of_rank
-from hta_widgets.formats.kineto.record_source import FileState
-from hta_widgets.formats.nsight.collectives import communication_args, read_communicators
-from hta_widgets.formats.nsight.counters import counters_of_rank
-from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, payloads_of, read_ranges
-from hta_widgets.formats.nsight.rank_columns import RankRows, build_columns
-from hta_widgets.formats.nsight.recording import Recording, read_recording
-from hta_widgets.formats.nsight.records import ExportRecords, RankPlace
-from hta_widgets.formats.nsight.steps import Steps, find_steps
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    RowPlace,
+    build_traces,
+    distinct_rows,
+    select_rows,
+)
+from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
+from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics, network_metrics
+from hta_widgets.formats.nsight.graph_nodes import captured_calls
+from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
+from hta_widgets.formats.nsight.recording import read_recording
+from hta_widgets.formats.nsight.steps import steps_of_device
 from hta_widgets.formats.nsight.tables import (
     CALLS,
-    EVENT_TABLES,
+    DEVICE_TABLES,
     GRAPHS,
-    MARK,
-    RANGE,
-    EventBlock,
-    Texts,
-    concatenate_blocks,
-    read_block,
+    HOST_TABLES,
+    KERNELS,
+    UNIFIED_THREAD,
+    Columns,
+    ExportTable,
+    id_in_system,
+    read_table,
 )
+from hta_widgets.formats.nsight.waits import read_waits
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
-from hta_widgets.trace.arrays import Bools, Ints, Rows
-from hta_widgets.trace.columns import ArgTable, StringPool
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.problems import ProblemKind, Problems
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
-from hta_widgets.trace.trace import Trace
 
 _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
+#: Columns of work from which steps are found.
+_OF_WORK = ("start_ns", "end_ns", "process", "device", "correlation")
+_UNIFIED = "unified memory"
+_LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
 _MIN_UTC_NS = 100_000_000_000_000_000
-_RECORD_AGAIN = "Record with nsys profile --trace=cuda,nvtx, and export again."
 
 
 def is_export(start: FileStart) -> bool:
@@ -69,21 +76,6 @@ def reports_of(path: str) -> list[tuple[Path, bool]]:
     return [(Path(path).with_suffix(ending), False) for ending in _REPORTS]
 
 
-@dataclass(frozen=True, slots=True)
-class _Export:
-    """An export and its events: first those of devices, then calls, then NVTX ranges."""
-
-    path: str
-    database: Database
-    state: FileState
-    recording: Recording
-    events: EventBlock
-    names: StringPool
-    domains: list[str]
-    payloads: dict[int, dict[str, int]]
-    steps: str | None
-
-
 def read_export(
     path: str,
     *,
@@ -93,221 +85,237 @@ def read_export(
 ) -> Outcome:
     """Read the ranks of an export; `steps` is a regular expression of the ranges that are steps."""
     problems = Problems()
-    state = FileState.of(path)
     with Database(path, advance) as database:
-        recording = read_recording(database)
-        names = StringPool()
-        events, domains = _read_events(database, recording, names, path, problems)
-        if len(events) and events.start_ns.min() > _MIN_UTC_NS:
-            recording.epoch_ns = 0
-        payloads = payloads_of(database)
-        export = _Export(
-            path, database, state, recording, events, names, domains, payloads, steps
-        )  # fmt: skip
-        no_target = np.broadcast_to(np.int64(-1), len(events))
-        columns = {**events.columns(), "place": events.thread, "target": no_target}
-        ranks = list(rows_of_ranks(columns, path, problems))
-        if not ranks:
-            raise TraceError(
-                "holds no events of CUDA, NVTX, MPI or the operating system",
-                path=path,
-                remedy=_RECORD_AGAIN,
-            )
-        devices_of = Counter(process for process, _, _ in ranks)
-        traces: list[Trace] = []
-        for process, device, rows in ranks:
-            rank = _rank_rows(process, device, events, rows)
-            facts = _facts_of_rank(export, rank, devices_of, is_first=not traces)
-            traces.append(_read_rank(export, rank, facts, problems))
-        _report_file(export, problems)
-    return Outcome(tuple(traces), problems)
-
-
-def _read_events(
-    database: Database, recording: Recording, names: StringPool, path: str, problems: Problems
-) -> tuple[EventBlock, list[str]]:
-    """Return all events, and the names of NVTX domains."""
-    texts = Texts(database, names)
-    blocks: list[EventBlock] = []
-    for number, table in enumerate(EVENT_TABLES):
-        block = _drop_untimed(read_block(database, number, texts), table.name, path, problems)
-        if number > CALLS:
-            block.correlation = np.full(len(block), -1)  # only calls launch
-        blocks.append(block)
-    _assign_process(blocks, path, problems)
-    blocks[GRAPHS] = _drop_recorded_graphs(blocks[GRAPHS], blocks[0], path, problems)
-    ranges, domains = read_ranges(database, texts, recording.domains)
-    never_end = (ranges.end_ns == NO_TIME) & (ranges.kind != MARK)
-    problems.add("unpaired", int(never_end.sum()), "NVTX ranges without an end", file=path)
-    ranges = ranges.select(~never_end & _are_plausible(ranges.start_ns))
-    return concatenate_blocks([*blocks, ranges]), domains
-
-
-def _assign_process(blocks: list[EventBlock], path: str, problems: Problems) -> None:
-    """Give device work without a process the process of all calls, if there is only one."""
-    processes = np.unique(blocks[CALLS].process)
-    for block in blocks[:CALLS]:
-        is_unknown = block.process < 0
-        if len(processes) == 1:
-            block.process = np.where(is_unknown, processes[0], block.process)
-        else:
-            detail = "events of devices do not state their process: they are ranks of their own"
-            problems.add("part", int(is_unknown.sum()), detail, file=path)
+        export = _ExportEvents(path, database, problems)
+        export.read(steps)
+        record = "Record with nsys profile --trace=cuda,nvtx, and export again."
+        outcome = build_traces(export.rows, path, "nsight", problems, export.facts, record)
+        export.report()
+    return outcome
 
 
 def _are_plausible(times_ns: Ints) -> Bools:
     return np.asarray((times_ns > FIRST_NS) & (times_ns < LAST_NS))
 
 
-def _drop_untimed(block: EventBlock, table: str, path: str, problems: Problems) -> EventBlock:
-    timed = _are_plausible(block.start_ns) & _are_plausible(block.end_ns)
-    timed &= (block.end_ns >= block.start_ns) & ((block.start_ns != 0) | (block.end_ns != 0))
-    if timed.all():
-        return block
-    problems.add("skipped", int((~timed).sum()), f"rows of {table} without times", file=path)
-    return block.select(timed)
+class _ExportEvents:
+    """The events of an export, and the facts of its ranks."""
 
+    def __init__(self, path: str, database: Database, problems: Problems) -> None:
+        self.rows = EventRows()
+        self._path, self._database, self._problems = path, database, problems
+        self._recording = read_recording(database)
+        self._network = network_metrics(database)
+        self._tables: dict[ExportTable, Columns] = {}
+        #: times and devices of the work of all tables, and number of devices by process
+        self._work: Columns = {}
+        self._devices_of: Counter[int] = Counter()
+        #: processes with calls on the host
+        self._callers: set[int] = set()
 
-def _drop_recorded_graphs(
-    graphs: EventBlock, kernels: EventBlock, path: str, problems: Problems
-) -> EventBlock:
-    """Drop launches of graphs whose kernels are recorded too, and report the others."""
-    if not len(graphs):
-        return graphs
-    launched = set(zip(kernels.process.tolist(), kernels.correlation.tolist(), strict=True))
-    pairs = zip(graphs.process.tolist(), graphs.correlation.tolist(), strict=True)
-    is_twice = np.array([pair in launched for pair in pairs], bool)
-    problems.add(
-        "skipped", int(is_twice.sum()), "launches of CUDA graphs whose kernels are recorded too",
-        file=path,
-    )  # fmt: skip
-    problems.add(
-        "part",
-        int((~is_twice).sum()),
-        "CUDA graphs are recorded as a whole; the kernels and the communication of these launches"
-        " are not known; nsys profile --cuda-graph-trace=node records them",
-        file=path,
-    )
-    return graphs.select(~is_twice)
+    def read(self, steps: str | None) -> None:
+        """Add all events: work of devices, calls, steps, and ranges."""
+        for table in (*DEVICE_TABLES, *HOST_TABLES):
+            self._tables[table] = self._read_table(table)
+        for table in DEVICE_TABLES:
+            self._assign_process(self._tables[table])
+        self._drop_recorded_graphs()
+        work = [self._tables[table] for table in DEVICE_TABLES]
+        self._work = {name: np.concatenate([part[name] for part in work]) for name in _OF_WORK}
+        self._ranges = self._read_ranges()
+        self._add_communication_args()
+        self._add_args_of_calls()
+        for columns in self._tables.values():
+            self._add(columns)
+        callers = [self._tables[table]["process"] for table in HOST_TABLES]
+        self._callers = set(np.concatenate(callers).tolist())
+        self._add_steps(steps)
+        for phase in "Xib":
+            self._add(self._ranges.of_phase(phase).columns, phase=phase)
+        if self.rows.first_ns > _MIN_UTC_NS:
+            self._recording.epoch_ns = 0
 
+    def _read_table(self, table: ExportTable) -> Columns:
+        columns = read_table(self._database, table, self.rows)
+        start_ns, end_ns = columns["start_ns"], columns["end_ns"]
+        timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
+        timed &= (start_ns != 0) | (end_ns != 0)
+        self._note("skipped", ~timed, f"rows of {table.name} without times")
+        return select_rows(columns, timed)
 
-def _rank_rows(process: int, device: int, events: EventBlock, rows: Rows) -> RankRows:
-    """Return the events of a rank, which are at `rows`."""
-    events = events if len(rows) == len(events) else events.take(rows)
-    first_call, first_range = int((events.device >= 0).sum()), int((events.kind < RANGE).sum())
-    bounds = (slice(first_call), slice(first_call, first_range), slice(first_range, None))
-    return RankRows(process, device, *(events.take(part) for part in bounds))
+    def _note(self, kind: ProblemKind, mask: Bools, detail: str) -> None:
+        self._problems.add(kind, int(mask.sum()), detail, file=self._path)
 
+    def _assign_process(self, work: Columns) -> None:
+        """Give device work without a process the process of all calls, if there is only one."""
+        processes = np.unique(self._tables[CALLS]["process"])
+        is_unknown = work["process"] < 0
+        if len(processes) == 1:
+            work["process"] = np.where(is_unknown, processes[0], work["process"])
+        else:
+            detail = "events of devices do not state their process: they are ranks of their own"
+            self._note("part", is_unknown, detail)
 
-def _facts_of_rank(
-    export: _Export, rank: RankRows, devices_of: Counter[int], *, is_first: bool
-) -> RankFacts:
-    """Return a rank's identity; `devices_of` has the number of devices of each process."""
-    recording = export.recording
-    gpu = recording.gpu(rank.process, max(rank.device, 0))
-    return RankFacts(
-        epoch_ns=recording.epoch_ns or 0,
-        host=recording.host,
-        rank=_stated_rank(export, rank, devices_of),
-        device_properties=gpu.properties() if rank.device >= 0 else {},
-        further_metadata={"Nsight Systems": recording.version} if recording.version else {},
-        series=counters_of_rank(export.database, rank, gpu, with_network=is_first),
-        label=gpu.label,
-    )
+    def _drop_recorded_graphs(self) -> None:
+        """Drop launches of graphs whose kernels are recorded too, and report the others."""
+        graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
+        if not len(graphs["start_ns"]):
+            return
+        launched = set(zip(*(kernels[k].tolist() for k in ("process", "correlation")), strict=True))
+        pairs = zip(*(graphs[k].tolist() for k in ("process", "correlation")), strict=True)
+        is_twice = np.array([pair in launched for pair in pairs], bool)
+        detail = "launches of CUDA graphs whose kernels are recorded too"
+        self._note("skipped", is_twice, detail)
+        detail = (
+            "CUDA graphs are recorded as a whole; the kernels and the communication of these"
+            " launches are not known; nsys profile --cuda-graph-trace=node records them"
+        )
+        self._note("part", ~is_twice, detail)
+        self._tables[GRAPHS] = select_rows(graphs, ~is_twice)
 
+    def _read_ranges(self) -> NvtxRanges:
+        domains = self._recording.domains
+        ranges = read_ranges(self._database, self.rows, domains, self._problems)
+        never_end = ranges.columns["end_ns"] == NO_TIME
+        self._note("unpaired", never_end, "NVTX ranges without an end")
+        timed = _are_plausible(ranges.columns["start_ns"])
+        self._note("skipped", ~timed & ~never_end, "NVTX ranges without times")
+        return ranges.select(~never_end & timed)
 
-def _read_rank(export: _Export, rank: RankRows, facts: RankFacts, problems: Problems) -> Trace:
-    """Return the trace of a rank."""
-    recording, path = export.recording, export.path
-    steps = _find_steps(export, rank, rank.ranges, problems)
-    if steps is None:  # the thread of the steps launches more on another device
-        of_process = (export.events.process == rank.process) & (export.events.kind >= RANGE)
-        steps = _find_steps(export, rank, export.events.select(of_process), problems)
-    records = build_columns(rank, steps, export.names, facts.label, recording)
-    domains = {
-        f"{process}:{number}": name
-        for (process, number), name in recording.domains.items()
-        if process == rank.process
-    }
-    source = ExportRecords(
-        path, RankPlace(rank.process, facts.label, domains), *records[1:], facts.trace_metadata(),
-        export.state, _comm_args(export, rank),
-    )  # fmt: skip
-    return trace_of_rank(records.columns, source, path, "nsight", problems, facts, rank.device)
+    def _add_args(self, columns: Columns, args_of: Mapping[int, dict[str, Any]]) -> None:
+        """Add further args of some rows."""
+        args_of = {row: args for row, args in args_of.items() if args}
+        stated = (msgspec.json.decode(self.rows.args[columns["args"][row]]) for row in args_of)
+        args = [of_row | further for of_row, further in zip(stated, args_of.values(), strict=True)]
+        columns["args"][list(args_of)] = self.rows.args_codes(args)
 
-
-def _find_steps(
-    export: _Export, rank: RankRows, ranges: EventBlock, problems: Problems
-) -> Steps | None:
-    """Return the ranges that are the steps of a rank."""
-    work, calls = rank.work, rank.calls
-    launching = calls.thread[np.isin(calls.correlation, work.correlation[work.correlation > 0])]
-    threads, counts = np.unique(launching if len(launching) else ranges.thread, return_counts=True)
-    if not len(threads):
-        return None
-    rows = np.flatnonzero((ranges.thread == threads[counts.argmax()]) & (ranges.kind == RANGE))
-    span = int(work.end_ns.max() - work.start_ns.min()) if len(work) else 0
-    steps = find_steps(ranges.take(rows), export.domains, export.names, span, export.steps)
-    if steps is None:
-        return None
-    detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
-    problems.add("repaired", len(steps.rows), detail, file=export.path)
-    return Steps(rows[steps.rows], steps.numbers, steps.rule, ranges)
-
-
-def _stated_rank(export: _Export, rank: RankRows, devices_of: Counter[int]) -> int | None:
-    """Return the rank by NCCL; of a process with one device by MPI, or by its environment."""
-    of_ranges = [export.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
-    has_one_device = devices_of[rank.process] == 1
-    stated = export.recording.mpi_ranks.get(rank.process) if has_one_device else None
-    if stated is None:
-        stated = read_communicators(of_ranges, None if has_one_device else rank.device).rank
-    if stated is None and devices_of.total() == 1:
-        stated = export.recording.rank_of_variables()
-    return stated if stated is None or stated >= 0 else None
-
-
-def _comm_args(export: _Export, rank: RankRows) -> ArgTable | None:
-    """Return the args of NCCL's kernels; its domain may lack a name."""
-    if not export.payloads:
-        return None
-    kernels = [code for code, name in enumerate(export.names.values) if _NCCL_NAME.search(name)]
-    domains = [
-        code
-        for code, name in enumerate(export.domains)
-        if name.upper() == "NCCL" or name.startswith("domain ")
-    ]
-    rows = np.flatnonzero(np.isin(rank.work.name, kernels))
-    ranges = rank.ranges.select(np.isin(rank.ranges.domain, domains))
-    return communication_args(
-        rows, rank.work.take(rows), rank.calls, ranges, export.names, export.payloads
-    )
-
-
-def _report_file(export: _Export, problems: Problems) -> None:
-    """Report what the export lacks."""
-    export.database.report(problems)
-    for kind, detail in _lacks(export):
-        problems.add(kind, 1, detail, file=export.path)
-    events = export.events
-    processes = set(events.process[(events.device < 0) & (events.kind < RANGE)].tolist())
-    for process, text in export.recording.diagnostics:
-        if process is None or process in processes:
-            detail = f"Nsight Systems reports: {text[:300]}"
-            problems.add("part", 1, detail, file=export.path)
-
-
-def _lacks(export: _Export) -> Iterator[tuple[Any, str]]:
-    if export.recording.epoch_ns is None:
-        yield "clock", "the export does not state when the recording began"
-    if export.recording.cut:
-        yield "part", "the file was cut from a longer export"
-    has_nccl = any(_NCCL_NAME.search(name) for name in export.names.values)
-    if has_nccl and not export.payloads:
-        yield (
-            "part",
-            (
+    def _add_communication_args(self) -> None:
+        """Add the args of NCCL's kernels; its domain may lack a name."""
+        kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
+        codes = [code for code, name in enumerate(self.rows.name.values) if _NCCL_NAME.search(name)]
+        is_nccl = np.isin(kernels["name"], codes)
+        has_no_payloads = len(ranges.payloads) == 1
+        domains = [
+            code
+            for code, name in enumerate(ranges.domains)
+            if name.upper() == "NCCL" or name.startswith("domain ")
+        ]
+        of_nccl = ranges.select(np.isin(ranges.columns["domain"], domains))
+        for process in np.unique(kernels["process"][is_nccl]).tolist():
+            rows = np.flatnonzero(is_nccl & (kernels["process"] == process))
+            args = communication_args(
+                select_rows(kernels, rows),
+                select_rows(calls, calls["process"] == process),
+                of_nccl.select(of_nccl.columns["process"] == process),
+                self.rows.name,
+            )
+            self._add_args(kernels, dict(zip(rows.tolist(), args, strict=True)))
+        if has_no_payloads and codes:
+            detail = (
                 "the export lacks NCCL's sizes and communicators;"
                 " nsys export --type sqlite --include-blobs true writes them"
-            ),
+            )
+            self._problems.add("part", 1, detail, file=self._path)
+
+    def _add_args_of_calls(self) -> None:
+        """Add what calls wait for, and the kernels of nodes of graphs that they captured."""
+        calls, waits = self._tables[CALLS], read_waits(self._database)
+        kernels, names = self._tables[KERNELS], self.rows.name
+        self._add_args(calls, captured_calls(self._database, kernels, calls, names))
+        rows = np.flatnonzero(np.isin(calls["correlation"], [number for _, number in waits]))
+        process, correlation = (calls[name][rows].tolist() for name in ("process", "correlation"))
+        keys = zip(process, correlation, strict=True)
+        args_of = {row: waits.get(key, {}) for row, key in zip(rows.tolist(), keys, strict=True)}
+        self._add_args(calls, args_of)
+
+    def _add(self, columns: Columns, phase: str = "X", **further: Any) -> None:
+        """Add events with their threads or streams."""
+        no_values = np.full(len(columns["start_ns"]), -1)
+        place = [columns.get(name, no_values) for name in ("process", "device", "thread")]
+        names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
+                 "correlation", "size_bytes")  # fmt: skip
+        events = {name: columns[name] for name in names if name in columns} | further
+        self.rows.add(**events, place=self.rows.place_codes(self._place, *place), phase=phase)
+
+    def _place(self, process: int, device: int, thread: int) -> RowPlace:
+        process_name = self._recording.processes.get(process, "")
+        if device < 0:
+            name = self._recording.threads.get((process, thread))
+            label = f"thread {thread} ({name})" if name else ""
+            return RowPlace(str(id_in_system(process)), str(thread), process_name, label)
+        gpu = self._recording.gpu(process, device).label
+        if thread == UNIFIED_THREAD:
+            return RowPlace(gpu, _UNIFIED, process_name or gpu, _UNIFIED, _LAST_SORT)
+        return RowPlace(gpu, str(thread), process_name or gpu)
+
+    def _add_steps(self, pattern: str | None) -> None:
+        """Put a ``ProfilerStep#n`` around the ranges that are steps of each rank."""
+        calls, ranges = self._tables[CALLS], self._ranges
+        work, number = self._work, np.empty(0, np.int64)
+        processes = sorted(self._callers | set(ranges.columns["process"].tolist()))
+        ranks: list[tuple[int, ...]] = [(process, -1) for process in processes if process >= 0]
+        if len(work["device"]):
+            ranks, number = distinct_rows(work["process"], work["device"])
+        self._devices_of.update(process for process, _ in ranks)
+        for place, (process, device) in enumerate(ranks):
+            steps = steps_of_device(
+                select_rows(work, number == place),
+                select_rows(calls, calls["process"] == process),
+                ranges.select(ranges.columns["process"] == process),
+                self.rows.name,
+                pattern,
+            )
+            if steps is None:
+                continue
+            detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
+            self._problems.add("repaired", len(steps.numbers), detail, file=self._path)
+            names = [self.rows.name[code] for code in steps.ranges["name"].tolist()]
+            derived = {
+                "name": self.rows.name_codes(f"ProfilerStep#{n}" for n in steps.numbers.tolist()),
+                "category": np.full(len(names), self.rows.category.add("user_annotation")),
+                "args": self.rows.args_codes({"NVTX range": name} for name in names),
+            }
+            self._add(steps.ranges | derived, target=device)
+
+    def facts(self, process: int, device: int) -> RankFacts:
+        """Return a rank's identity; the first also has the counters of its host."""
+        recording, network, self._network = self._recording, self._network, []
+        gpu = recording.gpu(process, max(device, 0))
+        series = network
+        if device >= 0:
+            memory = allocated_memory(self._database, process, device)
+            series = [*device_metrics(self._database, gpu), *memory, *network]
+        return RankFacts(
+            epoch_ns=recording.epoch_ns or 0,
+            host=recording.host,
+            rank=self._stated_rank(process, device),
+            device_properties=gpu.properties() if device >= 0 else {},
+            further_metadata={"Nsight Systems": recording.version} if recording.version else {},
+            series=series,
+            label=gpu.label,
         )
+
+    def _stated_rank(self, process: int, device: int) -> int | None:
+        """Return the rank by NCCL; of a process with one device by MPI, or by its environment."""
+        has_one_device = self._devices_of[process] <= 1
+        stated = self._recording.mpi_ranks.get(process) if has_one_device else None
+        if stated is None:
+            ranges = self._ranges.select(self._ranges.columns["process"] == process)
+            stated = rank_in_communicators(ranges, None if has_one_device else device)
+        if stated is None and self._devices_of.total() == 1:
+            stated = self._recording.rank_of_variables()
+        return stated if stated is None or stated >= 0 else None
+
+    def report(self) -> None:
+        """Report what the export lacks."""
+        recording, problems, path = self._recording, self._problems, self._path
+        self._database.report(problems)
+        if recording.epoch_ns is None:
+            problems.add(
+                "clock", 1, "the export does not state when the recording began", file=path
+            )
+        problems.add("part", int(recording.cut), "the file was cut from a longer export", file=path)
+        for process, text in recording.diagnostics:
+            if process is None or process in self._callers:
+                detail = f"Nsight Systems reports: {text[:300]}"
+                problems.add("part", 1, detail, file=path)

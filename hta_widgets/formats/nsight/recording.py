@@ -57,8 +57,6 @@ class Recording:
         Of Nsight Systems, and the host's name.
     cut : bool
         Whether the file was cut from another export.
-    has_blobs : bool
-        Whether the export includes payloads.
     processes : dict of int to str
         Names of processes.
     threads : dict of (process, thread) to str
@@ -75,7 +73,6 @@ class Recording:
     version: str = ""
     host: str = ""
     cut: bool = False
-    has_blobs: bool = True
     processes: dict[int, str] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
     mpi_ranks: dict[int, int] = field(default_factory=dict)
@@ -98,16 +95,15 @@ class Recording:
 
 def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
-    version, cut, has_blobs, in_utc = _export_options(database)
+    version, cut, in_utc = _export_options(database)
     epoch_ns = _first_integer(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    if epoch_ns is not None and not 0 <= epoch_ns < LAST_NS:
+    if epoch_ns is not None and not 0 < epoch_ns < LAST_NS:
         epoch_ns = None
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
         version=version,
         host=_host(database),
         cut=cut,
-        has_blobs=has_blobs,
         processes=dict(_process_names(database)),
         threads=_thread_names(database),
         mpi_ranks={
@@ -122,8 +118,8 @@ def read_recording(database: Database) -> Recording:
     )
 
 
-def _export_options(database: Database) -> tuple[str, bool, bool, bool]:
-    """Return the version, and whether events were cut, payloads are there, times are UTC."""
+def _export_options(database: Database) -> tuple[str, bool, bool]:
+    """Return the version, and whether events were cut, and times are UTC."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         rows = database.rows(table, ("name", "value"))
@@ -132,7 +128,6 @@ def _export_options(database: Database) -> tuple[str, bool, bool, bool]:
     return (
         version[0] if version else "",
         any(name.startswith("DERIVED_") for name in options),
-        options.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
         options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true",
     )
 

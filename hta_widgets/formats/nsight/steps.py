@@ -14,13 +14,13 @@ place in time.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import STEP_NAME, match_steps
-from hta_widgets.formats.nsight.tables import EventBlock
+from hta_widgets.formats.event_rows import STEP_NAME, match_steps, select_rows
+from hta_widgets.formats.nsight.nvtx import NvtxRanges
+from hta_widgets.formats.nsight.tables import Columns
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import StringPool
 
@@ -31,94 +31,88 @@ _MIN_REPEATS = 2
 _LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Chosen ranges, in order of time.
+class Steps(NamedTuple):
+    """Chosen ranges in order of time, their numbers, and how they were chosen, for a note."""
 
-    Attributes
-    ----------
-    rows : array of int
-        Positions among the ranges.
-    numbers : array of int
-    rule : str
-        How they were chosen, for a note.
-    ranges : EventBlock or None
-        The ranges that `rows` are positions in; by default those of the rank.
-    """
-
-    rows: Rows
+    ranges: Columns
     numbers: Ints
     rule: str
-    ranges: EventBlock | None = None
 
 
-def find_steps(
-    ranges: EventBlock,
-    domains: Sequence[str],
-    pool: StringPool,
-    device_span_ns: int,
-    pattern: str | None = None,
+def steps_of_device(
+    work: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool, pattern: str | None
+) -> Steps | None:
+    """Return the steps of a device's work, among the ranges of its process; None for none."""
+    launching = calls["thread"][
+        np.isin(calls["correlation"], work["correlation"][work["correlation"] > 0])
+    ]
+    threads, counts = np.unique(
+        launching if len(launching) else ranges.columns["thread"], return_counts=True
+    )
+    if not len(threads):
+        return None
+    of_thread = ranges.select(ranges.columns["thread"] == threads[counts.argmax()]).of_phase("X")
+    span = int(work["end_ns"].max() - work["start_ns"].min()) if len(work["start_ns"]) else 0
+    return _find_steps(of_thread, pool, span, pattern)
+
+
+def _find_steps(
+    ranges: NvtxRanges, pool: StringPool, device_span_ns: int, pattern: str | None
 ) -> Steps | None:
     """Return the steps among the push and pop ranges of one thread; None if there are none."""
-    names = {code: pool[code] for code in np.unique(ranges.name).tolist()}
+    columns = ranges.columns
+    names = {code: pool[code] for code in np.unique(columns["name"]).tolist()}
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names.values()):
         return None  # they are steps already
-    unnamed = [code for code, domain in enumerate(domains) if not domain]
-    free = np.flatnonzero(np.isin(ranges.domain, unnamed))
-    free = free[np.argsort(ranges.start_ns[free], kind="stable")]
+    unnamed = [code for code, domain in enumerate(ranges.domains) if not domain]
+    free = np.flatnonzero(np.isin(columns["domain"], unnamed))
+    free = free[np.argsort(columns["start_ns"][free], kind="stable")]
+    columns = select_rows(columns, free)
     codes = np.array(list(names))[match_steps(list(names.values()), pattern)]
-    chosen = free[np.isin(ranges.name[free], codes)]
+    is_chosen = np.isin(columns["name"], codes)
+    chosen = select_rows(columns, is_chosen)
     if pattern is not None:
-        return _number_steps(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
-    if len(chosen):
-        example = names[int(ranges.name[chosen[0]])]
-        return _number_steps(ranges, chosen, names, STEP_NAME, f"called as {example!r}")
-    return _find_tiling(ranges, free, names, device_span_ns)
+        return _number_steps(chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
+    if is_chosen.any():
+        example = names[int(chosen["name"][0])]
+        return _number_steps(chosen, names, STEP_NAME, f"called as {example!r}")
+    return _find_tiling(columns, names, device_span_ns)
 
 
 def _number_steps(
-    ranges: EventBlock, chosen: Rows, names: dict[int, str], number: re.Pattern[str], rule: str
+    chosen: Columns, names: dict[int, str], number: re.Pattern[str], rule: str
 ) -> Steps | None:
-    rows = _outermost(ranges, chosen)
-    if not len(rows):
+    ranges = select_rows(chosen, _outermost(chosen))
+    codes = ranges["name"].tolist()
+    if not codes:
         return None
-    matches = [number.search(names[code]) for code in ranges.name[rows].tolist()]
+    matches = [number.search(names[code]) for code in codes]
     numbers = [int(match[1]) for match in matches if match]
-    if len(numbers) < len(rows) or len(set(numbers)) < len(numbers):
-        return Steps(rows, np.arange(len(rows)), f"{rule}, numbered in order")
-    return Steps(rows, np.array(numbers, np.int64), rule)
+    if len(numbers) < len(codes) or len(set(numbers)) < len(numbers):
+        return Steps(ranges, np.arange(len(codes)), f"{rule}, numbered in order")
+    return Steps(ranges, np.array(numbers, np.int64), rule)
 
 
-def _find_tiling(
-    ranges: EventBlock, free: Rows, names: dict[int, str], device_span_ns: int
-) -> Steps | None:
+def _find_tiling(ranges: Columns, names: dict[int, str], device_span_ns: int) -> Steps | None:
     """Return the ranges of the name that tiles most of the time, if it tiles enough of it."""
-    codes = ranges.name[free]
-    durations = ranges.end_ns[free] - ranges.start_ns[free]
-    best: tuple[int, Rows] | None = None
-    for code in np.unique(codes).tolist():
-        of_name = codes == code
-        rows = free[of_name]
-        if len(rows) < _MIN_REPEATS or "::" in names[code]:
+    best: tuple[int, Columns] | None = None
+    for code, name in names.items():
+        of_name = select_rows(ranges, ranges["name"] == code)
+        starts, ends = of_name["start_ns"], of_name["end_ns"]
+        is_repeated = len(starts) >= _MIN_REPEATS and "::" not in name
+        if not is_repeated or (starts[1:] < ends[:-1]).any():
             continue
-        starts, ends = ranges.start_ns[rows], ranges.end_ns[rows]
-        if (starts[1:] < ends[:-1]).any():
-            continue
-        length = int(durations[of_name].sum())
+        length = int((ends - starts).sum())
         if length >= _MIN_TILED * device_span_ns and (best is None or length > best[0]):
-            best = length, rows
+            best = length, of_name
     if best is None:
         return None
-    rows = best[1]
-    name = names[int(ranges.name[rows[0]])]
-    return Steps(rows, np.arange(len(rows)), f"called {name!r}, numbered in order")
+    name = names[int(best[1]["name"][0])]
+    numbers = np.arange(len(best[1]["name"]))
+    return Steps(best[1], numbers, f"called {name!r}, numbered in order")
 
 
-def _outermost(ranges: EventBlock, rows: Rows) -> Rows:
+def _outermost(ranges: Columns) -> Rows:
     """Return the ranges that begin after all ranges before them have ended."""
-    if not len(rows):
-        return rows
-    reach = np.maximum.accumulate(ranges.end_ns[rows])
-    is_first = np.ones(len(rows), bool)
-    is_first[1:] = ranges.start_ns[rows[1:]] >= reach[:-1]
-    return np.asarray(rows[is_first])
+    reach = np.maximum.accumulate(ranges["end_ns"])
+    return np.flatnonzero(np.append(True, ranges["start_ns"][1:] >= reach[:-1])[: len(reach)])

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import (
     EventRows,
     RankFacts,
@@ -88,17 +87,11 @@ class RocmEvents:
         self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        if not len(self.rows):
-            raise TraceError(
-                "holds no kernels, copies or calls",
-                path=self.path,
-                remedy="Record with rocprofv3 --runtime-trace, and load the file that it writes.",
-            )
         named = self.rows.add_named_steps(steps)
         detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
         self.problems.add("repaired", named, detail, file=self.path)
-        traces = build_traces(self.rows, self.path, format_name, self.problems, facts)
-        return Outcome(traces, self.problems)
+        record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
+        return build_traces(self.rows, self.path, format_name, self.problems, facts, record)
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:

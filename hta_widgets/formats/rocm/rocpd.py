@@ -154,7 +154,8 @@ class _TableSet:
         if len(name):
             stream = columns["stream_id"]
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
-            device = map_distinct(agent, lambda key: gpus.get(key, max(key, 0)))
+            only = next(iter(gpus.values())) if len(gpus) == 1 else 0
+            device = map_distinct(agent, lambda key: gpus.get(key, key if key >= 0 else only))
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,
@@ -203,7 +204,7 @@ class _TableSet:
     ) -> Ints:
         """Return the codes of the names that a table has in the first of some columns."""
         wanted = set(np.unique(ids).tolist())
-        texts: dict[int, str] = {}
+        texts = {-1: "event without a name"}
         for column in columns:
             texts |= self._database.texts_of(self._table(table), "id", column, wanted - set(texts))
         word = table.removeprefix("info_").replace("_", " ")

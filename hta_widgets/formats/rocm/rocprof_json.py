@@ -145,7 +145,9 @@ def read_rocprof_json(
     try:
         file = _decode_file(read_whole_file(path, events.problems, advance))
         for number, process in enumerate(file.processes):
-            _read_process(process, number, events, facts)
+            reader = _ProcessReader(process, number, events)
+            reader.read()
+            facts |= reader.facts()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as cause:
         raise TraceError(
             f"is not JSON of rocprofv3: {cause}",
@@ -155,43 +157,109 @@ def read_rocprof_json(
     return events.finish("rocprof-json", lambda *key: facts.get(key) or RankFacts(), steps)
 
 
-def _read_process(
-    process: _Process, number: int, events: RocmEvents, facts: dict[tuple[int, int], RankFacts]
-) -> None:
-    gpus = {agent.id.handle: agent for agent in process.agents if agent.type == _GPU}
-    host = process.metadata.node.hostname if process.metadata.node else None
-    for agent in gpus.values():
-        device = agent.logical_node_type_id
-        model = device_properties(device, agent.product_name or agent.name or "", agent.cu_count)
-        facts[number, device] = RankFacts(0, host, device_properties=model)
-    names = {
-        s.kernel_id: s.formatted_kernel_name or s.kernel_name or "" for s in process.kernel_symbols
-    }
-    texts = {text.key: text.value for text in process.strings.marker_api}
-    for group, raws in process.buffer_records.items():
-        is_copy = group == "memory_copy"
-        if not raws or not (is_copy or group == "kernel_dispatch" or _CALLS.fullmatch(group)):
-            continue
-        records = [_decode_record(raw) for raw in raws]
-        if is_copy:
-            _add_copies(records, process, number, gpus, events)
-        elif group == "kernel_dispatch":
-            _add_kernels(records, names, number, gpus, events)
-        else:
-            _add_calls(records, process, texts, number, events)
+class _ProcessReader:
+    """Reads the records of a process; `number` is its place in the file."""
 
+    def __init__(self, process: _Process, number: int, events: RocmEvents) -> None:
+        self._process, self._number, self._events = process, number, events
+        self._gpus = {agent.id.handle: agent for agent in process.agents if agent.type == _GPU}
+        self._kernel_names = {
+            symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
+            for symbol in process.kernel_symbols
+        }
+        self._texts = {text.key: text.value for text in process.strings.marker_api}
 
-def _columns(records: Sequence[_BufferRecord], number: int) -> dict[str, Any]:
-    def column(values: list[int]) -> Ints:
-        return np.array(values, np.int64)
+    def facts(self) -> dict[tuple[int, int], RankFacts]:
+        """Return what the file states about each rank."""
+        node = self._process.metadata.node
+        facts = {}
+        for agent in self._gpus.values():
+            device, name = agent.logical_node_type_id, agent.product_name or agent.name or ""
+            model = device_properties(device, name, agent.cu_count)
+            host = node.hostname if node else None
+            facts[self._number, device] = RankFacts(0, host, device_properties=model)
+        return facts
 
-    return {
-        "start_ns": column([record.start_timestamp for record in records]),
-        "end_ns": column([record.end_timestamp for record in records]),
-        "process": np.full(len(records), number, np.int64),
-        "correlation": column([record.correlation_id.internal for record in records]),
-        "stream": column([_stream_of(record) for record in records]),
-    }
+    def read(self) -> None:
+        """Add all events."""
+        for group, raws in self._process.buffer_records.items():
+            add = {"memory_copy": self._add_copies, "kernel_dispatch": self._add_kernels}.get(group)
+            if add is None and _CALLS.fullmatch(group):
+                add = self._add_calls
+            if raws and add is not None:
+                add(list(map(_decode_record, raws)))
+
+    def _columns(self, records: Sequence[_BufferRecord]) -> dict[str, Any]:
+        columns = {
+            "start_ns": [record.start_timestamp for record in records],
+            "end_ns": [record.end_timestamp for record in records],
+            "process": [self._number] * len(records),
+            "correlation": [record.correlation_id.internal for record in records],
+            "stream": list(map(_stream_of, records)),
+        }
+        return {name: np.array(values, np.int64) for name, values in columns.items()}
+
+    def _devices(self, agents: Sequence[int]) -> Ints:
+        numbers = {key: max(agent.logical_node_type_id, 0) for key, agent in self._gpus.items()}
+        return np.array([numbers.get(agent, 0) for agent in agents], np.int64)
+
+    def _add_kernels(self, records: list[_BufferRecord]) -> None:
+        pairs = [(record, record.dispatch_info) for record in records if record.dispatch_info]
+        if not pairs:
+            return
+        infos = [info for _, info in pairs]
+        names = [self._kernel_names.get(i.kernel_id) or f"kernel {i.kernel_id}" for i in infos]
+        args = [
+            launch_args(
+                {
+                    **{f"grid {axis}": getattr(info.grid_size, axis) for axis in "xyz"},
+                    **{f"block {axis}": getattr(info.workgroup_size, axis) for axis in "xyz"},
+                    "shared memory": info.group_segment_size,
+                    "queue": info.queue_id.handle,
+                }
+            )
+            for info in infos
+        ]
+        self._events.add_work(
+            name=self._events.rows.name_codes(names),
+            device=self._devices([info.agent_id.handle for info in infos]),
+            args=self._events.rows.args_codes(args),
+            **self._columns([record for record, _ in pairs]),
+        )
+
+    def _add_copies(self, records: list[_BufferRecord]) -> None:
+        ends = [(record.dst_agent_id.handle, record.src_agent_id.handle) for record in records]
+        agents = [target if target in self._gpus else source for target, source in ends]
+        names = (copy_name(self._operation(record)) for record in records)
+        self._events.add_work(
+            is_copy=True,
+            name=self._events.rows.name_codes(names),
+            device=self._devices(agents),
+            size_bytes=np.array([record.bytes for record in records], np.int64),
+            **self._columns(records),
+        )
+
+    def _add_calls(self, records: list[_BufferRecord]) -> None:
+        columns = self._columns(records)
+        kinds = self._process.strings.buffer_records
+        kind = kinds[records[0].kind].kind if 0 <= records[0].kind < len(kinds) else ""
+        category = category_of_calls(kind)
+        names = [self._operation(record) or "call" for record in records]
+        if category == "user_annotation":
+            ids = columns["correlation"].tolist()
+            names = [self._texts.get(key, name) for key, name in zip(ids, names, strict=True)]
+        threads = np.array([record.thread_id for record in records], np.int64)
+        pids = np.full(len(records), self._process.metadata.pid, np.int64)
+        self._events.add_calls(
+            category, self._events.rows.name_codes(names),
+            (columns["start_ns"], columns["end_ns"]), columns["process"], (pids, threads),
+            columns["correlation"],
+        )  # fmt: skip
+
+    def _operation(self, record: _BufferRecord) -> str:
+        kinds = self._process.strings.buffer_records
+        operations = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
+        return operations[record.operation] if 0 <= record.operation < len(operations) else ""
 
 
 def _stream_of(record: _BufferRecord) -> int:
@@ -199,90 +267,3 @@ def _stream_of(record: _BufferRecord) -> int:
     if record.stream_id is not None:
         return record.stream_id.handle
     return record.dispatch_info.queue_id.handle if record.dispatch_info else -1
-
-
-def _devices(agents: list[int], gpus: dict[int, _Agent]) -> Ints:
-    numbers = [gpus[agent].logical_node_type_id if agent in gpus else 0 for agent in agents]
-    return np.maximum(np.array(numbers, np.int64), 0)
-
-
-def _add_kernels(
-    records: list[_BufferRecord],
-    names: dict[int, str],
-    number: int,
-    gpus: dict[int, _Agent],
-    events: RocmEvents,
-) -> None:
-    pairs = [(record, record.dispatch_info) for record in records if record.dispatch_info]
-    if not pairs:
-        return
-    infos = [info for _, info in pairs]
-    args = [
-        launch_args(
-            {
-                **{f"grid {axis}": getattr(info.grid_size, axis) for axis in "xyz"},
-                **{f"block {axis}": getattr(info.workgroup_size, axis) for axis in "xyz"},
-                "shared memory": info.group_segment_size,
-                "queue": info.queue_id.handle,
-            }
-        )
-        for info in infos
-    ]
-    events.add_work(
-        name=events.rows.name_codes(
-            names.get(info.kernel_id) or f"kernel {info.kernel_id}" for info in infos
-        ),
-        device=_devices([info.agent_id.handle for info in infos], gpus),
-        args=events.rows.args_codes(args),
-        **_columns([record for record, _ in pairs], number),
-    )
-
-
-def _add_copies(
-    records: list[_BufferRecord],
-    process: _Process,
-    number: int,
-    gpus: dict[int, _Agent],
-    events: RocmEvents,
-) -> None:
-    ends = ((record.dst_agent_id.handle, record.src_agent_id.handle) for record in records)
-    events.add_work(
-        is_copy=True,
-        name=events.rows.name_codes(copy_name(_operation(process, record)) for record in records),
-        device=_devices([target if target in gpus else source for target, source in ends], gpus),
-        size_bytes=np.array([record.bytes for record in records], np.int64),
-        **_columns(records, number),
-    )
-
-
-def _add_calls(
-    records: list[_BufferRecord],
-    process: _Process,
-    texts: dict[int, str],
-    number: int,
-    events: RocmEvents,
-) -> None:
-    columns = _columns(records, number)
-    kinds = process.strings.buffer_records
-    kind = kinds[records[0].kind].kind if 0 <= records[0].kind < len(kinds) else ""
-    category = category_of_calls(kind)
-    names = [_operation(process, record) or "call" for record in records]
-    if category == "user_annotation":
-        names = [
-            texts.get(record.correlation_id.internal, name)
-            for record, name in zip(records, names, strict=True)
-        ]
-    threads = np.array([record.thread_id for record in records], np.int64)
-    pids = np.full(len(records), process.metadata.pid, np.int64)
-    events.add_calls(
-        category, events.rows.name_codes(names), (columns["start_ns"], columns["end_ns"]),
-        columns["process"], (pids, threads), columns["correlation"],
-    )  # fmt: skip
-
-
-def _operation(process: _Process, record: _BufferRecord) -> str:
-    kinds = process.strings.buffer_records
-    if not 0 <= record.kind < len(kinds):
-        return ""
-    operations = kinds[record.kind].operations
-    return operations[record.operation] if 0 <= record.operation < len(operations) else ""

@@ -57,6 +57,9 @@ _DERIVED = re.compile(r"XLA .*|Steps|Framework .*|TensorFlow .*|Source code|Laun
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
+#: Sizes in the texts ``kernel_details``, ``memcpy_details`` and ``memset_details``.
+_DETAILS = re.compile(r"\b(\w+):(\d{1,18}(?:,\d{1,18})*)\b")
+_SHARED_MEMORY = ("static_shared", "dynamic_shared", "group_mem")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _MEMORY = "memory allocated by XLA (bytes)"
 #: Times since the start of a profile are smaller, those since 1970 larger.
@@ -101,10 +104,7 @@ def read_profile(
         problems.add("truncated", 1, f"the profile is cut: {profile.fault}", file=path)
     for text in profile.messages[:20]:
         problems.add("part", 1, f"the profiler reports: {text[:300]}", file=path)
-    if not len(events.rows):
-        raise TraceError("holds no events of devices or threads", path=path, remedy=_RECORD_AGAIN)
-    traces = build_traces(events.rows, path, "xplane", problems, events.facts)
-    return Outcome(traces, problems)
+    return build_traces(events.rows, path, "xplane", problems, events.facts, _RECORD_AGAIN)
 
 
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
@@ -224,6 +224,7 @@ class _ProfileEvents:
             events, category, place, device=device, stream=stream,
             correlation=events.correlation if is_work else -1,
             args=self.rows.args_codes(args)[events.kind],
+            size_bytes=np.array(list(map(_copied_bytes, events.stats)), np.int64)[events.kind],
         )  # fmt: skip
         if is_work:
             self._note_figures(events)
@@ -335,10 +336,35 @@ def _args(name: str, stats: Stats) -> Stats:
     """Return the args of device work; the name of its operation identifies a collective."""
     operation = str(stats.get("hlo_op") or name)
     match = _COLLECTIVE.search(operation)
+    args = {**_args_of_stats(stats), **_launch_args(stats)}
     if match is None:
-        return _args_of_stats(stats)
+        return args
     group = f"{stats.get('hlo_module', '')} {operation}".strip()
-    return {**_args_of_stats(stats), "Collective name": match[1], "Process Group Name": group}
+    return {**args, "Collective name": match[1], "Process Group Name": group}
+
+
+def _details(stats: Stats, key: str) -> dict[str, list[int]]:
+    """Return the sizes in a text such as ``grid:8,4,1 block:256,1,1 regs:32``."""
+    return {
+        name: list(map(int, values.split(",")))
+        for name, values in _DETAILS.findall(str(stats.get(key, "")))
+    }
+
+
+def _launch_args(stats: Stats) -> dict[str, Any]:
+    """Return the size of a launch as PyTorch has it."""
+    sizes = _details(stats, "kernel_details")
+    args: dict[str, Any] = {key: sizes[key] for key in ("grid", "block") if key in sizes}
+    if "regs" in sizes:
+        args["registers per thread"] = sizes["regs"][0]
+    shared = [sizes[key][0] for key in _SHARED_MEMORY if key in sizes]
+    return {**args, "shared memory": sum(shared)} if shared else args
+
+
+def _copied_bytes(stats: Stats) -> int:
+    """Return the bytes of a copy or fill; -1 for other work."""
+    sizes = {**_details(stats, "memset_details"), **_details(stats, "memcpy_details")}
+    return sizes.get("size", sizes.get("num_bytes", [-1]))[0]
 
 
 def _host_category(name: str, stats: Stats) -> str:

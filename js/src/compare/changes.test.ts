@@ -74,7 +74,7 @@ describe("classes of events", () => {
     expect(classOfChange(change, before, after)).toBe(name);
   });
 
-  test("are counted over both sides, and slower ones are faster ones when swapped", () => {
+  test("are counted over both sides, and swapping makes slower ones faster", () => {
     const of = (swapped: boolean, ...names: string[]) =>
       names.map((name) =>
         countEventsInGroup(

@@ -233,7 +233,7 @@ export function chanceText(
     };
   }
   const aboutText =
-    "How likely the means of the steps differ as much by chance, by t-tests over the steps.";
+    "How likely chance alone makes the means of the steps differ as much, by t-tests over the steps.";
   if (p < 0.0001) return { words: "p < 0.0001", about: aboutText };
   return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about: aboutText };
 }

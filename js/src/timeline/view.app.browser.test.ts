@@ -73,7 +73,7 @@ describe("the state", () => {
     await expect.poll(() => view.text(".hta-legend")).not.toContain("memory-bound");
   });
 
-  test("a key that comes before the view has set out for what Python asked still counts", async () => {
+  test("a key pressed before the view moves to the window that Python set still counts", async () => {
     const view = await opened();
     view.root.focus();
     view.state.set("view", [10_000_000, 30_000_000]);

@@ -18,7 +18,7 @@ test.each([
   expect(fitter().fit(name, room)).toBe(label);
 });
 
-test("no label is wider than its room", () => {
+test("no label is wider than its space", () => {
   const names = fitter();
   for (let room = 0; room < 200; room += 1) {
     const label = names.fit("vectorized_elementwise relu", room);

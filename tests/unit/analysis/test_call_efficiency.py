@@ -7,8 +7,7 @@ import pytest
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.analysis.efficiency.bound_classes import bound_classes
-from hta_widgets.analysis.efficiency.call_efficiency import call_efficiency
+from hta_widgets.analysis.efficiency.call_efficiency import bound_classes, call_efficiency
 from hta_widgets.export import export_trace
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.facts import facts

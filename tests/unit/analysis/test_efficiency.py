@@ -1,13 +1,15 @@
 """FLOPs, rooflines and MFU, calculated by hand."""
 
+import json
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
-from hta_widgets import TraceError
+from hta_widgets import TraceError, analysis
 from hta_widgets.analysis import operator_efficiency, step_efficiency
 from hta_widgets.analysis.efficiency.calls import CallContext, OperatorCall
 from hta_widgets.analysis.efficiency.work import call_work
@@ -330,6 +332,77 @@ def test_flops_and_bytes_of_a_call(name, dims, values, flops, size):
     assert (work.flops, work.min_bytes) == (flops, size)
 
 
+Q = [1, 4, 8, 16]
+E4M3 = "c10::Float8_e4m3fn"
+PAIRS = "Float4_e2m1fn_x2"
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "types", "values", "flops", "size"),
+    [
+        # 2 · 6 · 8 · 10, (48 + 80) elements of 2 bytes and 60 of the 4 that are asked for.
+        ("aten::mm", [[6, 8], [8, 10], []], [BF16] * 2, ["", "", "6"], 960, 496),
+        ("aten::mm", [[6, 8], [8, 10], [6, 10]], [BF16] * 3, [""] * 3, 960, 376),  # out=
+        ("aten::addmm", [[10], [6, 8], [8, 10], [], [], []], ["float", BF16, BF16],
+         ["", "", "", "6", "1", "1"], 960, 536),
+        ("aten::baddbmm", [[2, 3, 4], [2, 3, 5], [2, 5, 4], [], []], ["float"] * 3,
+         ["", "", "", "0", "1"], 240, 376),  # beta = 0
+        ("aten::addmv", [[6], [6, 8], [8], [], []], ["float"] * 3, ["", "", "", "1", "1"], 96, 272),
+        ("aten::_int_mm", [[17, 8], [8, 16]], ["signed char"] * 2, ["", ""], 4352, 1352),
+        # Two values in each element, a scale of a byte for 16 of them; written in 2 bytes.
+        *(("aten::_scaled_mm", [[16, 16], [16, 64], [32], [128], [], [], [], []],
+           [prefix + PAIRS] * 2 + [E4M3] * 2, [""] * 6 + ["15", "False"], 65_536, 3_488)
+          for prefix in ("c10::", "")),
+        ("aten::_scaled_mm_v2", [[16, 32], [32, 64], [[16, 1]], [], [], [[1, 64]], [], [], [], []],
+         [E4M3, E4M3, "TensorList", "", "", "TensorList"], [""] * 9 + ["15"], 65_536, 4_928),
+        ("aten::_scaled_grouped_mm", [[96, 16], [3, 16, 32], [96], [3, 32], [3], [], [], []],
+         [E4M3, E4M3, "float", "float", "int"], [""] * 7 + ["15"], 98_304, 9_996),
+        # Causal attention of 8 tokens has 36 pairs, in the arguments of 2.0, 2.4 and today.
+        ("aten::_scaled_dot_product_efficient_attention", [Q] * 3 + [[]] * 3, [BF16] * 3,
+         ["", "", "", "False", "True", ""], 9_216, 4_096),
+        ("aten::_scaled_dot_product_efficient_attention", [Q] * 3 + [[]] * 5, [BF16] * 3,
+         ["", "", "", "", "False", "0.", "True", ""], 9_216, 4_096),
+        ("aten::_scaled_dot_product_cudnn_attention", [Q] * 3 + [[]] * 4, [BF16] * 3,
+         ["", "", "", "0.", "True", "False", ""], 9_216, 4_224),
+        ("aten::_efficient_attention_forward", [[1, 8, 4, 16]] * 3 + [[]] * 8, [BF16] * 3,
+         [""] * 6 + ["8", "8", "0.", "2", "False"], 9_216, 4_096),
+        # A window of 2 earlier and 1 later tokens leaves 8 · 4 - 3 - 1 pairs.
+        ("flash_attn::_flash_attn_forward", [[1, 8, 4, 16]] * 3 + [[]] * 5, [BF16] * 3,
+         ["", "", "", "0.", "0.25", "False", "2", "1"], 2 * 4 * 28 * 32, 4_224),
+        ("aten::_conv_depthwise2d", [[2, 6, 8, 8], [6, 1, 3, 3]] + [[]] * 5, ["float"] * 2,
+         ["", "", "[3, 3]", "", "[1, 1]", "[1, 1]", "[1, 1]"], 13_824, 6_360),
+        ("aten::miopen_convolution_transpose", [[2, 3, 9, 9], [3, 5, 3, 3]] + [[]] * 8,
+         ["float"] * 2, ["", "", "", "[1, 1]", "[1, 1]", "[2, 2]", "[1, 1]", "1", "", ""],
+         43_740, 15_444),
+        # 40 rows of 16 elements, added up to 8.
+        ("aten::_embedding_bag", [[100, 16], [40], [8], [], [], [], [], [], []],
+         ["float", "long int", "long int"], [""] * 7 + ["False", "-1"], 640, 3_456),
+    ],
+)  # fmt: skip
+def test_arguments_of_versions_of_pytorch(name, dims, types, values, flops, size):
+    types += [""] * (len(dims) - len(types))
+    work = call_work(OperatorCall(name, dims, types, [], values))
+    assert (work.flops, work.min_bytes) == (flops, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("flashinfer::single_prefill_with_kv_cache", "attention"), ("sgl_kernel::fwd", "attention"),
+        ("tex_ts::te_gemm_ts", "gemm"), ("deep_gemm::fp8_gemm_nt", "gemm"),
+        ("_moe_C::moe_wna16_marlin_gemm", "gemm"), ("sgl_kernel::fp8_scaled_mm", "gemm"),
+        ("aiter::fused_moe_bf16_asm", "gemm"), ("triton_tem_fused_mm_2", "triton"),
+        ("aten::_fused_adagrad_", "optimizer"), ("deep_ep::dispatch", "communication"),
+        ("aten::_scaled_dot_product_flash_attention", "attention"),
+    ],
+)  # fmt: skip
+def test_what_is_not_listed_has_a_category_and_no_figure(name, category):
+    args = [[1, 4, 8, 16]] * 3 + [[]], [BF16] * 3 + [""], [], ["", "", "", "0."]
+    work = call_work(OperatorCall(name, *args))
+    assert (work.category, work.certainty, bool(work.reason)) == (category, "unknown", True)
+    assert math.isnan(work.flops)
+
+
 def test_experts_are_an_estimate_of_their_weights():
     """4 tokens of 8 elements go to 2 of 3 experts each: 8 rows, each 2 · 8 · (10 + 5) FLOPs."""
     dims = [[4, 8], [3, 10, 8], [3, 8, 5], [4, 2], [4, 2]]
@@ -337,3 +410,30 @@ def test_experts_are_an_estimate_of_their_weights():
     work = call_work(call)
     assert (work.flops, work.certainty) == (8 * 2 * 8 * 15, "estimate")
     assert work.parameters["m"] == 8
+
+
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"separators": (",", ":")}])
+def test_a_file_that_another_tool_wrote_anew_gives_the_same_frames(tmp_path, layout):
+    values = {"Input Strides": [[64, 1], [1, 64]], "Concrete Inputs": ["", ""]}
+    splits = {
+        "Collective name": "all_to_allv", "dtype": "Float", "In msg nelems": 8,
+        "Out msg nelems": 8, "In split size": [2, 6], "Out split size": [2, 6], "Group size": 2,
+        "Process Group Name": "0", "Process Group Ranks": [0, 1],
+    }  # fmt: skip
+    events = [
+        *LINEAR[:2], square("aten::mm", 120, 180, **values), call(140, 145, 1),
+        kernel(1_000, 2_000, launch=1, grid=[4, 1, 1], block=[128, 1, 1]),
+        op("aten::empty", 200, 210, [], []), nccl(2_000, 3_000, **splits),
+    ]  # fmt: skip
+    jobs = []
+    for options in ({}, layout):
+        path = tmp_path / f"job{len(jobs)}.json"
+        path.write_text(json.dumps({"traceEvents": events}, **options))
+        jobs.append(hw.load(path, cache=False, progress=False))
+    for analyse in (
+        operator_efficiency, analysis.kernel_details, analysis.fusion_candidates, analysis.modules,
+        analysis.communication_by_group, analysis.all_to_all_matrix, analysis.collectives,
+    ):  # fmt: skip
+        expected, frame = map(analyse, jobs)
+        pd.testing.assert_frame_equal(frame, expected)
+    assert operator_efficiency(jobs[1])["input_shapes"][0] == "[[64, 64], [64, 64]]"

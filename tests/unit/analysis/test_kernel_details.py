@@ -7,7 +7,7 @@ import pytest
 from support.small import call, event, kernel, load, read, write
 
 from hta_widgets.analysis import fusion_candidates, kernel_details
-from hta_widgets.analysis.efficiency.precision import kernel_units
+from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8"
 DEVICE = {
@@ -113,3 +113,18 @@ def test_results_of_other_shapes_end_a_chain(tmp_path):
 )
 def test_the_value_of_an_enumeration_decides_not_the_name_of_its_type(arguments, precision):
     assert kernel_units(f"void write_cache<{arguments}>(long const*)").precision == precision
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("aiter::fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_ps_32x256", "gemm"),
+        ("void wvSplitKrc_<__hip_bfloat16>", "gemm"),
+        ("void marlin_moe_wna16::Marlin<nv_bfloat16>", "gemm"),
+        ("void deep_ep::internode::dispatch<false, 8>", "communication"),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<2u>", "attention"),
+        ("void moe::dev::finalize::finalizeKernel<>", "other"),
+    ],
+)
+def test_kernels_of_libraries_have_the_category_of_their_name(name, category):
+    assert kernel_category(name) == category

@@ -53,3 +53,11 @@ def test_a_launch_of_another_thread_belongs_to_the_step_at_that_time(tmp_path):
 def test_dots_of_the_panel_select_the_time_on_the_device(tmp_path):
     frame = whole_job_frame(load(tmp_path, STEPS), "serving")
     assert frame[["start_ns", "end_ns"]].to_numpy().tolist() == [[1_000, 1_400], [1_500, 1_600]]
+
+
+def test_a_step_of_an_unknown_mode_has_unknown_tokens(tmp_path):
+    events = [step("step[TARGET_VERIFY bs=4]", 100, 200), call(110, 120, 1)]
+    frame = serving_steps(load(tmp_path, [*events, kernel(1_000, 1_400, launch=1)]))
+    columns = ["engine", "phase", "tokens", "decode_requests", "device_ns"]
+    assert frame[columns].to_numpy().tolist() == [["sglang", "", -1, -1, 400]]
+    assert "all" not in frame.attrs["tokens_per_s"]

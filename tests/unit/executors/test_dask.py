@@ -219,7 +219,7 @@ def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
 
 def test_work_that_kills_its_workers_is_an_error(client, there, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
-    with pytest.raises(hw.TraceError, match=r"died of it\. Was it out of memory\? Give each"):
+    with pytest.raises(hw.TraceError, match=r"ended unexpectedly\. Was it out of memory\?"):
         list(map_ranks(there.subset(ranks=[0]), mortal.die_always))
     client.wait_for_workers(2, timeout=30)
 

@@ -146,5 +146,17 @@ def test_a_database_without_events_is_refused(tmp_path, database):
         for table in ("TASK", "COMMUNICATION_OP", "CANN_API", "PYTORCH_API", "STEP_TIME"):
             connection.execute(f"delete from {table}")
         connection.commit()
-    with pytest.raises(TraceError, match="no tasks"):
+    with pytest.raises(TraceError, match="no events of devices"):
         load(database)
+
+
+def test_ranges_of_mstx_are_annotations(database):
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("create table MSTX_EVENTS (startNs, endNs, globalTid, message)")
+        values = (EPOCH_NS + 1_000, EPOCH_NS + 450_000, (77 << 32) + 78)
+        connection.execute("insert into STRING_IDS values (900, 'forward')")
+        connection.execute("insert into MSTX_EVENTS values (?, ?, ?, 900)", values)
+        connection.commit()
+    events = load(database)[0].events
+    marks = events[events.name == "forward"]
+    assert marks[["category", "dur_ns"]].to_numpy().tolist() == [["user_annotation", 449_000]]

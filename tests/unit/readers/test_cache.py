@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.formats.kineto import record_source
 from hta_widgets.readers import cache
 from hta_widgets.store.ranks import StoredTrace
+from hta_widgets.trace.call_args import call_args
 from hta_widgets.trace.columns import event_args
 
 from .conftest import event
@@ -304,6 +306,19 @@ def test_what_was_kept_is_mapped_at_once(write):
     assert isinstance(traces, StoredTrace)
     assert traces.args(0) == {"i": 7}
     assert pickle.loads(pickle.dumps(traces)).args(0) == {"i": 7}
+
+
+def test_arguments_of_operators_are_mapped_until_the_rank_is_released(write):
+    path = write([event(args={"Input Dims": [[2, 3]]}), event(args={"i": 7})])
+    hw.load(path)
+    trace = hw.load(path)[0]
+    seen = []
+    for _ in range(2):
+        assert [row[0] for row in call_args(trace, np.array([0])).texts] == [b"[[2, 3]]"]
+        seen.append(str(cache.folder()) in Path("/proc/self/maps").read_text())
+        trace.release()
+        seen.append(str(cache.folder()) in Path("/proc/self/maps").read_text())
+    assert seen == [True, False, True, False]
 
 
 def test_a_copy_by_its_fields_is_let_go_like_any_other(write):

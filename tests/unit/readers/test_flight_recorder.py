@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 from support.flight_dumps import dump, entry, write_dumps, write_hang
@@ -41,6 +42,15 @@ def test_the_rank_that_did_not_arrive(tmp_path, as_json):
         "Rank 1 did not enqueue all_reduce #3 of default_pg (0), for which ranks 0, 2"
     )
     assert headline(traces).late_ranks == [1]
+
+
+def test_dumps_of_a_real_hang_over_gloo():
+    traces = load(Path(__file__).parents[2] / "data/flight_recorder")
+    assert (traces.ranks, len(traces.problems)) == ([0, 1], 0)
+    assert str(headline(traces)) == (
+        "Rank 1 did not enqueue broadcast #4 of default_pg (0), for which rank 0 waits in <module> "
+        "(fr.py:10); its last was all_gather #1 of tp (1), finished, in <module> (fr.py:8)."
+    )
 
 
 def test_older_versions_and_missing_keys(tmp_path):
@@ -205,3 +215,41 @@ def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
     assert sentence.startswith("Rank 1 did not enqueue collective #3 of 0, for which rank 0 waits")
     traces = load(write_dumps(tmp_path / "none", {0: dump([], {"0": [0]})}))
     assert str(headline(traces)) == "No rank waits in a collective: the dumps hold no collectives."
+
+
+def _bare_entries(number):
+    """Entries of PyTorch before 2.3: numbers in `seq_id`, times in µs, no group's name."""
+    keys = ("frames", "record_id", "pg_id", "profiling_name", "input_sizes", "state", "retired")
+    states = ["completed", "completed", "started"][:number]
+    whole = [entry("0", place + 1, state) for place, state in enumerate(states)]
+    return [
+        {**{key: each[key] for key in keys}, "seq_id": each["record_id"], "time_created_us": 7}
+        for each in whole
+    ]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        _bare_entries,
+        lambda number: {"version": "1.1", "entries": _bare_entries(number)},
+        lambda number: {
+            **dump([{**each, "pg_name": "0"} for each in _bare_entries(number)], {"0": [0, 1]}),
+            "version": "2.0",
+        },
+    ],
+)
+def test_dumps_of_older_versions(tmp_path, contents):
+    for rank, number in enumerate((3, 2)):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(contents(number), 2))
+    (sentence,) = sentences(tmp_path)
+    assert sentence.startswith("Rank 1 did not enqueue all_reduce #3 of 0, for which rank 0 waits")
+    created = analysis.collective_states(load(tmp_path))["created_ns"]
+    assert set(created) == {7000, -1}
+
+
+def test_the_rank_that_a_dump_states_and_times_as_floats_are_read(tmp_path):
+    value = {**dump([entry("0", 1, time_created_ns=1.75e18)], {"0": [3]}), "rank": 3}
+    (tmp_path / "dump.json").write_text(json.dumps(value))
+    traces = load(tmp_path)
+    assert (traces.ranks, traces.origin_ns) == ([3], 1_750_000_000_000_000_000)

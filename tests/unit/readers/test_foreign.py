@@ -46,7 +46,11 @@ FILES = {
         "speedscope",
         "chrometrace",
     ),
-    "1_results.json": (b'{\n"rocprofiler-sdk-tool": [{}]}', "no kernels", "--runtime-trace"),
+    "1_results.json": (
+        b'{\n"rocprofiler-sdk-tool": [{}]}',
+        "no events of devices",
+        "--runtime-trace",
+    ),
     "run.nsys-rep": (b"NVIDIA Tegra Profiler Report v9", "Nsight Systems", "--include-blobs true"),
     "odd.qdrep": (b"\1\2\3", "Nsight Systems", "--type sqlite"),
     "k.ncu-rep": (b"NVR\0\1\2", "Nsight Compute", "ncu-ui"),

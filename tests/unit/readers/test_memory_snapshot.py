@@ -1,5 +1,7 @@
 """Snapshots of CUDA's memory: levels from the end, uses, the peak by frame, fragmentation."""
 
+import pickle
+
 import pytest
 from support.memory_snapshots import MODEL, T0, block, events, segment, write_snapshot
 
@@ -136,3 +138,41 @@ def test_older_snapshots_have_frames_in_the_history_of_blocks(tmp_path):
     assert frame[["where", "bytes"]].to_numpy().tolist() == [["forward (model.py:7)", 512]]
     empty = load(write_snapshot(tmp_path / "b.pickle", segments=[], device_traces=[]))
     assert "no memory" in analysis.snapshot_segments(empty).attrs["note"]
+
+
+def test_a_history_without_segments(tmp_path):
+    # 900 bytes from before are released, and 100 of reserved memory are returned.
+    ring = events(("alloc", 0, 500, "model"), ("free_completed", 90, 900, ""),
+                  ("segment_free", 90, 100, ""), ("alloc", 7, 300, "adam"))  # fmt: skip
+    path = tmp_path / "rank_0.pickle"
+    path.write_bytes(pickle.dumps({"device_traces": [ring]}))
+    traces = load(path)
+    frame = analysis.snapshot_timeline(traces)
+    assert frame["used_bytes"].tolist() == [900, 0, 300]
+    assert frame["reserved_bytes"].tolist() == [900, 900, 800]
+    assert "no segments" in " ".join(traces.problems["detail"])
+
+
+def test_a_list_of_segments_alone(tmp_path):
+    path = tmp_path / "rank_0.pickle"
+    path.write_bytes(pickle.dumps([segment(0, [block(0, 700), block(700, 300, "inactive")])]))
+    frame = analysis.snapshot_segments(load(path))
+    assert frame[["total_bytes", "used_bytes", "free_bytes"]].to_numpy().tolist() == [
+        [1000, 700, 300]
+    ]
+
+
+def test_devices_with_expandable_segments(tmp_path):
+    ring = events(("segment_map", 0, 4096, ""), ("alloc", 0, 1024, "model"),
+                  ("alloc", 2048, 512, "adam"), ("free_completed", 0, 1024, ""),
+                  ("segment_unmap", 0, 2048, ""))  # fmt: skip
+    blocks = [block(2048, 512, stack="adam"), block(2560, 1536, "inactive")]
+    held = [segment(2048, blocks, device=device, is_expandable=True, segment_pool_id=(0, 1))
+            for device in (0, 3)]  # fmt: skip
+    path = tmp_path / "rank_0.pickle"
+    path.write_bytes(pickle.dumps({"segments": held, "device_traces": [ring, [], [], ring]}))
+    frame = analysis.snapshot_peak(load(path))
+    assert frame["device"].tolist() == ["cuda:0"] * 2 + ["cuda:3"] * 2
+    assert frame["bytes"].tolist() == [1024, 512] * 2
+    assert set(frame["peak_bytes"]) == {1536}
+    assert set(frame["reserved_bytes"]) == {4096}

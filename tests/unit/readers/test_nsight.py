@@ -22,6 +22,7 @@ from hta_widgets.analysis import (
 from hta_widgets.diff import compare, names, operators_diff
 from hta_widgets.panels.headline import headline
 from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.graph_captures import captured_graphs
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
@@ -515,3 +516,65 @@ def test_the_rank_of_a_process_does_not_count_for_each_of_its_devices(tmp_path):
     assert traces.ranks == [0, 1]
     assert set(traces.problems.kind) >= {"guessed_rank"}
     assert "duplicate_rank" not in set(traces.problems.kind)
+
+
+def test_captured_calls_name_the_kernels_of_their_graph_nodes(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1, steps=1)
+    tid = "(select globalTid from MPI_RANKS)"
+    names = ("cudaStreamBeginCapture", *["cudaLaunchKernel_v7000"] * 2, "cudaStreamEndCapture",
+             "cudaGraphLaunch_v10000", "first", "second")  # fmt: skip
+    texts = [f"insert into StringIds values ({900 + n}, '{name}')" for n, name in enumerate(names)]
+    calls = [
+        f"insert into CUPTI_ACTIVITY_KIND_RUNTIME select {FIRST_NS + n * 10},"
+        f" {FIRST_NS + n * 10 + 9}, 0, {tid}, {801 + n}, {900 + n}, 0"
+        for n in range(5)
+    ]
+    clone = 1 << 33
+    nodes = [
+        "create table CUDA_GRAPH_NODE_EVENTS (start, globalTid, graphNodeId, originalGraphNodeId)",
+        *(f"insert into CUDA_GRAPH_NODE_EVENTS select {FIRST_NS + start}, {tid}, {node}, {original}"
+          for start, node, original in ((15, 7, "null"), (25, 8, "null"), (35, clone + 1, 7),
+                                        (36, clone + 2, 8), (99, 9, "null"))),
+    ]  # fmt: skip
+    kernels = [
+        f"insert into {KERNELS} select {FIRST_NS + 500 * n}, {FIRST_NS + 500 * n + 400}, 0, 7, 805,"
+        f" globalPid, {904 + n}, 905, 1, 1, 1, {clone + n} from PROCESSES"
+        for n in (1, 2)
+    ]
+    trace = load(change(path, *texts, *calls, *nodes, *kernels))[0]
+    (graph,) = captured_graphs(trace)
+    assert graph.nodes == ("first", "second")
+    assert [trace.args(row)["graph node id"] for row in graph.calls] == [7, 8]
+    work = trace.events.index[trace.events.name.isin(graph.nodes)]
+    assert trace.events.name[trace.launch_of[work]].tolist() == ["cudaGraphLaunch"] * 2
+    assert [trace.args(row)["graph node id"] for row in work] == [clone + 1, clone + 2]
+
+
+@pytest.mark.parametrize("name", ["ncclAllReduce", "AllReduce"])
+def test_ranges_without_payloads_name_generic_kernels(export, name):
+    change(
+        export,
+        "update StringIds set value = 'ncclDevKernel_Generic(Args)' where value like 'nccl%'",
+        f"update NVTX_EVENTS set binaryData = null, text = '{name}' where text = 'ncclAllReduce'",
+    )
+    frame = collectives(load(export))
+    assert frame.operation.tolist() == ["all_reduce"] * 6
+
+
+def test_what_has_no_name_or_no_time_is_said(export):
+    far = (1 << 62) - 5
+    change(
+        export,
+        f"update {KERNELS} set demangledName = null, shortName = null where rowid = 1",
+        f"insert into NVTX_EVENTS select {far}, {far}, 59, 'x', null, globalTid, 0, 0, 0"
+        " from MPI_RANKS",
+        "insert into NVTX_EVENTS select start, end, 500, 'y', null, globalTid, 0, 0, 0"
+        " from NVTX_EVENTS where text = 'iteration 5'",
+        "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = 0",
+    )
+    traces = load(export)
+    assert "kernel without a name" in traces[0].events.name.tolist()
+    problems = traces.problems.set_index("detail")["count"]
+    assert problems["NVTX ranges without times"] == 2
+    assert problems["rows of NVTX_EVENTS of other types"] == 2
+    assert "the export does not state when the recording began" in problems.index

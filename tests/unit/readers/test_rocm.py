@@ -91,7 +91,7 @@ def test_the_json_of_the_same_run_is_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"rocprofiler-sdk-tool": []}', "no kernels"),
+        ('{"rocprofiler-sdk-tool": []}', "no events of devices"),
         ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [7]}}]}', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": [{"start', "not JSON of roc"),
         ('{"rocprofiler-sdk-tool": ' + "[" * 2000, "not JSON of roc"),
@@ -124,3 +124,19 @@ def test_names_and_streams_of_other_versions(tmp_path, write):
         dispatch["dispatch_info"] = {**dispatch["dispatch_info"], "queue_id": {"handle": place}}
     trace = load(write(json.dumps(contents).encode(), "70_results.json"))[0]
     assert trace.events.query("category == 'kernel'").stream.tolist() == [0, 1]
+
+
+def test_work_without_an_agent_is_that_of_the_only_device(tmp_path):
+    path = write_rocpd(tmp_path / "900_results.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("update rocpd_info_agent_0000aaa set type_index = null")
+        database.execute(
+            "update rocpd_kernel_dispatch_0000aaa set agent_id = null where kernel_id = 11"
+        )
+        database.execute("update rocpd_region_0000aaa set name_id = null where event_id = 1")
+        database.commit()
+    traces = load(path)
+    assert temporal_breakdown(traces)[["compute_ns", "communication_ns"]].to_numpy().tolist() == [
+        [30_000, 40_000]
+    ]
+    assert "event without a name" in traces[0].events.name.tolist()

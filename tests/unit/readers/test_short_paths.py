@@ -97,6 +97,17 @@ def jax(folder):
     (folder / "node0.xplane.pb").write_bytes(xplane.profile(*planes))
 
 
+def jax_json(folder):
+    names = (("process", 0, "/device:GPU:0"), ("thread", 13, "Stream #13(Compute)" + PATHS))
+    naming = [
+        {"ph": "M", "name": f"{what}_name", "pid": 1, "tid": tid, "args": {"name": name}}
+        for what, tid, name in names
+    ]
+    kernel = {"ph": "X", "name": "k" + PATHS, "pid": 1, "tid": 13, "ts": 10.5, "dur": 4,
+              "args": {"source": "/root/f.py:3" + PATHS, "hlo_op": "dot" + PATHS}}  # fmt: skip
+    (folder / "node0.trace.json").write_text(json.dumps({"traceEvents": [*naming, kernel]}))
+
+
 def flight_recorder(folder):
     frames = [{"name": "f" + PATHS, "filename": f"/home/{USER}/t.py", "line": 3}]
     call = entry("0", 1, "started", frames=frames, profiling_name="nccl:all_reduce" + PATHS)
@@ -115,8 +126,8 @@ def memory_snapshot(folder):
                    external_annotations=ranges)  # fmt: skip
 
 
-FORMATS = (ascend_json, ascend_db, nsight, rocpd, rpd, rocprof, jax, flight_recorder,
-           memory_snapshot)  # fmt: skip
+FORMATS = (ascend_json, ascend_db, nsight, rocpd, rpd, rocprof, jax, jax_json,
+           flight_recorder, memory_snapshot)  # fmt: skip
 
 
 @pytest.mark.parametrize("write", FORMATS)

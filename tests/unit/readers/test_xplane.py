@@ -209,3 +209,17 @@ def test_calls_of_older_profiles_have_a_plane_of_their_own(opened, host):
     traces = opened(profile(device, plane(f"/host:{host}", {"1": [call]})))
     assert (traces[0].launch_of >= 0).sum() == 1
     assert temporal_breakdown(traces).compute_ns.tolist() == [10_000]
+
+
+def test_sizes_of_launches_and_copies(opened):
+    launch = "regs:32 static_shared:512 dynamic_shared:1024 grid:8,4,1 block:256,1,1 occ_pct:50.5"
+    copy = "kind_src:pageable kind_dst:device size:4096 dest:0 async:1"
+    work = [("gemm", 0, 9_000_000, {"kernel_details": launch}),
+            ("MemcpyH2D", 9_000_000, 11_000_000, {"memcpy_details": copy}),
+            ("Memset", 12_000_000, 13_000_000, {"memset_details": "num_bytes:64"})]  # fmt: skip
+    trace = opened(profile(plane("/device:GPU:0", {"Stream #1(Kernel)": work})))[0]
+    args = trace.args(0)
+    assert (args["grid"], args["block"]) == ([8, 4, 1], [256, 1, 1])
+    assert (args["registers per thread"], args["shared memory"]) == (32, 1536)
+    assert trace.copy_table.size_bytes.tolist() == [4096, 64]
+    assert trace.copy_table.gb_per_s.tolist() == [4096 / 2000, 64 / 1000]

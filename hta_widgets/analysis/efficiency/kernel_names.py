@@ -1,4 +1,4 @@
-"""Tensor cores and precision of a kernel, by its name.
+"""Tensor cores, precision and category of a kernel, by its name.
 
 The first pattern that the lower-case name contains decides. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import Final, NamedTuple
+
+from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
 
 #: Names end after this many characters, since templates may have thousands.
 _MAX_SEARCHED: Final = 2_000
@@ -32,7 +34,7 @@ _NO: Final = re.compile(
     r"|elementwise|triton_(poi|red|per)_|dot_do_o|splitkv_combine|layer_?norm|batch_?norm|bn_(fw|bw)"
     r"|group_?norm|rms_?norm|softmax|transpose|subtensorop|multi_tensor|epilogue::|fbgemm_gpu::"
     r"|split_embedding|cub::|thrust|^mem(cpy|set)|fill_?buffer|reduce_wgrad|scalepackedtensor"
-    r"|nllcriterion|cast_to_fp8"
+    r"|nllcriterion|cast_to_fp8|normalization::"
 )
 _YES: Final = re.compile(
     r"[hsdi]884|[hs]1688|[hs]16816|s161616|i8816|i16832|tensorop|xmma_.*gemm|hmma|imma|wgmma"
@@ -104,12 +106,62 @@ def _tensile_precision(text: str) -> str:
     return next((precision for pattern, precision in patterns if re.search(pattern, text)), "")
 
 
+#: Patterns in lower-case names of kernels that give their category; the first match decides.
+_PATTERNS: Final = (
+    (
+        "communication",
+        (
+            "[nr]ccl all_?reduce all_?gather reduce_?scatter all_?to_?all cross_device_reduce"
+            " multimem nvshmem deep_ep \\b(inter|intra)node::"
+        ),
+    ),
+    ("copy", "^mem(cpy|set) reshape_and_cache store_kv"),
+    ("elementwise", "rotary"),
+    ("attention", "attention fmha flash sdpa attn mha_ mla_ paged"),
+    (
+        "convolution",
+        r"conv_?\d?d convol fprop dgrad wgrad winograd igemm_ im2col bwd_(weight|data)",
+    ),
+    (
+        "gemm",
+        (
+            r"gem[mv] cijk_ matmul nvjet \bbmm_ xmma splitkreduce marlin f(used_)?moe_ wvsplitk"
+            " cutlass.*tensorop"
+        ),
+    ),
+    ("triton", "^triton_"),
+    ("norm", r"norm \bbn_(fw|bw)"),
+    ("softmax", "softmax"),
+    ("optimizer", r"multi_tensor adam \bsgd"),
+    ("embedding", "gather scatter index(?!.*impl_nocast) embedding lookup"),
+    ("copy", r"copy cache transpose fill memset nchwtonhwc nhwctonchw catarray \bpad"),
+    ("reduction", "reduce topk argmax sort scan cumsum histogram sum_ loss"),
+    ("elementwise", "elementwise silu gelu swiglu act_and_mul quant cast tensorop dropout"),
+)
+_CATEGORY_OF_PATTERN: Final = tuple(
+    (re.compile("|".join(patterns.split())), category) for category, patterns in _PATTERNS
+)
+
+
+@cache
+def kernel_category(name: str) -> str:
+    """Return the category of a kernel, ``other`` if its name does not say.
+
+    Examples
+    --------
+    >>> kernel_category("void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16, 128>")
+    'attention'
+    """
+    text = name[:_MAX_SEARCHED].lower()
+    matching = (name for pattern, name in _CATEGORY_OF_PATTERN if pattern.search(text))
+    return next(matching, "other")
+
+
 _OF_TYPE: Final = {
     "c10::BFloat16": "bf16",
     "c10::Half": "fp16",
     "double": "fp64",
     "signed char": "int8",
-    "float4_e2m1fn_x2": "fp4",
 }
 
 
@@ -125,8 +177,8 @@ def call_precision(units: KernelUnits, type_name: str, capability: str, *, is_am
         return units.precision
     if type_name in _OF_TYPE:
         return _OF_TYPE[type_name]
-    if type_name.startswith("c10::Float8"):
-        return "fp8"
+    if is_float8(type_name) or is_float4_pair(type_name):
+        return "fp8" if is_float8(type_name) else "fp4"
     if type_name != "float":
         return ""
     uses_matrix = units.tensor_core == "yes"

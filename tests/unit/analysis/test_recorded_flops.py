@@ -1,0 +1,36 @@
+"""FLOPs of recorded CPU models, against the counts of PyTorch's ``torch.utils.flop_counter``."""
+
+from pathlib import Path
+
+import hta_widgets as hw
+from hta_widgets.analysis import operator_efficiency
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def flops_by_name(recording: str):
+    frame = operator_efficiency(hw.load(DATA / recording))
+    return frame.groupby(["name", "recompute"], observed=True)["total_flops"].sum()
+
+
+def test_matrix_products_of_a_checkpointed_block_are_counted_with_their_recomputation():
+    flops = flops_by_name("checkpoint.json.gz")
+    # The counter has 11_304_960 for addmm, and 7_110_656 for the same model without a checkpoint.
+    assert flops["aten::addmm"].to_dict() == {False: 7_110_656, True: 11_304_960 - 7_110_656}
+    assert flops["aten::mm"].to_dict() == {False: 14_221_312}
+
+
+def test_convolutions_are_strided_grouped_and_transposed():
+    flops = flops_by_name("convolutions.json.gz")
+    assert flops["aten::convolution", False] == 9_113_600
+    # The counter takes the gradient of the weights of 4 groups for 4 times as much as it is.
+    grouped_flops = 2 * 4 * 32 * 14 * 14 * 36
+    assert flops["aten::convolution_backward", False] == 22_761_472 - 3 * grouped_flops
+
+
+def test_attention_that_pytorch_fuses_on_the_cpu_is_causal():
+    flops = flops_by_name("checkpoint.json.gz")
+    heads, tokens, width = 2 * 4, 32, 16
+    forward_flops = 2 * 2 * heads * tokens * (tokens + 1) // 2 * width
+    fused = flops["aten::_scaled_dot_product_flash_attention_for_cpu"]
+    assert fused.to_dict() == {False: forward_flops, True: forward_flops}
