@@ -1,4 +1,9 @@
-"""Check arguments of public calls by the annotations of the parameters."""
+"""Check arguments of public calls by the annotations of the parameters; regular expressions.
+
+Regular expressions of users run in RE2, whose time grows with the length of the text only. Python's
+engine needs exponential time for some patterns: ``(a+)+$`` takes minutes for a name of forty ``a``
+and a ``b``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hta_widgets.errors import TraceError
 
@@ -97,6 +105,38 @@ def check_arguments(function: Function) -> Function:
         return function(*positional, *args[len(places) :], **named)
 
     return call  # type: ignore[return-value]
+
+
+def match_pattern(
+    pattern: str, texts: Sequence[str], *, ignore_case: bool = False
+) -> npt.NDArray[np.bool_]:
+    """Return which texts contain a match of a regular expression of RE2.
+
+    Raises
+    ------
+    ValueError
+        If the pattern is invalid.
+    """
+    encodable = [text.encode("utf-8", "replace").decode() for text in texts]
+    array = pa.array(encodable, pa.large_string())
+    try:
+        matches = pc.match_substring_regex(array, pattern, ignore_case=ignore_case)
+    except pa.ArrowException as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise ValueError(reason) from None
+    result: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
+    return result
+
+
+def require_pattern(pattern: str, subject: str) -> None:
+    """Raise a `TraceError` that names the subject if a pattern is no regular expression of RE2."""
+    try:
+        match_pattern(pattern, [""])  # Arrow compiles no pattern for an empty array
+    except ValueError as cause:
+        raise TraceError(
+            f"{subject} is not a regular expression ({cause})",
+            remedy="The syntax is that of RE2, without lookaround and backreferences.",
+        ) from None
 
 
 def stack_level() -> int:

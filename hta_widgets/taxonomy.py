@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import check_arguments, match_pattern, require_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
@@ -74,10 +74,24 @@ class Rule:
         of_category = self.category
         return of_category is None or bool(re.fullmatch(of_category, category, re.IGNORECASE))
 
-    def name_pattern(self) -> re.Pattern[str] | None:
-        if self.name is None:
-            return None
-        return re.compile(self.name, re.IGNORECASE if self.ignore_case else 0)
+    def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return which names match; only the beginning of long ones is searched."""
+        search = re.compile(self.name or "", re.IGNORECASE if self.ignore_case else 0).search
+        return np.array([search(name, 0, _MAX_SEARCHED) is not None for name in names], bool)
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRule(Rule):
+    """A rule whose patterns are a user's, and run in RE2."""
+
+    def category_matches(self, category: str) -> bool:
+        if self.category is None:
+            return True
+        return bool(match_pattern(rf"\A(?:{self.category})\z", [category], ignore_case=True)[0])
+
+    def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+        beginnings = [name[:_MAX_SEARCHED] for name in names]
+        return match_pattern(self.name or "", beginnings, ignore_case=self.ignore_case)
 
 
 #: Names of device work that communicates, with notes.
@@ -265,14 +279,11 @@ def add(
     """
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r}", remedy=f"The kinds are {', '.join(KINDS)}.")
-    for text in (pattern, category):
-        try:
-            re.compile(text or "")
-        except re.error as cause:
-            raise TraceError(f"{text!r} is not a regular expression ({cause})") from None
+    for text in (pattern, category or ""):
+        require_pattern(text, repr(text))
     if category is None and kind in {"compute", "communication", "memory", "sync"}:
         category = _DEVICE_WORK
-    _added_rules.insert(0, Rule(kind, category, pattern, note, ignore_case))
+    _added_rules.insert(0, AddedRule(kind, category, pattern, note, ignore_case))
 
 
 def reset() -> None:
@@ -373,18 +384,15 @@ def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDAr
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
-    open_rows = list(range(len(names)))
+    open_rows = np.arange(len(names))
     for rule in _rules(level):
         if not rule.category_matches(category):
             continue
-        code = KINDS.index(rule.kind)
-        pattern = rule.name_pattern()
-        if pattern is None:
-            codes[open_rows] = code
+        hits = rule.match_names([names[row] for row in open_rows.tolist()])
+        codes[open_rows[hits]] = KINDS.index(rule.kind)
+        open_rows = open_rows[~hits]
+        if rule.name is None:
             break
-        hits = {row for row in open_rows if pattern.search(names[row], 0, _MAX_SEARCHED)}
-        codes[list(hits)] = code
-        open_rows = [row for row in open_rows if row not in hits]
     return codes
 
 

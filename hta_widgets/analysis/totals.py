@@ -6,7 +6,7 @@ time of a device instead, in which every instant counts once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,13 @@ from hta_widgets.analysis.frames import categorical, int64, stack_blocks
 from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Array, Rows, compact_codes, group_statistics, sum_by_group
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
+
+if TYPE_CHECKING:
+    from hta_widgets.tiles.replies import Totals
 
 _MAX_NAMES: int = facts("limits")["totals_names"]
 

@@ -41,7 +41,9 @@ Window = tuple[str | int, str | int]
 MAX_ROWS = 200
 MAX_BYTES = 32_000
 _MAX_TEXT = 160
-_MAX_REASON, _MAX_CODE = 600, 2_000
+_MAX_SENTENCE, _MAX_CODE = 600, 2_000
+#: Keys and columns with sentences of this package, which quote names of a trace.
+_SENTENCES = {"headline", "text", "sentence", "reason", "note", "detail"}
 _MAX_JOBS = 4
 _MAX_PICTURE_RANKS = 16
 _UNTRUSTED = ("rows", "headline", "args", "launched_by", "flows", "parents", "problems", "metrics")
@@ -66,7 +68,7 @@ def no_answer(error: TraceError) -> Reply:
     """Return the reply of a tool that fails; its texts may name files and arguments."""
     more = {"answered": False, "reason": str(error), "remedy": error.remedy or ""}
     untrusted = {"untrusted": ["error", "reason", "remedy"]}
-    reply: Reply = _short_texts(error_envelope(error) | more | untrusted, _MAX_REASON)
+    reply: Reply = _short_texts(error_envelope(error) | more | untrusted, _MAX_SENTENCE)
     return reply
 
 
@@ -242,13 +244,15 @@ def _with_columns(reply: TableReply, columns: Sequence[str] | None) -> TableRepl
 
 def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     """Return the envelope with short texts, at most `max_rows` rows and `MAX_BYTES` bytes."""
-    answer: Reply = _short_texts(replace(reply, frame=reply.frame.head(max_rows)).envelope())
+    envelope = replace(reply, frame=reply.frame.head(max_rows)).envelope()
+    limits = [_MAX_SENTENCE if name in _SENTENCES else _MAX_TEXT for name in reply.frame]
+    rows = [list(map(_short_texts, row, limits)) for row in envelope["rows"]]
+    answer: Reply = _short_texts(envelope) | {"rows": rows}
     answer["answered"] = len(reply.frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
     answer["code"] = _cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if key in answer]
-    rows = answer["rows"]
     while len(rows) > 1 and _size(answer) > MAX_BYTES:
         del rows[max(1, len(rows) * 3 // 4) :]
     answer["shown_rows"] = len(rows)
@@ -269,7 +273,9 @@ def _short_texts(value: Any, max_text: int = _MAX_TEXT) -> Any:
     if isinstance(value, Mapping):
         uncut = {"code", "meaning"}
         return {
-            _short_texts(key): item if key in uncut else _short_texts(item, max_text)
+            _short_texts(key): item
+            if key in uncut
+            else _short_texts(item, _MAX_SENTENCE if key in _SENTENCES else max_text)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):

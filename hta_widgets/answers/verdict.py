@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.arguments import match_pattern, require_pattern
 from hta_widgets.diff.align import STEP_KINDS, kind_times
 from hta_widgets.diff.compare import CONDITIONS, Comparison
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
 from hta_widgets.text import duration, share, share_delta
-from hta_widgets.tiles.search import match_names
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -145,7 +145,10 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     if reason:
         return Verdict("cannot tell", reason=reason, **fields)
     if p_value is None or noise is None:
-        return Verdict("cannot tell", reason="one step on a side has no spread", **fields)
+        steps = fields["steps"]
+        reason = "one step on a side has no spread"
+        reason = reason if steps == 1 else f"{steps} steps on a side are too few for a test"
+        return Verdict("cannot tell", reason=reason, **fields)
     if change >= limit_share:
         is_certain = p_value < _ALPHA
         reason = "" if is_certain else f"the change may be chance (p {p_value:.2g})"
@@ -179,6 +182,8 @@ def _test(before: Floats, after: Floats, *, by_step: bool) -> tuple[float | None
     if np.isnan(p_value):
         return None, None
     low, high = 0.0, _MAX_NOISE
+    if p_value_of(1 + high) >= _ALPHA:  # too few steps for any change to be significant
+        return p_value, None
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
         low, high = (low, middle) if p_value_of(1 + middle) < _ALPHA else (middle, high)
@@ -194,11 +199,8 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
     if metric == "mfu":
         return _mfu_samples, "share"
     if metric.startswith("kernel:"):
-        pattern = f"/(?:{metric.removeprefix('kernel:')})/"
-        if error := match_names(pattern, [""])[1]:
-            raise TraceError(
-                f"{metric!r} names no kernels ({error})", remedy="Write kernel:gemm, for example."
-            )
+        pattern = metric.removeprefix("kernel:")
+        require_pattern(pattern, repr(metric))
         return lambda _, side: _kernel_samples(side, pattern), "ns"
     raise TraceError(f"no metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
 
@@ -215,7 +217,7 @@ def _kernel_samples(side: RunSide, pattern: str) -> Floats:
     order = np.argsort(side.steps, kind="stable")
     for part in side.parts.values():
         table = part.table
-        is_named = np.array(match_names(pattern, table.names.values)[0], dtype=bool)
+        is_named = match_pattern(pattern, table.names.values)
         rows = part.device_work_rows()
         rows = rows[is_named[table.name[rows]] & np.isin(table.step[rows], side.steps)]
         places = order[np.searchsorted(side.steps[order], table.step[rows])]

@@ -34,6 +34,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.store.rank_file import StoredSource
@@ -70,6 +71,15 @@ STEP_NAME = re.compile(
     r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
 )
 _PROFILER_STEP = "ProfilerStep#"
+
+
+def match_steps(names: Sequence[str], pattern: str | None) -> Bools:
+    """Return which names are those of steps: they match `pattern` or, without one, `STEP_NAME`."""
+    if pattern is not None:
+        return match_pattern(pattern, names)
+    return np.array([STEP_NAME.fullmatch(name) is not None for name in names], bool)
+
+
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
 
@@ -198,8 +208,7 @@ class EventRows:
         """
         if pattern is None and any(name.startswith(_PROFILER_STEP) for name in self.name.values):
             return 0
-        matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
-        codes = [code for code, name in enumerate(self.name.values) if matches(name)]
+        codes = np.flatnonzero(match_steps(self.name.values, pattern))
         annotation = self.category.add("user_annotation")
         events = self.columns()
         chosen = np.isin(events["name"], codes) & (events["device"] < 0)

@@ -143,7 +143,7 @@ class FormatAnalyses:
         Functions of `hta_widgets.analysis`.
     clock_offsets : (TraceSet) -> dict of rank to ns, or None
     collectives : (list of Trace) -> dict of place to CommEvents
-        Calls that are matched as collectives are.
+        Calls on ranks without a device that are matched as collectives are.
     late_ranks : (TraceSet) -> list of rank
         Ranks that the others wait for.
     """

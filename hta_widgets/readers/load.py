@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import shutil
 import tempfile
 import weakref
@@ -21,13 +20,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hta_widgets import options as settings, taxonomy
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import check_arguments, require_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
@@ -304,10 +302,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bool) -> None:
-    try:
-        re.compile(steps)
-    except re.error as cause:
-        raise TraceError(f"steps={steps!r} is not a regular expression ({cause})") from None
+    require_pattern(steps, f"steps={steps!r}")
     takers = [format_ for format_ in all_formats() if format_.reading.takes_steps]
     names = {format_.name for format_ in takers}
     if not is_default and not any(file.format in names for file in files):
@@ -572,7 +567,7 @@ def _add_truncated_lengths(
         number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if number:
             detail += f"; {number:,} events before its end were read"
-            if lengths and (middle := median(lengths)) > 0:
+            if lengths and (middle := float(np.median(lengths))) > 0:
                 detail += f", {share(number / middle)} of the median of whole files"
         result.merge([replace(problem, detail=detail)])
     return result

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from hta_widgets.arguments import match_pattern
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import event_summary
@@ -185,14 +184,11 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
         return ([needle in name.lower() for name in names] if needle else nothing), None
     if not expression[1]:
         return nothing, None
-    # RE2 takes linear time; `re` could block the interpreter by backtracking.
-    encodable = [name.encode("utf-8", "replace").decode() for name in names]
-    texts = pa.array(encodable, pa.large_string())
     try:
-        matches = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
-    except (pa.ArrowException, UnicodeEncodeError) as error:
+        matches = match_pattern(expression[1], names, ignore_case=bool(expression[2]))
+    except ValueError as error:
         return nothing, f"not a regular expression: {error}"
-    return [bool(hit) for hit in matches.to_pylist()], None
+    return matches.tolist(), None
 
 
 _MAX_CACHED_TEXTS = 4

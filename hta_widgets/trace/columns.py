@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -376,6 +377,9 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )  # fmt: skip
 
 
+_SHORT_INT = re.compile(rb"[1-9][0-9]{0,17}").fullmatch
+
+
 def decode_json(text: bytes, *, strict: bool = True) -> Any:
     """Decode JSON; integers of more digits than Python converts become text."""
     decoder = _json_decoder(sys.get_int_max_str_digits() or sys.maxsize, strict=strict)
@@ -415,7 +419,11 @@ class ArgTable:
     @cached_property
     def values(self) -> list[Any]:
         """The decoded values of `texts`."""
-        return [decode_json(text) if text else None for text in self.texts]
+        # Most texts are sequence numbers, for which a decoder takes ten times as long.
+        return [
+            int(text) if _SHORT_INT(text) else decode_json(text) if text else None
+            for text in self.texts
+        ]
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import traitlets as t
 
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import check_arguments, match_pattern, require_pattern
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset
@@ -187,15 +187,10 @@ class Timeline(LinkedView):
 def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:
     if tracks is None:
         return scene
+    keys = sorted({track["key"] for rank in scene["ranks"] for track in rank["tracks"]})
     if isinstance(tracks, str):
-        try:
-            pattern = re.compile(tracks)
-        except (re.error, OverflowError, RecursionError) as cause:
-            raise TraceError(
-                f"tracks={tracks!r} is not a regular expression ({cause})",
-                remedy="Correct it, or give a list of tracks.",
-            ) from None
-        keep: Callable[[str], object] = pattern.search
+        require_pattern(tracks, f"tracks={tracks!r}")
+        wanted = set(compress(keys, match_pattern(tracks, keys)))
     else:
         try:
             wanted = set(tracks)
@@ -204,15 +199,13 @@ def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
                 f"tracks={tracks!r} is neither text nor a list",
                 remedy="Give a regular expression, or a list of names of tracks.",
             ) from None
-        keep = wanted.__contains__
-    keys = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
-    if not any(keep(key) for key in keys):
+    if wanted.isdisjoint(keys):
         raise TraceError(
             f"no track matches {tracks!r}",
-            remedy=f"Tracks are named like {', '.join(repr(key) for key in sorted(keys)[:4])}.",
+            remedy=f"Tracks are named like {', '.join(map(repr, keys[:4]))}.",
         )
     ranks = [
-        {**rank, "tracks": [track for track in rank["tracks"] if keep(track["key"])]}
+        {**rank, "tracks": [track for track in rank["tracks"] if track["key"] in wanted]}
         for rank in scene["ranks"]
     ]
     return {**scene, "ranks": ranks}

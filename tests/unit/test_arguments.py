@@ -234,3 +234,23 @@ for one in threads: one.join()
 
 def test_types_may_be_used_first_in_several_threads():
     subprocess.run([sys.executable, "-c", FIRST_USES], check=True)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda traces, text: hw.load(traces[0].path, steps=text, cache=False),
+        lambda traces, text: hw.Timeline(traces, tracks=text),
+        lambda _, text: hw.devices.add("X", pattern=text, bf16=1),
+        lambda _, text: taxonomy.add("compute", text),
+        lambda _, text: taxonomy.add("compute", "gemm", category=text),
+        lambda traces, text: analysis.critical_path(traces, 0, data_load_events=["a", text]),
+    ],
+)
+@pytest.mark.parametrize("text", ["(", r"(g)\1", "a(?!b)"])
+def test_regular_expressions_are_those_of_an_engine_that_does_not_backtrack(tmp_path, use, text):
+    traces = read(write(tmp_path, [call(0, 9), kernel(1, 2)]))
+    with pytest.raises(
+        hw.TraceError, match=r"is not a regular expression \(.*syntax is that of RE2"
+    ):
+        use(traces, text)

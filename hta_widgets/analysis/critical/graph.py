@@ -30,9 +30,10 @@ from hta_widgets.analysis.critical.nodes import (
     analysis_range,
     find_nodes,
     name_mask,
-    pattern_matcher,
+    pattern_mask,
     resolve_annotation,
 )
+from hta_widgets.arguments import require_pattern
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.trace import Trace
@@ -159,15 +160,12 @@ class CriticalPath:
 
     def _loads_data(self, rows: Ints) -> Bools:
         """Return whether each event or one around it loads data; HTA checks the event only."""
-        if not self.rules.data_loading:
-            return np.zeros(len(rows), dtype=bool)
-        wanted = pattern_matcher(self.rules.data_loading)
         parent = self.trace.table.parent
         result = np.zeros(len(rows), dtype=bool)
         positions = np.arange(len(rows))[rows >= 0]
         above = rows[positions]
         while len(positions):
-            hit = name_mask(self.trace, above, wanted)
+            hit = pattern_mask(self.trace, above, self.rules.data_loading)
             result[positions[hit]] = True
             if self.rules.as_hta:
                 break
@@ -237,6 +235,7 @@ def critical_path_of(
     if data_load_events is not None:
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))
-    pattern_matcher(rules.data_loading)
+    for text in rules.data_loading:
+        require_pattern(text, f"data_load_events holds {text!r}, which")
     within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
     return None if within is None else build_graph(trace, within, rules)

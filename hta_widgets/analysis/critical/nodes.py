@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.scope import codes_of, device_work_rows
+from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, distinct_codes
 from hta_widgets.trace.memo import memo
@@ -94,17 +95,13 @@ def name_mask(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bool
     return np.array(hits, dtype=bool)[place]
 
 
-def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
-    """Return a function that searches a name for these regular expressions."""
-    if not texts:
-        return lambda _: False
-    try:
-        return re.compile("|".join(f"(?:{text})" for text in texts)).search
-    except re.error as cause:
-        raise TraceError(
-            f"data_load_events holds no regular expression ({cause})",
-            remedy="Escape literal text, for example with re.escape.",
-        ) from None
+def pattern_mask(trace: Trace, rows: Rows, patterns: Sequence[str]) -> Bools:
+    """Return whether the name of each event contains a match of a regular expression."""
+    used, place = distinct_codes(trace.table.name[rows])
+    if not patterns:
+        return np.zeros(len(place), dtype=bool)
+    names = [trace.table.names[code] for code in used.tolist()]
+    return match_pattern("|".join(f"(?:{text})" for text in patterns), names)[place]
 
 
 Tracks = npt.NDArray[np.int32] | Ints
@@ -302,7 +299,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
                 return rows
     if rules.data_loading:
         others = np.flatnonzero(member & ~is_call)
-        loading = others[name_mask(trace, others, pattern_matcher(rules.data_loading))]
+        loading = others[pattern_mask(trace, others, rules.data_loading)]
         rows = _union_rows(trace, rows, loading)
     return rows
 

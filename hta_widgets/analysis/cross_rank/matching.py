@@ -235,8 +235,11 @@ def _communication_of_ranks(
         results = list(map_ranks(traces, _comm_of_rank, host_comm_events))
     events, steps = [result[0] for result in results], [result[1] for result in results]
     members = list(traces.values())
-    # Exports are Kineto files whose events may have another format's names.
-    for calls_of in load_references(format_.analyses.collectives for format_ in all_formats()):
+    # Exports are Kineto files whose events may have another format's names. Calls on the host of a
+    # rank with a device are not the collectives of its kernels.
+    has_hosts = any(all(track.stream < 0 for track in trace.tracks) for trace in members)
+    formats = all_formats() if has_hosts else ()
+    for calls_of in load_references(format_.analyses.collectives for format_ in formats):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
     return events, steps, [result[2] for result in results], [result[3] for result in results]

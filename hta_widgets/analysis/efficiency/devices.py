@@ -22,7 +22,7 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import columns_of_rows, result_frame
 from hta_widgets.analysis.scope import device_work_rows
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import check_arguments, match_pattern, require_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.trace.memo import iter_ranks
@@ -215,10 +215,7 @@ def add(
     """
     _validate_rates(tflop_per_s)
     pattern = f"^{re.escape(device)}$" if pattern is None and not properties else pattern
-    try:
-        re.compile(pattern or "")
-    except re.error as cause:
-        raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
+    require_pattern(pattern or "", f"pattern={pattern!r}")
     rates = {precision: float(rate) for precision, rate in tflop_per_s.items()}
     row = Device(
         device,
@@ -355,7 +352,7 @@ def match_device(
 ) -> UsedDevice:
     """Return the device with its row; `entry` is its ``deviceProperties`` in the file."""
     for row in _added if added is None else added:
-        is_named = row.pattern is None or re.search(row.pattern, device.name)
+        is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
         if is_named and all(entry.get(key) == value for key, value in row.properties.items()):
             return replace(device, matched_by="user", row=row)
     named = [row for row in _built_in() if row.pattern and re.search(row.pattern, device.name)]

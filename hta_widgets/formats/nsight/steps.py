@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import STEP_NAME, select_rows
+from hta_widgets.formats.event_rows import STEP_NAME, match_steps, select_rows
 from hta_widgets.formats.nsight.nvtx import NvtxRanges
 from hta_widgets.formats.nsight.tables import Columns
 from hta_widgets.trace.arrays import Ints, Rows
@@ -68,8 +68,8 @@ def _find_steps(
     free = np.flatnonzero(np.isin(columns["domain"], unnamed))
     free = free[np.argsort(columns["start_ns"][free], kind="stable")]
     columns = select_rows(columns, free)
-    matches = STEP_NAME.fullmatch if pattern is None else re.compile(pattern).search
-    is_chosen = np.isin(columns["name"], [code for code in names if matches(names[code])])
+    codes = np.array(list(names))[match_steps(list(names.values()), pattern)]
+    is_chosen = np.isin(columns["name"], codes)
     chosen = select_rows(columns, is_chosen)
     if pattern is not None:
         return _number_steps(chosen, names, _LAST_NUMBER, f"called like {pattern!r}")

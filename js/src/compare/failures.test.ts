@@ -113,3 +113,12 @@ test("titles state the ranks of matched calls, if one side has more ranks", asyn
   const { textOf } = await mounted([], { rank_pairs, by_rank_means: true });
   expect(textOf("changes")).toContain("What changed, mean of 2 pairs of ranks");
 });
+
+test("operators without time are hidden at any width, as a hidden panel has none", async () => {
+  const { icicle } = (await mounted()).charts;
+  for (const width of [0, 800, 0]) {
+    icicle.width.value = width;
+    await new Promise((resolve) => setTimeout(resolve));
+    expect([width, icicle.el.hidden]).toEqual([width, true]);
+  }
+});

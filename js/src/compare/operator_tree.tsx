@@ -118,7 +118,9 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    this.el.hidden = width > 0 && tiles.length === 0 && frameNote(frame) === "";
+    // Not by the tiles: a hidden panel has no width, and so none.
+    const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
+    this.el.hidden = isEmpty && frameNote(frame) === "";
     const { measure, without_waiting: unpaired } = frame.attrs;
     const { communication } = this.ctx.about.kind_words;
     const time = communication === undefined ? "device time" : `time in ${communication}`;

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from support import small
+from support.flight_dumps import write_hang
 
 from hta_widgets import cli
 from hta_widgets.answers.agents import MAX_BYTES, AgentTools
@@ -177,3 +178,13 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path, capsys, m
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert cli.main(["mcp", str(tmp_path)]) == 2
     assert 'pip install "hta_widgets[mcp]"' in capsys.readouterr().err
+
+
+def test_sentences_are_longer_than_names(tmp_path):
+    # The sentence about a hang ends with where the absent rank is.
+    tools = AgentTools([write_hang(tmp_path / "job")])
+    (sentence,) = tools.open_job(".")["headline"]
+    assert len(sentence) > 160
+    assert sentence.endswith("finished, in train (train.py:42).")
+    hangs = tools.run_analysis(".", "collective_hangs", columns=["sentence"])
+    assert hangs["rows"] == [[sentence]]

@@ -69,6 +69,9 @@ def test_polars_and_duckdb_read_traces(traces):
     duckdb = pytest.importorskip("duckdb")
     frame = polars.DataFrame(traces.select("kind == 'compute'"))
     assert frame["name"].cast(polars.String).to_list() == ["gemm", "only here"]
+    assert polars.DataFrame(traces[1]).height == len(traces[1])
+    # `polars.DataFrame` takes the values of any mapping for columns.
+    assert polars.from_dataframe(traces)["rank"].unique().sort().to_list() == [0, 1]
     sums = duckdb.sql(
         "select rank, sum(dur_ns) from traces where stream >= 0 group by all order by 1"
     )
