@@ -275,6 +275,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
     page.go_back()
     page.get_by_role("button", name="third", exact=True).click()
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name="third", level=1)).to_have_count(1)
 
 
 def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, screenshot):

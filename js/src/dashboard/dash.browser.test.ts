@@ -1,6 +1,7 @@
 /** The dashboard in a real browser: one selection through all of its panels. */
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { userEvent } from "vitest/browser";
 import { type DashView, FakeChart, mountDash, opened, ready } from "../../test/dash_view";
 import { fill } from "../../test/fill";
 import { FULL_SELECTION } from "../protocol/selection";
@@ -332,6 +333,26 @@ test("a table shows as many names as its column has room for, and no more than i
   expect(table!.offsetHeight).toBe(first + 50);
   other!.style.minHeight = "";
   await expect.poll(() => names(view, "kernels").length).toBe(12);
+});
+
+test("the link is copied with keys alone, and the focus returns to the button", async () => {
+  const texts: string[] = [];
+  const writeText = (text: string): Promise<void> => Promise.resolve(void texts.push(text));
+  const clipboard = vi.spyOn(navigator.clipboard, "writeText").mockImplementation(writeText);
+  const reach = "on this machine";
+  const address = { base: "file:///page.html#", state: "", isPage: false, panels: [], reach };
+  const view = await opened({ _address: address });
+  view.state.set("selection", { ...FULL_SELECTION, ranks: [1] });
+  const share = view.find(".hta-share-button");
+  share.focus();
+  await userEvent.keyboard("{Enter}");
+  expect(document.activeElement?.textContent).toContain("Copy link");
+  await userEvent.keyboard("{ArrowDown}{Home}{Enter}");
+  await expect.poll(() => texts).toHaveLength(1);
+  expect(texts[0]).toContain("ranks=1");
+  expect(document.activeElement).toBe(share);
+  await expect.poll(() => view.text(".hta-said")).toBe("Copied the link.");
+  clipboard.mockRestore();
 });
 
 test("letters typed on a button do not reach the notebook", async () => {
