@@ -8,6 +8,7 @@ import {
   formatShare,
   formatTime,
   formatValue,
+  joinRange,
   plural,
 } from "../ui/formats";
 import { FONT, interpolateStops, type Theme } from "../ui/theme";
@@ -328,7 +329,7 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     ];
     pen.drawTruncated(name, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
     pen.drawFirstFit(
-      [`${low} – ${high}`, high],
+      [joinRange(low, high), high],
       right,
       middle + 7,
       availableWidth,
