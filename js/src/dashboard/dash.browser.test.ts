@@ -93,12 +93,34 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 
 test("a choice of host events says why charts of GPU work are empty", async () => {
   const view = await opened();
-  const empty = "None is on a GPU, so charts of GPU work are empty";
+  const empty = "None is GPU work, so charts of it are empty";
   view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
   click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));
   await expect.poll(() => view.text(".hta-sel-words")).toContain("on GPUs");
   expect(view.text(".hta-sel-words")).not.toContain(empty);
+});
+
+test("texts speak of the devices that the job has", async () => {
+  const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
+  const view = await opened({ panels }, ({ scene }) => {
+    for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
+      for (const text of ["key", "process", "label"] as const) {
+        track[text] = track[text].replace("GPU", "NPU");
+      }
+    }
+  });
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("on NPUs");
+  expect(view.find("[data-panel=breakdown]").getAttribute("aria-label")).toBe(
+    "Where NPU time goes",
+  );
+  for (const panel of ["kernels", "operators"]) {
+    await expect.poll(() => view.text(`[data-panel=${panel}]`)).toContain("NPU");
+  }
+  await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
+  view.find("[aria-label='Choose which panels are shown']").click();
+  expect(view.text(".hta-popover")).toContain("Why NPUs are idle");
+  expect(view.root.innerHTML).not.toContain("GPU");
 });
 
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {

@@ -97,11 +97,14 @@ export function NameTable({
         <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
       <p class="hta-about">
-        {joinSentences(spec.about(frame, selection.ranks), leftOutText(frame))}
+        {joinSentences(ctx.inDeviceWords(spec.about(frame, selection.ranks)), leftOutText(frame))}
       </p>
       <Table
         name={spec.title}
-        columns={spec.columns(frame)}
+        columns={spec.columns(frame).map((column) => ({
+          ...column,
+          title: ctx.inDeviceWords(column.title),
+        }))}
         rows={rows}
         value={(row, column) => row(column)}
         filter={filter.value}
