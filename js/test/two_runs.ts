@@ -33,7 +33,7 @@ export const strip = {
   ranksText: "",
 };
 
-const RUN = { range: [0, 1270] };
+const RUN = { range: [0, 1270], ranks: [] };
 const ABOUT: DiffFacts = {
   labels: ["a", "b"],
   facts: "",
