@@ -47,7 +47,7 @@ _AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)
 #: Names that threads inherit from the program.
 _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
 #: Units of HTA's series.
-_UNITS = {"Memcpy BW": "GB/s"}
+_UNITS = {"Memcpy BW": "GB/s", "of known FLOPs": "TFLOP/s"}
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
 _SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$", re.IGNORECASE)
 
@@ -588,6 +588,7 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
     first = np.searchsorted(table.series_id, np.arange(count + 1))
     for index, (pid, name, series) in enumerate(table.series):
         values = table.value[first[index] : first[index + 1]]
+        values = values[~np.isnan(values)]  # without gaps
         label = counter_label(name, series)
         yield TrackRow(
             key=f"{process(pid)} · {label}",
@@ -596,7 +597,7 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
             role="counter",
             lane0=0,
             source=index,
-            events=len(values),
+            events=int(first[index + 1] - first[index]),
             range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
             unit=counter_unit(name, series),
         )

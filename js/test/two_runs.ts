@@ -33,6 +33,7 @@ export const strip = {
   ranksText: "",
 };
 
+const RUN = { range: [0, 1270], ranks: [] };
 const ABOUT: DiffFacts = {
   labels: ["a", "b"],
   facts: "",
@@ -77,5 +78,11 @@ export function contextOf(
 ): DiffContext {
   const model = new LooseModel({ _about: { ...ABOUT, ...about } });
   const { signal } = new AbortController();
-  return new DiffContext({ model, source, signal, live: null } as unknown as DiffOptions);
+  return new DiffContext({
+    model,
+    scenes: [RUN, RUN],
+    source,
+    signal,
+    live: null,
+  } as unknown as DiffOptions);
 }

@@ -57,6 +57,20 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(context, job, report
     dash.has_numbers_of(full, ("breakdown", "kernels"))
     dash.shows_ranks(8)
 
+    # A row by shape selects its kernels, on all ranks.
+    kernels = dash.panel("kernels")
+    kernels.get_by_role("combobox").select_option("shape")
+    row = kernels.locator(".hta-name-row", has_text="×").first
+    row.locator(".hta-name-button").click()
+    wait_until(page, lambda: dash.selection.ids is not None, "the kernels of a shape are selected")
+    events = dash.selection.events()
+    assert (events["name"].nunique(), set(events["rank"])) == (1, set(job.ranks))
+    assert f"{events['dur_ns'].sum() / 1e6:.3g}\u202fms" in row.inner_text()
+    dash.undo()
+    dash.selects(full)
+    kernels.get_by_role("combobox").select_option("name")
+    dash.has_numbers_of(full, ("kernels",))
+
     # Nothing but the file itself, and what it unpacks of itself.
     assert {url for url in requests if not url.startswith("blob:")} == {report.as_uri()}
     assert [line for line in text if "readback" not in line] == []

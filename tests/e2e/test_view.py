@@ -265,12 +265,16 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, pair, tmp_path, s
         page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator(".hta-diff")).to_be_visible(timeout=60_000)
-    # Aligned runs are of different lengths: the shorter one is shown in a longer window.
-    window = r"(\?(before|after)=view%3D\d+_\d+)?$"
-    expect(page).to_have_url(re.compile("#/diff/(first/second|second/first)" + window))
+    # The address names the windows of both runs, unless they are shown as a whole.
+    whole, timeline = "#/diff/(first/second|second/first)", page.locator(".hta-part").first
+    timeline.press("w")
+    expect(page).to_have_url(re.compile(whole + r"\?before=view%3D\d+_\d+&after=view%3D\d+_\d+$"))
+    timeline.press("z")
+    expect(page).to_have_url(re.compile(whole + "$"))
     page.go_back()
     page.get_by_role("button", name="third", exact=True).click()
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name="third", level=1)).to_have_count(1)
 
 
 def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, screenshot):

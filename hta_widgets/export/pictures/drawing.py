@@ -278,6 +278,7 @@ class Colours:
         self.no_data_pattern = f"url(#hta-none-{theme.name})"
         self.late_ground = blend(theme.late, theme.bg, _LATE_TINT)
         self.counter_fill = blend(theme.ink2, theme.lane, 0.2)
+        self.counter_range = blend(theme.ink2, theme.lane, 0.4)
         self.counter_line = blend(theme.ink2, theme.lane, 0.8)
         self.patterns = [
             hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),

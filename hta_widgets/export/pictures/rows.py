@@ -555,11 +555,13 @@ class LanePainter(Painter):
         top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
         bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
         base = y + band.height
-        self.drawing.path(self._column_outline(top, base), self.colours.counter_line)
-        self.drawing.path(
-            self._column_outline(np.minimum(bottom, top - 1).clip(0), base),
-            self.colours.counter_fill,
-        )
+        below = (top - 1).clip(0)
+        for height, colour in (
+            (top, self.colours.counter_line),
+            (below, self.colours.counter_range),
+            (np.minimum(bottom, below), self.colours.counter_fill),
+        ):
+            self.drawing.path(self._column_outline(height, base), colour)
 
 
 def _runs(codes: Ints, *, is_disjoint: bool) -> Iterator[tuple[int, Rows]]:

@@ -300,6 +300,8 @@ export type MakeChart = (
   id: string,
   brush: (brush: Brush) => void,
   theme: ReadonlySignal<ThemeName>,
+  /** What the job's devices are called. */
+  device: string,
 ) => ChartPanel;
 
 export class ChartSlot {

@@ -43,7 +43,7 @@ async function mount(
   host.style.width = `${width}px`;
   document.body.append(host);
   const brushes: Brush[] = [];
-  const panel = makeChart(id, (brush) => brushes.push(brush), theme);
+  const panel = makeChart(id, (brush) => brushes.push(brush), theme, "GPU");
   host.append(panel.el);
   open.push(panel);
   panel.show(frame, { ...NOTHING, ...chosen });
@@ -233,7 +233,7 @@ describe("charts", () => {
     const host = document.createElement("div");
     const slot = new ChartSlot(() => {
       if (broken) throw new Error("no chart nonsense");
-      return makeChart("breakdown", () => {}, theme);
+      return makeChart("breakdown", () => {}, theme, "GPU");
     }, new AbortController().signal);
     document.body.append(host);
     host.append(slot.el);

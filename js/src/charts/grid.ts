@@ -67,7 +67,10 @@ interface HeatmapContent {
 }
 
 /** Content of the heatmap before layout. */
-export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string {
+export function buildHeatmapContent(
+  frame: PanelFrame,
+  definition = HEATMAP,
+): HeatmapContent | string {
   const ranks = [...new Set((frame.columns.rank ?? []) as readonly number[])];
   const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
@@ -101,9 +104,9 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
   const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
   const columns = { rank: ranks, total_ns: total };
   const computedFrame = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
-  const scope = buildScope(HEATMAP, computedFrame);
-  const texts = chartTexts({ ...HEATMAP, unmatched: kinds }, frame, scope);
-  const drawnScope = buildFoldedScope(HEATMAP, computedFrame, scope);
+  const scope = buildScope(definition, computedFrame);
+  const texts = chartTexts({ ...definition, unmatched: kinds }, frame, scope);
+  const drawnScope = buildFoldedScope(definition, computedFrame, scope);
   const isFolded = drawnScope !== scope;
   const rows = drawnScope.get("members") as number[][];
   const rowOfRank = new Map(ranks.map((rank, row) => [rank, row]));
@@ -130,7 +133,7 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
         .set("end_ns", edges[bin + 1]!)
         .set("share", drawnShare[row * bins + bin]!)
         .set("value_ns", drawnValue[row * bins + bin]!);
-      const { heading, lines } = tooltipFiller(HEATMAP.tooltip, cell)(row);
+      const { heading, lines } = tooltipFiller(definition.tooltip, cell)(row);
       if (!isFolded || memberRows[row]!.length === 1) return { heading, lines };
       const shares = memberRows[row]!.map((memberRow) => share[memberRow * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);

@@ -13,8 +13,9 @@ import {
   addressChanges,
 } from "../connection/link";
 import { type Model, STATE_KEYS } from "../connection/store";
+import type { Scene, Span } from "../protocol/source";
 import type { DiffOptions } from "./context";
-import { type DiffFacts, SIDES } from "./frames";
+import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
 /** Settings with the values that an address may give them; the first one is not written. */
@@ -27,12 +28,18 @@ const SETTINGS = {
 const SETTING_NAMES = Object.keys(SETTINGS) as (keyof typeof SETTINGS)[];
 
 type ComparisonParts = Pick<DiffOptions, "model" | "states" | "scenes">;
+interface ComparisonView {
+  options: ComparisonParts;
+  /** The windows that show both runs as a whole. */
+  wholes: BySide<Span>;
+}
 
 /** The state as text; null if it is too long. */
-function comparisonText({ model, states, scenes }: ComparisonParts): string | null {
+function comparisonText({ options, wholes }: ComparisonView): string | null {
+  const { model, states } = options;
   const parts = new URLSearchParams();
   for (const side of SIDES) {
-    const text = stateText(states[side], scenes[side]);
+    const text = stateText(states[side], wholes[side]);
     if (text === null) return null;
     if (text !== "") parts.append(NAMES[side], text);
   }
@@ -46,8 +53,8 @@ function comparisonText({ model, states, scenes }: ComparisonParts): string | nu
 }
 
 /** The link to a comparison as it is shown; null without an address, or if it is too long. */
-export function comparisonLink(options: ComparisonParts): string | null {
-  return linkTo(options.model, comparisonText(options));
+export function comparisonLink(view: ComparisonView): string | null {
+  return linkTo(view.options.model, comparisonText(view));
 }
 
 /** Apply the state of the model's address; parts that these runs do not have are left out. */
@@ -56,7 +63,8 @@ export function applyComparisonAddress({ model, states, scenes }: ComparisonPart
   if (address === null || address.state === "") return;
   const parts = new URLSearchParams(address.state);
   for (const side of SIDES) {
-    const { state } = decodeState(parts.get(NAMES[side]) ?? "", scenes[side], []);
+    const reach = { ...scenes[side], range: alignedReach(scenes, side) };
+    const { state } = decodeState(parts.get(NAMES[side]) ?? "", reach, []);
     for (const key of STATE_KEYS) states[side].set(key, state[key]);
     states[side].save_changes();
   }
@@ -70,13 +78,20 @@ export function applyComparisonAddress({ model, states, scenes }: ComparisonPart
   model.save_changes();
 }
 
+/** The times that a window of one side may show: aligned runs begin and end at different times. */
+function alignedReach(scenes: BySide<Scene>, side: Side): [number, number] {
+  const [start, end] = scenes[side].range;
+  const slack = Math.max(...scenes.map(({ range }) => range[1] - range[0]));
+  return [start - slack, end + slack];
+}
+
 /** Keep the page's address equal to the state of a comparison. */
-export function followComparisonAddress(options: ComparisonParts & { signal: AbortSignal }): void {
-  const { model, states, signal } = options;
+export function followComparisonAddress(view: ComparisonView, signal: AbortSignal): void {
+  const { model, states } = view.options;
   const changes = [
     ...SIDES.flatMap((side) => addressChanges(model, states[side])),
     ...["pair", ...SETTING_NAMES].map((name): [Model, string] => [model, name]),
   ];
-  const apply = (): void => applyComparisonAddress(options);
-  followAddress(model, changes, () => comparisonText(options), signal, apply);
+  const apply = (): void => applyComparisonAddress(view.options);
+  followAddress(model, changes, () => comparisonText(view), signal, apply);
 }

@@ -3,7 +3,14 @@
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
 import { type Model, traitSignal } from "../connection/store";
-import { asError, type PanelFrame, isAbort, type Scene, type Source } from "../protocol/source";
+import {
+  asError,
+  type PanelFrame,
+  isAbort,
+  type Scene,
+  type Source,
+  type Span,
+} from "../protocol/source";
 import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
 import type { AlignmentBase } from "./align";
@@ -61,13 +68,16 @@ export class DiffContext {
   /** The event under the pointer, and the selected one, each with its partner. */
   readonly hoveredPair = signal<PairedEvents | null>(null);
   readonly selectedPair = signal<PairedEvents | null>(null);
+  /** The windows that show both runs as a whole in the current alignment, before and after. */
+  wholes: BySide<Span>;
   /** The pair of ranks whose tree is shown; null for all. */
   treeOf: number | null = null;
   /** Emitted to repeat failed requests. */
   readonly reloadRequested = new Emitter();
 
   constructor(readonly options: DiffOptions) {
-    const { model, source, signal: abortSignal } = options;
+    const { model, scenes, source, signal: abortSignal } = options;
+    this.wholes = [scenes[0].range, scenes[1].range];
     const trait = <T>(name: string, read: (value: unknown) => T): ReadonlySignal<T> =>
       traitSignal(model, name, read, abortSignal);
     this.about = model.get("_about") as DiffFacts;

@@ -189,6 +189,7 @@ export class TimelineLink {
 
   /** Set the windows that show everything, and show them where the run was shown as a whole. */
   private showWholes(wholes: BySide<Span>): void {
+    this.ctx.wholes = wholes;
     const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) =>
       [stage.reach, scene.range].some((fullWindow) =>
         isSameJson(shared.state.view ?? fullWindow, fullWindow),

@@ -192,7 +192,7 @@ function DiffExportSheet(props: {
   const files = FILE_CHOICES.filter(
     ([op]) => live !== null && (op === "save_html" || timelines !== null),
   );
-  const link = comparisonLink(ctx.options);
+  const link = comparisonLink(ctx);
   const copyLink = (text: string): void =>
     void copyAndReport(text, "the link", anchor).then((message) => (status.value = message));
   return (

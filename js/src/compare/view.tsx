@@ -41,7 +41,7 @@ interface DiffEvents {
 }
 
 export class DiffApp {
-  private readonly ctx: DiffContext;
+  readonly ctx: DiffContext;
   private readonly root: HTMLElement;
   private readonly body = h("div", { class: "hta-diff-body" });
   private readonly tablesEl = h("div", { class: "hta-diff-tables" });

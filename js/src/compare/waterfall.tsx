@@ -3,6 +3,7 @@
 import { batch, signal } from "@preact/signals";
 import { causeLabel } from "../charts/stack";
 import { sum } from "../expressions/numbers";
+import { deviceOf } from "../protocol/scene";
 import type { PanelFrame } from "../protocol/source";
 import { LatestRequest } from "../timeline/context";
 import { ChoiceButtons, FailureNote } from "../ui/controls";
@@ -128,7 +129,11 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     private readonly ask: (level: Level) => Promise<PanelFrame>,
   ) {
     super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
-    this.kindNames = { ...LEVEL_LABELS, ...ctx.about.kind_words };
+    this.kindNames = {
+      ...LEVEL_LABELS,
+      idle: `${deviceOf(ctx.options.scenes[0])} idle`,
+      ...ctx.about.kind_words,
+    };
   }
 
   override show(shown: WaterfallData): void {

@@ -149,7 +149,7 @@ test("a page follows its state, until another address is opened", () => {
   const panels = ["timeline"];
   const model = new LooseModel({ _address: pageAddress(panels, "here"), panels });
   const shared = freshState();
-  const text = () => stateText(shared, SCENE, changedPanels(model));
+  const text = () => stateText(shared, SCENE.range, changedPanels(model));
   followAddress(model, addressChanges(model, shared), text, end.signal, () => undefined);
   shared.set("view", [-20, 900]);
   vi.runAllTimers();

@@ -10,7 +10,7 @@
 import { parseQuery } from "../expressions/parse";
 import { PANELS } from "../facts/panels";
 import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
-import type { Scene, SelectionJson, SharedState, TimelineColor } from "../protocol/source";
+import type { Scene, SelectionJson, SharedState, Span, TimelineColor } from "../protocol/source";
 import { runsOf } from "../ui/formats";
 import { type PanelIds, splitPageAddress, type ViewAddress } from "./address";
 import {
@@ -39,8 +39,11 @@ interface LinkedState {
 /** The link to a view whose state is `text`; null without an address, or without a text. */
 export function linkTo(model: Model, text: string | null): string | null {
   const address = addressTrait(model);
-  return address === null || text === null ? null : `${address.base}?${text}`;
+  return address === null || text === null ? null : withState(address.base, text);
 }
+
+const withState = (base: string, text: string): string =>
+  text === "" ? base.replace(/#$/, "") : `${base}?${text}`;
 
 /** The link to the state of a view; null without an address, or if the state is too large. */
 export function linkOf(model: Model, state: SharedState, { range }: Scene): string | null {
@@ -48,8 +51,8 @@ export function linkOf(model: Model, state: SharedState, { range }: Scene): stri
   return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
 }
 
-/** The state of a view as text, without a window of time that is the whole job. */
-export function stateText(state: Model, { range }: Scene, panels: PanelIds | null = null) {
+/** The state of a view as text, without a window of time that is `range`, which shows everything. */
+export function stateText(state: Model, range: Span, panels: PanelIds | null = null) {
   const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
   const shared = Object.fromEntries(entries) as SharedState;
   return encodeState(isSameJson(shared.view, range) ? { ...shared, view: null } : shared, panels);
@@ -93,8 +96,7 @@ export function followAddress(
     if (address?.isPage !== true || signal.aborted) return;
     // The user has opened another address; its event is still to come.
     if (splitPageAddress()[0] !== address.base) return;
-    const state = text() ?? "";
-    const href = state === "" ? address.base.replace(/#$/, "") : `${address.base}?${state}`;
+    const href = withState(address.base, text() ?? "");
     try {
       if (href !== window.location.href) history.replaceState(history.state, "", href);
     } catch {

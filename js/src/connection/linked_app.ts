@@ -37,7 +37,7 @@ export async function renderLinkedApp<T extends FollowedTraits>(
     const app = makeApp(scene, state);
     app.flash(rejected);
     const apply = (): void => app.flash(applyAddress(model, state, scene));
-    const text = (): string | null => stateText(state, scene, changedPanels(model));
+    const text = (): string | null => stateText(state, scene.range, changedPanels(model));
     followAddress(model, addressChanges(model, state), text, signal, apply);
     let stateRef = model.get("state");
     let shownScene = model.get("_scene");

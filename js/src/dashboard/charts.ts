@@ -6,6 +6,7 @@ import { DEFINITIONS, HEATMAP } from "../charts/definition";
 import { buildHeatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
 import { RooflineDrawing } from "../charts/scatter";
+import { inDeviceWords } from "../protocol/scene";
 import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
@@ -13,14 +14,19 @@ const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 /** Panels that are charts, by id. */
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
-function drawingFactoryOf(id: string): DrawingFactory {
+/** A definition whose texts, which speak of GPUs, are for these devices. */
+function forDevice<T extends object>(definition: T, device: string): T {
+  return JSON.parse(inDeviceWords(JSON.stringify(definition), device)) as T;
+}
+
+function drawingFactoryOf(id: string, device: string): DrawingFactory {
   if (id === "heatmap") {
     return (frame, theme) => {
-      const content = buildHeatmapContent(frame);
+      const content = buildHeatmapContent(frame, forDevice(HEATMAP, device));
       return typeof content === "string" ? content : new HeatmapDrawing(content, theme);
     };
   }
-  const definition = DEFINITIONS[id]!;
+  const definition = forDevice(DEFINITIONS[id]!, device);
   const { selects } = definition.rows;
   return (frame, theme) => {
     const content = buildRowsContent(definition, frame, theme);
@@ -34,9 +40,10 @@ function drawingFactoryOf(id: string): DrawingFactory {
   };
 }
 
-export const makeChart: MakeChart = (id, brush, theme) => {
+export const makeChart: MakeChart = (id, brush, theme, device) => {
   const definition = CHART_DEFINITIONS[id as keyof typeof CHART_DEFINITIONS];
   if (definition === undefined)
     throw new Error(`no chart ${id}: there are ${CHART_IDS.join(", ")}`);
-  return new ChartFrame(drawingFactoryOf(id), definition.title, brush, theme, recordSvg);
+  const title = inDeviceWords(definition.title, device);
+  return new ChartFrame(drawingFactoryOf(id, device), title, brush, theme, recordSvg);
 };

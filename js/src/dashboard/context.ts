@@ -6,12 +6,20 @@ import { type LiveSource, ObservedSource } from "../connection/answering";
 import type { ViewAddress } from "../connection/address";
 import { addressTrait, linkOf } from "../connection/link";
 import { type Model, isSameJson, traitSignal } from "../connection/store";
-import { PANELS } from "../facts/panels";
+import { findPanelKind, PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
 import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
-import { hasLateness } from "../protocol/scene";
-import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
+import { deviceOf, hasLateness, inDeviceWords } from "../protocol/scene";
+import type {
+  Brush,
+  PanelFrame,
+  Scene,
+  SelectionJson,
+  Source,
+  Span,
+  ThemeName,
+} from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
 import type { FoldingState } from "../timeline/rows";
 import type { TimelineApp } from "../timeline/view";
@@ -155,6 +163,16 @@ export class DashContext {
     this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
+  /** A text of ours that speaks of GPUs, for the job's devices. */
+  inDeviceWords(text: string): string {
+    return inDeviceWords(text, deviceOf(this.scene.peek()));
+  }
+
+  /** The title of a panel, for the job's devices. */
+  titleOf(id: string): string {
+    return this.inDeviceWords(findPanelKind(id).title);
+  }
+
   bringIntoView(id: string): void {
     this.root.querySelector(`[data-panel=${id}]`)?.scrollIntoView({ block: "nearest" });
   }
@@ -163,10 +181,10 @@ export class DashContext {
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
       const { selectionState, makeChart, theme, signal: abortSignal } = this;
-      return new ChartSlot(
-        () => makeChart(id, (brush) => selectionState.brush(id, brush), theme),
-        abortSignal,
-      );
+      return new ChartSlot(() => {
+        const brush = (change: Brush): void => selectionState.brush(id, change);
+        return makeChart(id, brush, theme, deviceOf(this.scene.peek()));
+      }, abortSignal);
     });
   }
 

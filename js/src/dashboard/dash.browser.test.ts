@@ -1,6 +1,7 @@
 /** The dashboard in a real browser: one selection through all of its panels. */
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { userEvent } from "vitest/browser";
 import { type DashView, FakeChart, mountDash, opened, ready } from "../../test/dash_view";
 import { fill } from "../../test/fill";
 import { FULL_SELECTION } from "../protocol/selection";
@@ -92,12 +93,34 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 
 test("a choice of host events says why charts of GPU work are empty", async () => {
   const view = await opened();
-  const empty = "None is on a GPU, so charts of GPU work are empty";
+  const empty = "None is GPU work, so charts of it are empty";
   view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
   click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));
   await expect.poll(() => view.text(".hta-sel-words")).toContain("on GPUs");
   expect(view.text(".hta-sel-words")).not.toContain(empty);
+});
+
+test("texts speak of the devices that the job has", async () => {
+  const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
+  const view = await opened({ panels }, ({ scene }) => {
+    for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
+      for (const text of ["key", "process", "label"] as const) {
+        track[text] = track[text].replace("GPU", "NPU");
+      }
+    }
+  });
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("on NPUs");
+  expect(view.find("[data-panel=breakdown]").getAttribute("aria-label")).toBe(
+    "Where NPU time goes",
+  );
+  for (const panel of ["kernels", "operators"]) {
+    await expect.poll(() => view.text(`[data-panel=${panel}]`)).toContain("NPU");
+  }
+  await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
+  view.find("[aria-label='Choose which panels are shown']").click();
+  expect(view.text(".hta-popover")).toContain("Why NPUs are idle");
+  expect(view.root.innerHTML).not.toContain("GPU");
 });
 
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {
@@ -332,6 +355,26 @@ test("a table shows as many names as its column has room for, and no more than i
   expect(table!.offsetHeight).toBe(first + 50);
   other!.style.minHeight = "";
   await expect.poll(() => names(view, "kernels").length).toBe(12);
+});
+
+test("the link is copied with keys alone, and the focus returns to the button", async () => {
+  const texts: string[] = [];
+  const writeText = (text: string): Promise<void> => Promise.resolve(void texts.push(text));
+  const clipboard = vi.spyOn(navigator.clipboard, "writeText").mockImplementation(writeText);
+  const reach = "on this machine";
+  const address = { base: "file:///page.html#", state: "", isPage: false, panels: [], reach };
+  const view = await opened({ _address: address });
+  view.state.set("selection", { ...FULL_SELECTION, ranks: [1] });
+  const share = view.find(".hta-share-button");
+  share.focus();
+  await userEvent.keyboard("{Enter}");
+  expect(document.activeElement?.textContent).toContain("Copy link");
+  await userEvent.keyboard("{ArrowDown}{Home}{Enter}");
+  await expect.poll(() => texts).toHaveLength(1);
+  expect(texts[0]).toContain("ranks=1");
+  expect(document.activeElement).toBe(share);
+  await expect.poll(() => view.text(".hta-said")).toBe("Copied the link.");
+  clipboard.mockRestore();
 });
 
 test("letters typed on a button do not reach the notebook", async () => {

@@ -6,7 +6,7 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { ChartSlot } from "../charts/chart";
 import { heatmapFrame } from "../charts/grid";
 import { REPLY_BUDGET_MS } from "../connection/answering";
-import { findPanelKind, withoutOwnDimensions } from "../facts/panels";
+import { withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
@@ -219,7 +219,7 @@ interface PaneProps {
 }
 
 export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
-  const { title } = findPanelKind(id);
+  const title = ctx.titleOf(id);
   const { frame, isStale, error } = state.value;
   const marked = useMarkedFrame(frame, ctx);
   useLayoutEffect(() => {

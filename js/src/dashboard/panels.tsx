@@ -90,11 +90,11 @@ export class PaneSet {
     if (existing !== undefined) return existing;
     const { ctx } = this;
     const drawPanel = this.ownPanels[id];
-    const { shape, title } = findPanelKind(id);
+    const { shape } = findPanelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${shape}`,
       "data-panel": id,
-      "aria-label": title,
+      "aria-label": ctx.titleOf(id),
     });
     this.panes.set(id, el);
     this.visibility.watch(el);
@@ -231,7 +231,9 @@ export class PaneSet {
     return (
       <MeasuredChart
         name="Metric"
-        options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
+        options={Object.entries(METRICS).map(
+          ([metric, { label }]) => [metric, ctx.inDeviceWords(label)] as const,
+        )}
         chosen={ctx.metric.value}
         choose={(metric) => ctx.saveTrait("metric", metric)}
       >

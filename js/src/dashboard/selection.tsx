@@ -25,6 +25,7 @@ import type {
   SelectionJson,
   SharedState,
 } from "../protocol/source";
+import { deviceOf, inDeviceWords } from "../protocol/scene";
 import { choosesOperators } from "../facts/panels";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
@@ -126,23 +127,24 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
-const NO_GPU_EVENTS =
-  " None is on a GPU, so charts of GPU work are empty: click an event, and select what it launched.";
+const NO_DEVICE_EVENTS =
+  " None is GPU work, so charts of it are empty: click an event, and select what it launched.";
 
 /** Number and kinds of the selected events. */
-function totalsText(sums: PanelFrame, { ranks }: Scene): string {
+function totalsText(sums: PanelFrame, scene: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
-  const hasGpu = ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
-  const [events, onGpus] = [number("events"), hasGpu ? number("device_events") : 0];
+  const hasGpu = scene.ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
+  const [events, onDevices] = [number("events"), hasGpu ? number("device_events") : 0];
   const collectives = number("collectives");
-  return [
+  const text = [
     plural(events, "event"),
-    onGpus > 0 ? `, of them ${formatCount(onGpus)} on GPUs` : "",
+    onDevices > 0 ? `, of them ${formatCount(onDevices)} on GPUs` : "",
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
     withPrefix(", ", leftOutText(sums)),
     ".",
-    hasGpu && events > 0 && onGpus === 0 ? NO_GPU_EVENTS : "",
+    hasGpu && events > 0 && onDevices === 0 ? NO_DEVICE_EVENTS : "",
   ].join("");
+  return inDeviceWords(text, deviceOf(scene));
 }
 
 // The selection, and every way to change it: each change is an entry of the history.

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 import { download } from "../engine/export";
-import { findPanelKind, hasNumbers } from "../facts/panels";
+import { hasNumbers } from "../facts/panels";
 import { asError, isAbort } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
 import { Button } from "../ui/controls";
@@ -138,7 +138,7 @@ function TableForm({ ctx }: { ctx: DashContext }) {
       >
         {ids.map((id) => (
           <option key={id} value={id}>
-            {findPanelKind(id).title}
+            {ctx.titleOf(id)}
           </option>
         ))}
       </select>

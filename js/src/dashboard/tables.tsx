@@ -97,11 +97,14 @@ export function NameTable({
         <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
       <p class="hta-about">
-        {joinSentences(spec.about(frame, selection.ranks), leftOutText(frame))}
+        {joinSentences(ctx.inDeviceWords(spec.about(frame, selection.ranks)), leftOutText(frame))}
       </p>
       <Table
         name={spec.title}
-        columns={spec.columns(frame)}
+        columns={spec.columns(frame).map((column) => ({
+          ...column,
+          title: ctx.inDeviceWords(column.title),
+        }))}
         rows={rows}
         value={(row, column) => row(column)}
         filter={filter.value}
@@ -351,7 +354,7 @@ function rateColumnsOf(frame: PanelFrame, of: string, from = 400): DashColumn[] 
         const bound = row("bound") ?? "";
         return (
           <span title={BOUND_HINTS[String(bound)] ?? "Not known"}>
-            {bound !== "" && <small class="hta-note">{`${String(bound)} `}</small>}
+            {bound !== "" && <small class="hta-verdict">{`${String(bound)} `}</small>}
             {formatShare(numberOrNull(row("roofline_share")))}
           </span>
         );
@@ -389,7 +392,12 @@ const KERNELS: TableSpec = {
     return `GPU time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
   },
   columns: (frame) => [
-    nameColumn({ ...NAME_OPTIONS, title: "kernel", width: "minmax(0, 1.6fr)", kind: kindOf }),
+    nameColumn({
+      ...NAME_OPTIONS,
+      title: "kernel",
+      width: "minmax(0, 1.6fr)",
+      kind: kindOf,
+    }),
     barColumn("sum_ns", "total", "Sum over all calls and ranks", durationText, {
       kind: kindOf,
       wait: "wait_ns",
@@ -415,7 +423,11 @@ const OPERATORS: TableSpec = {
   about: (frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}${noteSuffix(frame)}`,
   columns: (frame) => [
-    nameColumn({ ...NAME_OPTIONS, title: "operator", width: "minmax(0, 1.2fr)" }),
+    nameColumn({
+      ...NAME_OPTIONS,
+      title: "operator",
+      width: "minmax(0, 1.2fr)",
+    }),
     ...(hasNonZero(frame, "device_total_ns")
       ? [
           barColumn(
@@ -550,7 +562,11 @@ function jobPrefix(frame: PanelFrame, row: RowReader, column: string): string {
 }
 
 const routineColumn = (frame: PanelFrame, width: string): DashColumn =>
-  nameColumn({ title: "routine", width, words: (row) => jobPrefix(frame, row, "name") });
+  nameColumn({
+    title: "routine",
+    width,
+    words: (row) => jobPrefix(frame, row, "name"),
+  });
 
 const meanColumn = (hint: string, from: number): DashColumn =>
   numberColumn(
@@ -731,7 +747,9 @@ const COLLECTIVES: TableSpec = {
       late: true,
     }),
     textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
-    textColumn("where", "called in", "The innermost frame of the user's code", { from: 760 }),
+    textColumn("where", "called in", "The innermost frame of the user's code", {
+      from: 760,
+    }),
   ],
 };
 

@@ -30,7 +30,10 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   ];
   const offered = groupPanels(ctx.offeredPanels);
   const panels = (): MenuItem[] =>
-    offered.map(({ id, title: text, about, group = "More" }) => {
+    offered.map(({ id, group: name = "More", ...kind }) => {
+      const [text, about, group] = [kind.title, kind.about, name].map((words) =>
+        ctx.inDeviceWords(words),
+      ) as [string, string, string];
       const on = shownPanels.value.includes(id);
       const press = (): void => {
         ctx.showPanel(id, !on);

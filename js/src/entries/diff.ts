@@ -40,8 +40,8 @@ async function render({ model, el, host, signal }: RenderProps<DiffTraits>): Pro
       signal,
     };
     applyComparisonAddress(options);
-    new DiffApp(el, options);
-    followComparisonAddress(options);
+    const { ctx } = new DiffApp(el, options);
+    followComparisonAddress(ctx, signal);
   } catch (error) {
     showFailurePanel(el, "The comparison cannot be shown", asError(error), signal);
   }

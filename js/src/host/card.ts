@@ -42,16 +42,16 @@ export class LoadingCard {
     this.setTitle("");
   }
 
-  /** Set the heading of the card: what is loaded. */
+  /** Set the heading of the page: what is loaded. Views have headings of a lower level. */
   setTitle(title: string): void {
     this.heading.textContent = title;
     this.heading.hidden = title === "";
   }
 
   /** Show other content. If the focus was in what it replaces, it stays in this place. */
-  replace(content: HTMLElement): void {
+  replace(...content: HTMLElement[]): void {
     const hadFocus = this.el.contains(activeElement(this.el));
-    replaceChildren(this.el, content);
+    replaceChildren(this.el, ...content);
     if (hadFocus) this.el.focus({ preventScroll: true });
   }
 
@@ -108,7 +108,8 @@ export class LoadingCard {
     const aborter = new AbortController();
     this.shownAborter = aborter;
     const el = h("div");
-    this.replace(el);
+    const title = this.heading.textContent;
+    this.replace(...(title === "" ? [] : [h("h1", { class: "hta-hidden" }, title)]), el);
     try {
       (await host.model(model)).setLocally("_fills", true);
       await host.show(model, el, aborter.signal);

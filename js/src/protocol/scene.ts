@@ -22,6 +22,22 @@ export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
   return summary.some(({ role }) => role !== "cpu");
 }
 
+const OTHER_DEVICES = /\b(HPU|MLU|MTIA|NPU|TPU|XPU)\b/;
+
+/** What the ranks' devices are called: `NPU`, if their tracks are; else `GPU`. */
+export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
+  for (const { tracks } of ranks) {
+    const stream = tracks.find(({ role }) => role === "stream");
+    if (stream !== undefined) return OTHER_DEVICES.exec(stream.process)?.[0] ?? "GPU";
+  }
+  return "GPU";
+}
+
+/** A text of ours that speaks of GPUs, for these devices. */
+export function inDeviceWords(text: string, device: string): string {
+  return text.replace(/\bGPU(?=s?\b)/g, device);
+}
+
 /** Whether ranks have matched collectives, so that some may be late. */
 export function hasLateness({ ranks }: Scene): boolean {
   return ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));

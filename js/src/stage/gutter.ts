@@ -1,6 +1,6 @@
 /** Draw the column of names on the left, and the scroll bar. */
 
-import { hasDevice } from "../protocol/scene";
+import { deviceOf, hasDevice, inDeviceWords } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import {
   formatCount,
@@ -8,6 +8,7 @@ import {
   formatShare,
   formatTime,
   formatValue,
+  joinRange,
   plural,
 } from "../ui/formats";
 import { FONT, interpolateStops, type Theme } from "../ui/theme";
@@ -131,6 +132,10 @@ const SHORT_LANE_NAMES: Readonly<Record<string, string>> = {
   communication: "comm",
 };
 
+function shortLaneName(name: string, rank: SceneRank): string {
+  return inDeviceWords(SHORT_LANE_NAMES[name] ?? name, deviceOf({ ranks: [rank] }));
+}
+
 /** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {
   return late ? interpolateStops([theme.bg, theme.late], LATE_TINT) : theme.bg;
@@ -224,7 +229,7 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
       const widest = texts.map((text) => pen.textWidth(text, font)).find((width) => width <= all);
       if (widest === undefined || widest <= freeWidth()) return freeWidth();
       if (!isGroup) {
-        for (const lane of sameLine) lane.label = SHORT_LANE_NAMES[lane.label] ?? lane.label;
+        for (const lane of sameLine) lane.label = shortLaneName(lane.label, row.rank);
         // A cut name may be ambiguous; the names of lanes are repeated in every row.
         if (texts !== names || widest <= freeWidth()) return freeWidth();
       }
@@ -315,7 +320,7 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const top = Math.max(isOnlyStack ? y : lanesTop, clipTop);
   const bottom = Math.min(lanesBottom, clipBottom);
   const fullName = row.pairName ?? row.name;
-  const name = geometry.narrow ? fullName.replace(/^(CPU|GPU) {2}/, "") : fullName;
+  const name = geometry.narrow ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
   if (row.thinLanes === bands.length) {
@@ -328,7 +333,7 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     ];
     pen.drawTruncated(name, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
     pen.drawFirstFit(
-      [`${low} – ${high}`, high],
+      [joinRange(low, high), high],
       right,
       middle + 7,
       availableWidth,

@@ -258,7 +258,8 @@ function drawCounter(
     const top = place.y1 - line - Math.round((max - floor) * scale);
     const bottom = place.y1 - Math.round((min - floor) * scale);
     raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
-    raster.fillRect(x, top, x + 1, Math.max(bottom, top + line), paints.counterLine);
+    raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
+    raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
   }
 }
 

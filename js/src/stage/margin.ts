@@ -1,6 +1,6 @@
 /** Draw the column of totals on the right. */
 
-import { hasDevice } from "../protocol/scene";
+import { deviceOf, hasDevice } from "../protocol/scene";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
 import { rowBackground } from "./gutter";
@@ -36,13 +36,13 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   const { geometry, theme } = frame;
   const { placed } = frame.visible;
   const availableWidth = geometry.margin - PAD - 4;
-  const device = placed.some(({ row }) => hasDevice(row.rank));
-  if (geometry.stripRows === 0 || !device) return;
+  if (geometry.stripRows === 0 || !placed.some(({ row }) => hasDevice(row.rank))) return;
   const y = geometry.stripTop + 11;
   const label = frame.overlay.figures?.label;
-  const mpi = placed.every(({ row }) => isMpi(row.rank));
+  const ranks = placed.map(({ row }) => row.rank);
+  const device = ranks.every(isMpi) ? "MPI" : deviceOf({ ranks });
   pen.drawTruncated(
-    `${mpi ? "MPI" : "GPU"} time${label === undefined ? " in view" : `, ${label}`}`,
+    `${device} time${label === undefined ? " in view" : `, ${label}`}`,
     x + PAD,
     y,
     availableWidth,
@@ -54,7 +54,8 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
     pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   } else if (geometry.stripRows > 1) {
     const part = hasWaits(frame) ? "waiting" : "comm";
-    const keys = mpi ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
+    const keys =
+      device === "MPI" ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
     pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   }
 }
@@ -123,7 +124,10 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
         drawNumberPair(pen, theme, left, baseline, width, text, [restColor, restText], isNamed);
       }
     } else {
-      const text = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
+      const text =
+        (stats.stats.data[index] ?? 0) > 0
+          ? `no ${deviceOf({ ranks: [row.rank] })} work`
+          : "no data";
       pen.drawText(text, left, baseline, FONT.label, theme.ink3);
     }
   }

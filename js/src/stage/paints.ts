@@ -176,6 +176,7 @@ function buildPaints(
       pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
     counterFill: pack(mix(textColor, lane, 0.2)),
+    counterRange: pack(mix(textColor, lane, 0.4)),
     counterLine: pack(mix(textColor, lane, 0.8)),
     waitFill: pack(rgb(theme.waitFill)),
     waitLine: pack(rgb(theme.waitLine)),

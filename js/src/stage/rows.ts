@@ -9,6 +9,7 @@ import type {
   SceneRank,
   SceneTrack,
 } from "../protocol/source";
+import { deviceOf } from "../protocol/scene";
 import { formatCount, rangesText } from "../ui/formats";
 import {
   type Band,
@@ -142,7 +143,7 @@ function trackName(rank: SceneRank, track: SceneTrack): string {
     const devices = new Set(
       rank.tracks.filter(({ role }) => role === "stream").map(({ process }) => process),
     );
-    const device = devices.size > 1 ? track.process : "GPU";
+    const device = devices.size > 1 ? track.process : deviceOf({ ranks: [rank] });
     return `${device}  ${track.label}${track.communication ? " · comm" : ""}`;
   }
   if (track.role === "thread") return `CPU  ${track.label}`;

@@ -11,6 +11,7 @@ import type {
   SceneTrack,
   Slice,
 } from "../protocol/source";
+import { deviceOf } from "../protocol/scene";
 import { kindName } from "../ui/controls";
 import {
   formatCount,
@@ -208,7 +209,11 @@ export class HoverController {
       if (late) return lateLines(late, this.app.ctx.lanes.locate(lane)!.rank.rank);
       const { gap = null, lane_gap: laneGap = null } = this.gapsUnderPointer(hit) ?? {};
       const lines =
-        gap !== null ? gapLines(gap) : laneGap !== null ? this.laneGapLines(laneGap, lane) : [];
+        gap !== null
+          ? gapLines(gap, deviceOf(this.app.ctx.scene))
+          : laneGap !== null
+            ? this.laneGapLines(laneGap, lane)
+            : [];
       return lines.map((line, index) => [index === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;

@@ -5,6 +5,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import KINDS from "../../../hta_widgets/facts/kinds.json";
 import { BOUND_GROUPS, boundStyle } from "../facts/bound_classes";
 import { classCss } from "../facts/event_classes";
+import { deviceOf } from "../protocol/scene";
 import type { Kind, Lateness, Scene, Stats } from "../protocol/source";
 import { possibleKinds } from "../stage/svg";
 import { kindName, Swatch } from "../ui/controls";
@@ -90,9 +91,9 @@ export class Legend {
   }
 }
 
-/** `12 % of the GPU span of all 8 ranks in view.`, if that is known. */
-function shareTitle(share: string, { of }: KindShares): string {
-  return share === "" || of === "" ? "" : ` ${share} of the GPU span ${of}.`;
+/** `12 % of the NPU span of all 8 ranks in view.`, if that is known. */
+function shareTitle(share: string, { of }: KindShares, device: string): string {
+  return share === "" || of === "" ? "" : ` ${share} of the ${device} span ${of}.`;
 }
 
 /** A legend of the classes of events, or of their kinds: chips with short names if the long ones do not fit; those without room are in a menu only. */
@@ -160,7 +161,7 @@ export function LegendChips({
           kinds.map((kind) => [
             <LegendChip key={kind} legend={legend} kind={kind} shares={shares} />,
             kind === "communication" && waits !== null && (
-              <WaitKeys key="waits" waits={waits} shares={shares} />
+              <WaitKeys legend={legend} key="waits" waits={waits} shares={shares} />
             ),
           ])}
       </div>
@@ -190,7 +191,9 @@ function LegendMenu({ legend }: { legend: Legend }) {
       {legendKinds(legend.ctx.scene).map((kind) => (
         <LegendChip key={kind} legend={legend} kind={kind} shares={legend.shares.value} isLong />
       ))}
-      {waits !== null && <WaitKeys waits={waits} shares={legend.shares.value} isLong />}
+      {waits !== null && (
+        <WaitKeys legend={legend} waits={waits} shares={legend.shares.value} isLong />
+      )}
       <span class="hta-chip hta-key-only">
         <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
         <span>no data</span>
@@ -231,7 +234,7 @@ function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isL
     <button
       type="button"
       class={`hta-chip${isDimmed ? " hta-off" : ""}`}
-      title={`${name}: ${KINDS[kind]}.${shareTitle(text, shares)} Click to dim.`}
+      title={`${name}: ${KINDS[kind]}.${shareTitle(text, shares, deviceOf(legend.ctx.scene))} Click to dim.`}
       aria-pressed={!isDimmed}
       onClick={() => legend.toggle(kind)}
     >
@@ -243,13 +246,19 @@ function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isL
   );
 }
 
-function WaitKeys(props: { waits: WaitShares; shares: KindShares; isLong?: boolean }) {
-  const { waits, shares, isLong = false } = props;
+function WaitKeys(props: {
+  legend: Legend;
+  waits: WaitShares;
+  shares: KindShares;
+  isLong?: boolean;
+}) {
+  const { legend, waits, shares, isLong = false } = props;
+  const device = deviceOf(legend.ctx.scene);
   return WAIT_STATES.map(({ name, words: text, hasShare }) => (
     <span
       key={name}
       class={`hta-chip hta-key-only${waits.isNamed ? " hta-named" : ""}`}
-      title={`${text}.${hasShare ? shareTitle(waits.share, shares) : ""}`}
+      title={`${text}.${hasShare ? shareTitle(waits.share, shares, device) : ""}`}
     >
       <i class={`hta-swatch hta-swatch-${name}`} aria-hidden="true" />
       <span>{text.split(":")[0]}</span>

@@ -2,7 +2,7 @@
 
 import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
-import { hasDevice } from "../protocol/scene";
+import { deviceOf, hasDevice } from "../protocol/scene";
 import {
   type Arrival,
   type Brief,
@@ -129,17 +129,6 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   return sums;
 }
 
-const DEVICE_NAMES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
-
-/** Name of the devices in the files. */
-function deviceLabel(scene: Scene): string {
-  for (const { tracks } of scene.ranks) {
-    const stream = tracks.find(({ role }) => role === "stream");
-    if (stream !== undefined) return DEVICE_NAMES.exec(stream.process)?.[0] ?? "GPU";
-  }
-  return "GPU";
-}
-
 /**
  * The cost of waiting for late ranks: the time in which ranks wait and do not compute, as a share of
  * their devices' spans. Null if unknown.
@@ -207,7 +196,7 @@ export function viewText(
   if (shares === null) return [...sentence, noSharesText(scene, stats)];
   const mpi = scene.ranks.every(isMpi);
   const isSingleRank = shares.ranks === 1;
-  const device = deviceLabel(scene);
+  const device = deviceOf(scene);
   const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
   // The line is short: the rank that keeps the others waiting comes before the time shares.
   sentence.push(...(lateText(lateness, stats, mpi ? "the time" : spanName) ?? []));
@@ -251,7 +240,7 @@ function noSharesText(scene: Scene, stats: Stats): string {
   if (device.every((rank) => rank.truncated !== null))
     return " The files end early: what the GPUs compute later is not known, nor idle time.";
   return stats.data.some((ns) => ns > 0)
-    ? ` No ${deviceLabel(scene)} works here: it is before the first or after the last work.`
+    ? ` No ${deviceOf(scene)} works here: it is before the first or after the last work.`
     : " No rank has data here.";
 }
 

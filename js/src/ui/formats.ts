@@ -141,8 +141,7 @@ export function formatBinarySize(high: number): string {
 export function formatSizeRange(low: number, high: number): string {
   if (high < 0) return "no size";
   const [from, to] = [formatBinarySize(low), formatBinarySize(high)];
-  const [min, unit] = from.split(THIN_SPACE) as [string, string];
-  return from === to ? to : to.endsWith(unit) ? `${min}–${to}` : `${from}–${to}`;
+  return from === to ? to : joinRange(from, to);
 }
 
 /** A value of a counter: up to four significant digits, large ones in groups. */
@@ -166,10 +165,16 @@ export function plural(count: number, noun: string): string {
 
 /** `13.0–31.0 ms`, or both with their units. */
 export function formatRange(min: number, max: number): string {
-  const [low, high] = [formatDuration(min), formatDuration(max)];
-  const unit = /[^\d.,\s\u202f]+$/u;
-  const isSameUnit = unit.exec(low)?.[0] === unit.exec(high)?.[0];
-  return isSameUnit ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
+  return joinRange(formatDuration(min), formatDuration(max));
+}
+
+/** Two amounts as a range, with one unit if it is that of both. */
+export function joinRange(low: string, high: string): string {
+  // Digits of large numbers are grouped by the same space that precedes a unit.
+  const unit = /\u202f[^\d\u202f]+$/u.exec(low)?.[0] ?? "";
+  return high.endsWith(unit)
+    ? `${low.slice(0, low.length - unit.length)}–${high}`
+    : `${low}–${high}`;
 }
 
 /** Runs of neighbours: from the first to the last of each. */

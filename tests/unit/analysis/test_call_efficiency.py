@@ -84,6 +84,10 @@ def test_the_rate_has_a_gap_while_only_work_of_unknown_flops_computes(tmp_path, 
     assert (samples["time_ns"].diff().dropna()).tolist() == [2_000, 2_000, 2_000]
     rate = pytest.approx(0.131072)
     assert samples["value"].tolist() == [rate, rate, pytest.approx(math.nan, nan_ok=True), 0]
+    tracks = TileEngine(traces).scene()["ranks"][0]["tracks"]
+    track = next(track for track in tracks if track["role"] == "counter")
+    assert (track["label"], track["unit"]) == ("Achieved TFLOP/s", "TFLOP/s")
+    assert track["range"] == [0, rate]
     export_trace(traces, tmp_path / "rates.json", counters="own")  # a file has no gaps
     written = json.loads((tmp_path / "rates.json").read_text())["traceEvents"]
     values = [sample["args"]["of known FLOPs"] for sample in written if sample["ph"] == "C"]

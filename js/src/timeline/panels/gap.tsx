@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { CAUSE_FACTS } from "../../facts/panels";
+import { deviceOf } from "../../protocol/scene";
 import type { Brief, Gap } from "../../protocol/source";
 import { Button, CloseButton, EventLink, type FactRow, FactList } from "../../ui/controls";
 import {
@@ -38,7 +39,7 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
     <div class="hta-panel hta-details hta-gap">
       <div class="hta-column hta-what">
         <div class="hta-head">
-          <h3 class="hta-short">{`GPU idle ${formatDuration(end - start)}`}</h3>
+          <h3 class="hta-short">{`${deviceOf(ctx.scene)} idle ${formatDuration(end - start)}`}</h3>
           <Button text="Zoom" name="Zoom to the gap" keys="F" showKey press={zoom} />
           {panels.hasArea && (
             <Button text="Totals" name="Totals of the window" press={() => panels.show("area")} />
@@ -125,9 +126,12 @@ function gapFacts(
 }
 
 /** Lines of the tooltip over a gap. */
-export function gapLines(gap: Gap): [string, string] {
+export function gapLines(gap: Gap, device: string): [string, string] {
   const [first] = gap.host;
   const host = first === undefined ? "" : `; host: ${first.longest.short}`;
   const more = gap.host.length > 1 ? ` and ${plural(gap.host.length - 1, "other name")}` : "";
-  return [`GPU idle ${formatDuration(gap.end - gap.start)}`, `${causeText(gap)}${host}${more}`];
+  return [
+    `${device} idle ${formatDuration(gap.end - gap.start)}`,
+    `${causeText(gap)}${host}${more}`,
+  ];
 }
