@@ -217,10 +217,11 @@ def _match(trace_set: TraceSet) -> Matching:
 
 def _comm_of_rank(
     trace: Trace, events_of: Callable[[Trace], CommEvents]
-) -> tuple[CommEvents, Ints, JobHeader, Counter[str]]:
+) -> tuple[CommEvents, Ints, JobHeader, Counter[str], bool]:
     events = events_of(trace)
     rest = host_names(trace) - name_counts(trace, events.rows)
-    return events, trace.table.step[events.rows], job_header(trace), rest
+    has_device = any(track.stream >= 0 for track in trace.tracks)
+    return events, trace.table.step[events.rows], job_header(trace), rest, has_device
 
 
 def _communication_of_ranks(
@@ -237,8 +238,7 @@ def _communication_of_ranks(
     members = list(traces.values())
     # Exports are Kineto files whose events may have another format's names. Calls on the host of a
     # rank with a device are not the collectives of its kernels.
-    has_hosts = any(all(track.stream < 0 for track in trace.tracks) for trace in members)
-    formats = all_formats() if has_hosts else ()
+    formats = () if all(result[4] for result in results) else all_formats()
     for calls_of in load_references(format_.analyses.collectives for format_ in formats):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
