@@ -351,12 +351,18 @@ def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
 
 
 def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkeypatch):
+    resolve = file_traces.resolve_reference
+
     def read(path, **options):
         if "rank-2" in path:
             raise MemoryError
         return kineto.read_kineto(path, **options)
 
-    monkeypatch.setattr(file_traces, "resolve_reference", lambda _reference: read)
+    monkeypatch.setattr(
+        file_traces,
+        "resolve_reference",
+        lambda reference: read if reference.endswith(":read_kineto") else resolve(reference),
+    )
     traces = hw.load(job, cache=False)
     assert len(traces) == 2
     assert [problem.detail for problem in traces.problem_list if problem.kind == "skipped"] == [
