@@ -71,10 +71,8 @@ export function buildRowsContent(
 ): RowsContent | string {
   // Texts and scale refer to all ranks, even if similar ranks are folded.
   const frameScope = buildScope(definition, frame);
-  if (!frameScope.has("row")) return emptyPanelText(frame, noteFor("nothing"));
-  if (definition.empty !== undefined && evaluate(definition.empty.when, frameScope)) {
-    return emptyPanelText(frame, definition.empty.text);
-  }
+  const reason = emptyReason(definition, frameScope);
+  if (reason !== null) return emptyPanelText(frame, reason);
   const { endTimes, summary: stackSummary } = buildStack(definition, frameScope, {}, theme);
   frameScope.set("ends", endTimes).set("parts", stackSummary);
   const { rows, scale, marks = [], fold } = definition;
@@ -84,22 +82,11 @@ export function buildRowsContent(
   const data: Record<string, ColumnData> = { row: rowOf };
   const stack = buildStack(definition, scope, data, theme);
   scope.set("ends", stack.endTimes).set("parts", stack.summary);
-  const legend = marks.flatMap((mark): [MarkStyle, string][] =>
-    mark.shape === "bar" && mark.name !== undefined && typeof mark.color === "string"
-      ? [[barStyle(mark.color, theme), mark.name]]
-      : [],
-  );
   const barTextsOfMarks = marks.map((mark) => addMarkColumns(mark, scope, data, theme));
   const isFolded = scope !== frameScope && fold !== undefined;
   if (isFolded) addSpread(definition, scope, data);
   if (definition.place !== undefined) data.row = toNumbers(evaluate(definition.place, scope));
-  const order =
-    definition.order === undefined
-      ? null
-      : sortedOrder([evaluate(definition.order, scope) as ColumnData]);
-  if (order !== null) {
-    for (const [name, values] of Object.entries(data)) data[name] = takeRows(values, order);
-  }
+  const order = sortItems(definition, scope, data);
   const numberOf = (code: Code): number => toNumber(evaluate(code, frameScope));
   const columnOf = (code: string): ColumnData => toColumn(evaluate(code, scope), names.length);
   const texts = (template: string): readonly string[] =>
@@ -112,13 +99,13 @@ export function buildRowsContent(
   const tooltip = tooltipFiller(definition.tooltip, scope, stack.lines);
   const drawnMarks = [...stack.marks, ...marks.map((mark) => buildMark(mark, data, theme))];
   const spreadMarks = isFolded ? [buildMark(SPREAD_MARK, data, theme)] : [];
-  const firstOfGroup = isFolded && hasRankRows(definition) ? firstItemOfRows(rowOf) : null;
+  const isByRank = hasRankRows(definition);
+  const firstOfGroup = isFolded && isByRank ? firstItemOfRows(rowOf) : null;
   const headTexts = chartTexts(definition, frame, frameScope);
+  const foldedText = isFolded ? foldedSubtitle(fold) : "";
   return {
     ...headTexts,
-    subtitle: isFolded
-      ? joinSentences(headTexts.subtitle, foldedSubtitle(fold))
-      : headTexts.subtitle,
+    subtitle: joinSentences(headTexts.subtitle, foldedText),
     names,
     keys: names.map((_, row) =>
       keys.flatMap((column) => column[row] as SelectionKey | SelectionKey[]),
@@ -127,9 +114,7 @@ export function buildRowsContent(
     factRows: flaggedRows?.factRows,
     data,
     // The spread is drawn over bars and below dots.
-    marks: hasRankRows(definition)
-      ? [...drawnMarks, ...spreadMarks]
-      : [...spreadMarks, ...drawnMarks],
+    marks: isByRank ? [...drawnMarks, ...spreadMarks] : [...spreadMarks, ...drawnMarks],
     xStart: numberOf(scale.from ?? 0),
     xEnd: numberOf(scale.to) || 1,
     ticks: buildTicks(scale.ticks ?? [], frameScope),
@@ -149,7 +134,7 @@ export function buildRowsContent(
     secondLines: rows.second && texts(rows.second.text),
     endTexts: rows.ends && buildEndTexts(rows.ends, texts(rows.ends.text), scope),
     barTexts: () => [...stack.barTexts(), ...barTextsOfMarks.flatMap((barTexts) => barTexts())],
-    legend: [...stack.legend, ...legend],
+    legend: [...stack.legend, ...legendOf(marks, theme)],
     tooltip: (row) => {
       const { heading, lines } = tooltip(row);
       const groupLines = firstOfGroup === null ? [] : foldedLines(scope, fold!, firstOfGroup[row]!);
@@ -158,6 +143,32 @@ export function buildRowsContent(
     table: isFolded ? foldedFrame(scope, fold, frame) : undefined,
     ...markInteraction(definition, scope, data, order),
   };
+}
+
+/** Why there is nothing to show; null if there is something. */
+function emptyReason({ empty }: Definition, scope: EvaluationScope): string | null {
+  if (!scope.has("row")) return noteFor("nothing");
+  return empty !== undefined && evaluate(empty.when, scope) ? empty.text : null;
+}
+
+function legendOf(marks: readonly MarkDefinition[], theme: Theme): [MarkStyle, string][] {
+  return marks.flatMap((mark): [MarkStyle, string][] =>
+    mark.shape === "bar" && mark.name !== undefined && typeof mark.color === "string"
+      ? [[barStyle(mark.color, theme), mark.name]]
+      : [],
+  );
+}
+
+/** Bring the items of `data` into the order in which they are drawn; null if they keep theirs. */
+function sortItems(
+  { order: code }: Definition,
+  scope: EvaluationScope,
+  data: Record<string, ColumnData>,
+): Int32Array | null {
+  if (code === undefined) return null;
+  const order = sortedOrder([evaluate(code, scope) as ColumnData]);
+  for (const [name, values] of Object.entries(data)) data[name] = takeRows(values, order);
+  return order;
 }
 
 /** The line from the smallest to the largest value of ranks that share a row or mark. */

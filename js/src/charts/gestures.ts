@@ -20,91 +20,113 @@ export interface GestureTarget {
   drag(box: ChartBox | null): void;
 }
 
+const isAdditive = (event: MouseEvent | KeyboardEvent): boolean =>
+  event.ctrlKey || event.metaKey || event.shiftKey;
+
 export function watchGestures(target: GestureTarget, signal: AbortSignal): void {
+  const gestures = new ChartGestures(target);
   const { plot } = target;
-  let press: (ChartPoint & { id: number; moved: boolean }) | null = null;
-  let focused: number | null = null;
+  plot.addEventListener("pointerdown", (event) => gestures.begin(event), { signal });
+  plot.addEventListener("pointermove", (event) => gestures.move(event), { signal });
+  plot.addEventListener("pointerup", (event) => gestures.end(event), { signal });
+  plot.addEventListener("pointercancel", () => gestures.cancel(), { signal });
+  plot.addEventListener("pointerleave", () => gestures.leave(), { signal });
+  plot.addEventListener("blur", () => gestures.focus(null), { signal });
+  plot.addEventListener("keydown", (event) => gestures.press(event), { signal });
+}
 
-  const pointOf = (event: MouseEvent): ChartPoint => {
-    const box = plot.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
-  const isAdditive = (event: MouseEvent | KeyboardEvent): boolean =>
-    event.ctrlKey || event.metaKey || event.shiftKey;
-  const listen = <K extends keyof HTMLElementEventMap>(
-    type: K,
-    listener: (event: HTMLElementEventMap[K]) => void,
-  ): void => plot.addEventListener(type, listener, { signal });
+class ChartGestures {
+  private drag: (ChartPoint & { id: number; moved: boolean }) | null = null;
+  /** The item with the keyboard focus. */
+  private focused: number | null = null;
 
-  const stop = (): void => {
-    if (press !== null && plot.hasPointerCapture(press.id)) plot.releasePointerCapture(press.id);
-    press = null;
-    target.drag(null);
-  };
+  constructor(private readonly target: GestureTarget) {}
 
-  listen("pointerdown", (event) => {
+  begin(event: PointerEvent): void {
     if (event.button !== 0 || !event.isPrimary) return;
-    press = { ...pointOf(event), id: event.pointerId, moved: false };
-    focused = null;
-    target.focus(null);
-  });
-  listen("pointermove", (event) => {
-    const point = pointOf(event);
-    if (press !== null && event.pointerId === press.id) {
-      const hasMoved = Math.hypot(point.x - press.x, point.y - press.y) > DRAG_THRESHOLD_PX;
-      if (hasMoved && !press.moved) {
-        press.moved = true;
-        plot.setPointerCapture(press.id);
-        target.hover(null, null);
-      }
-      if (press.moved) target.drag(target.drawing?.dragBox(press, point) ?? null);
+    this.drag = { ...this.pointOf(event), id: event.pointerId, moved: false };
+    this.focus(null);
+  }
+
+  move(event: PointerEvent): void {
+    const { drag, target } = this;
+    const point = this.pointOf(event);
+    if (drag === null || event.pointerId !== drag.id) {
+      target.hover(target.drawing?.targetAt(point.x, point.y) ?? null, point);
       return;
     }
-    target.hover(target.drawing?.targetAt(point.x, point.y) ?? null, point);
-  });
-  listen("pointerup", (event) => {
-    const drawing = target.drawing;
-    const from = press;
-    stop();
+    const hasMoved = Math.hypot(point.x - drag.x, point.y - drag.y) > DRAG_THRESHOLD_PX;
+    if (hasMoved && !drag.moved) {
+      drag.moved = true;
+      target.plot.setPointerCapture(drag.id);
+      target.hover(null, null);
+    }
+    if (drag.moved) target.drag(target.drawing?.dragBox(drag, point) ?? null);
+  }
+
+  end(event: PointerEvent): void {
+    const { drag: from, target } = this;
+    const { drawing, selection } = target;
+    this.cancel();
     if (from === null || drawing === null || event.pointerId !== from.id) return;
-    const point = pointOf(event);
+    const point = this.pointOf(event);
     const brush = from.moved
-      ? drawing.drag(from, point, isAdditive(event), target.selection)
-      : drawing.click(point.x, point.y, isAdditive(event), target.selection);
+      ? drawing.drag(from, point, isAdditive(event), selection)
+      : drawing.click(point.x, point.y, isAdditive(event), selection);
     if (brush !== null) target.brush(brush);
-  });
-  listen("pointercancel", stop);
-  listen("pointerleave", () => {
-    if (press?.moved !== true) target.hover(null, null);
-  });
-  listen("blur", () => {
-    focused = null;
-    target.focus(null);
-  });
-  listen("keydown", (event) => {
-    const drawing = target.drawing;
-    if (drawing === null || event.altKey) return;
-    if (event.key === "Escape" && press !== null) {
-      stop();
+  }
+
+  cancel(): void {
+    const { drag, target } = this;
+    if (drag !== null && target.plot.hasPointerCapture(drag.id))
+      target.plot.releasePointerCapture(drag.id);
+    this.drag = null;
+    target.drag(null);
+  }
+
+  leave(): void {
+    if (this.drag?.moved !== true) this.target.hover(null, null);
+  }
+
+  focus(item: number | null): void {
+    this.focused = item;
+    this.target.focus(item === null ? null : (this.target.drawing?.targetOf(item) ?? null));
+  }
+
+  press(event: KeyboardEvent): void {
+    if (!this.act(event)) return;
+    event.preventDefault();
+    // Notebooks take letters and Enter for their own commands.
+    event.stopPropagation();
+  }
+
+  /** Act on a key; false if it has no effect here. */
+  private act(event: KeyboardEvent): boolean {
+    const { target, focused } = this;
+    const { drawing, selection } = target;
+    if (drawing === null || event.altKey) return false;
+    if (event.key === "Escape" && this.drag !== null) {
+      this.cancel();
     } else if (event.key === "Enter" || event.key === " ") {
-      if (focused === null) return;
-      target.brush(drawing.press(focused, isAdditive(event), target.selection));
+      if (focused === null) return false;
+      target.brush(drawing.press(focused, isAdditive(event), selection));
     } else if (event.key === "Escape") {
-      if (focused === null) return;
-      focused = null;
-      target.focus(null);
+      if (focused === null) return false;
+      this.focus(null);
     } else if (event.key === "Backspace" || event.key === "Delete") {
       target.brush(drawing.emptyBrush());
     } else {
       const next = drawing.nextTarget(focused, event.key);
-      if (!/^(Arrow|Home|End)/.test(event.key) || next === null) return;
-      focused = next;
-      target.focus(drawing.targetOf(next));
+      if (!/^(Arrow|Home|End)/.test(event.key) || next === null) return false;
+      this.focus(next);
     }
-    event.preventDefault();
-    // Notebooks take letters and Enter for their own commands.
-    event.stopPropagation();
-  });
+    return true;
+  }
+
+  private pointOf(event: MouseEvent): ChartPoint {
+    const box = this.target.plot.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
 }
 
 // Chosen keys after a click, given the keys that were chosen before; null is everything.

@@ -457,13 +457,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   y = textLayer.subtitle(content.subtitle, [from, shared ? 2 : y], maxWidth, theme) + 6;
   const strip = y + STRIP_WIDTH_PX;
   textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
-  const barWidth = plotWidth / content.bins;
-  const bars: [number, number, number, number][] = [];
-  content.mean.forEach((share, bin) => {
-    const tall = Math.min(1, share) * (STRIP_WIDTH_PX - 2);
-    const from = left + bin * barWidth;
-    if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, barWidth - 1), strip]);
-  });
+  const bars = meanBars(content, left, plotWidth, strip);
   const top = strip + 4;
   const names = fitNames(content.names, left - 16);
   const labelled = labelledRows(
@@ -517,6 +511,33 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     }
   });
   const bottom = top + rows * rowPitch;
+  drawTimeAxis(textLayer, content, { left, width, plotWidth, bottom }, theme);
+  return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
+}
+
+/** A bar for the mean of the ranks in each bin, which stands on `bottom`. */
+function meanBars(
+  { mean, bins }: HeatmapContent,
+  left: number,
+  plotWidth: number,
+  bottom: number,
+): BoxEdges[] {
+  const barWidth = plotWidth / bins;
+  return mean.flatMap((share, bin): BoxEdges[] => {
+    const tall = Math.min(1, share) * (STRIP_WIDTH_PX - 2);
+    const from = left + bin * barWidth;
+    return tall > 0 ? [[from, bottom - tall, from + Math.max(1, barWidth - 1), bottom]] : [];
+  });
+}
+
+/** Draw ticks and their times below the cells, as far as the texts have room. */
+function drawTimeAxis(
+  textLayer: TextLayer,
+  content: HeatmapContent,
+  plot: { left: number; width: number; plotWidth: number; bottom: number },
+  theme: Theme,
+): void {
+  const { left, width, plotWidth, bottom } = plot;
   const span_ns = content.end - content.start;
   const step = niceStep(span_ns / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
   let freeX = -Infinity;
@@ -530,7 +551,6 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     textLayer.text(from, bottom + 12, text, theme.ink3);
     freeX = from + 2 * half + 12;
   }
-  return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }
 
 /** Draw the colour key, ending at `right`. */

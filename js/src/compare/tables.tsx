@@ -116,32 +116,17 @@ function DiffCell({
 const counts = (row: FrameRow): string =>
   countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
 
-/** `choose` receives the full names of a row; null if the row is unchosen. */
-export function NamesTable({
-  frame,
-  theme,
-  maxRows,
-  chosen: selected,
-  choose,
-}: ChooserProps<string> & { choose(name: string | null, members: string[] | null): void }) {
-  const filter = useSignal("");
-  const { attrs } = frame;
-  const steps = Number(attrs.steps ?? 1);
-  const device = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
-  const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
-  const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
-  const rows = rowsOf(frame).sort(
-    (a, b) => Number(sizeOf(b, "diff_ns")) - Number(sizeOf(a, "diff_ns")),
-  );
-  const diffs = rows.map((row) => numberAt(row, "diff_ns"));
-  const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
+function nameColumns(
+  scale: readonly [low: number, high: number],
+  theme: ThemeName,
+): TableColumn<FrameRow>[] {
   const duration = (column: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
     by: column,
     title,
     isNumber: true,
     cell: (row) => (numberAt(row, column) ? formatDuration(numberAt(row, column)) : "–"),
   });
-  const columns: TableColumn<FrameRow>[] = [
+  return [
     {
       by: "name",
       title: "name",
@@ -174,6 +159,27 @@ export function NamesTable({
     },
     { by: "count", title: "count", isNumber: true, cell: counts },
   ];
+}
+
+/** `choose` receives the full names of a row; null if the row is unchosen. */
+export function NamesTable({
+  frame,
+  theme,
+  maxRows,
+  chosen: selected,
+  choose,
+}: ChooserProps<string> & { choose(name: string | null, members: string[] | null): void }) {
+  const filter = useSignal("");
+  const { attrs } = frame;
+  const steps = Number(attrs.steps ?? 1);
+  const device = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
+  const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
+  const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
+  const rows = rowsOf(frame).sort(
+    (a, b) => Number(sizeOf(b, "diff_ns")) - Number(sizeOf(a, "diff_ns")),
+  );
+  const diffs = rows.map((row) => numberAt(row, "diff_ns"));
+  const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
   const press = (row: FrameRow): void => {
     if (selected === textAt(row, "name")) choose(null, null);
     else choose(textAt(row, "name"), membersOf(row));
@@ -194,7 +200,7 @@ export function NamesTable({
       </p>
       <Table
         name="Names that changed most"
-        columns={columns}
+        columns={nameColumns(scale, theme)}
         rows={rows}
         value={sizeOf}
         order={LARGEST_FIRST}
@@ -262,26 +268,10 @@ const ALL_FROM = 720;
 
 const durationText = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
 
-/** `choose` receives the number of a row, and its name; null if the row is unchosen. */
-export function ChangesTable({
-  frame,
-  theme,
-  maxRows,
-  chosen: selected,
-  ranksText,
-  hasSteps,
-  choose,
-}: ChooserProps<number> & {
-  /** The ranks, if not all that are compared. */
-  ranksText: string;
-  hasSteps: boolean;
-  choose(row: number | null, name: string): void;
-}) {
-  const rows = rowsOf(frame);
-  const tested = Number(frame.attrs.tested ?? 0);
-  const title = `What changed${ranksText && `, ${ranksText}`}`;
-  const nameOf = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
-  const columns: TableColumn<FrameRow>[] = [
+const changeName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
+
+function changeColumns(theme: ThemeName, hasSteps: boolean): TableColumn<FrameRow>[] {
+  return [
     {
       by: "change",
       title: "change",
@@ -310,7 +300,7 @@ export function ChangesTable({
         return (
           <>
             <NameButton
-              text={nameOf(row)}
+              text={changeName(row)}
               title={lines.filter((line) => line !== "").join("\n")}
               on={on}
             />
@@ -352,6 +342,27 @@ export function ChangesTable({
       },
     },
   ];
+}
+
+/** `choose` receives the number of a row, and its name; null if the row is unchosen. */
+export function ChangesTable({
+  frame,
+  theme,
+  maxRows,
+  chosen: selected,
+  ranksText,
+  hasSteps,
+  choose,
+}: ChooserProps<number> & {
+  /** The ranks, if not all that are compared. */
+  ranksText: string;
+  hasSteps: boolean;
+  choose(row: number | null, name: string): void;
+}) {
+  const rows = rowsOf(frame);
+  const tested = Number(frame.attrs.tested ?? 0);
+  const title = `What changed${ranksText && `, ${ranksText}`}`;
+  const columns = rows.length > 0 ? changeColumns(theme, hasSteps) : [];
   return (
     <>
       <h3>{title}</h3>
@@ -362,14 +373,14 @@ export function ChangesTable({
       </p>
       <Table
         name={title}
-        columns={rows.length > 0 ? columns : []}
+        columns={columns}
         rows={rows}
         value={null}
         namesOf={(row) => [textAt(row, "name")]}
         isOn={(row) => rows.indexOf(row) === selected}
         press={(row) => {
           const index = rows.indexOf(row);
-          choose(index === selected ? null : index, nameOf(row));
+          choose(index === selected ? null : index, changeName(row));
         }}
         rowNoun="change"
         maxRows={maxRows}

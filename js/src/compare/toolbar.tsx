@@ -37,7 +37,7 @@ const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: 
 
 export function DiffToolbar(props: DiffToolbarProps) {
   const { ctx, timelines, walk: travel } = props;
-  const { about, base, swapped, coupled } = ctx;
+  const { about, swapped, coupled } = ctx;
   const { cautions } = about;
   const labels = ctx.inOrder(about.labels);
   return (
@@ -52,28 +52,7 @@ export function DiffToolbar(props: DiffToolbarProps) {
       <div class="hta-diff-controls">
         {timelines !== null && (
           <>
-            <div class="hta-diff-align">
-              <span class="hta-note">Align</span>
-              <ChoiceButtons
-                name="Align"
-                data="base"
-                options={BASE_CHOICES}
-                chosen={base.value}
-                choose={(alignment) => ctx.saveTrait("align", alignment)}
-              />
-              <select
-                class="hta-diff-bases-narrow"
-                aria-label="Align"
-                value={base.value}
-                onChange={({ currentTarget }) => ctx.saveTrait("align", currentTarget.value)}
-              >
-                {BASE_CHOICES.map(([id, text]) => (
-                  <option key={id} value={id}>
-                    {text}
-                  </option>
-                ))}
-              </select>
-            </div>
+            <AlignChoice ctx={ctx} />
             {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
             <UndoRedoPair
               canUndo={timelines.link.history.canUndo}
@@ -116,6 +95,35 @@ export function DiffToolbar(props: DiffToolbarProps) {
         )}
       </div>
     </Toolbar>
+  );
+}
+
+/** The choice of the alignment: buttons, or a list in narrow toolbars. */
+function AlignChoice({ ctx }: { ctx: DiffContext }) {
+  const { value: base } = ctx.base;
+  return (
+    <div class="hta-diff-align">
+      <span class="hta-note">Align</span>
+      <ChoiceButtons
+        name="Align"
+        data="base"
+        options={BASE_CHOICES}
+        chosen={base}
+        choose={(alignment) => ctx.saveTrait("align", alignment)}
+      />
+      <select
+        class="hta-diff-bases-narrow"
+        aria-label="Align"
+        value={base}
+        onChange={({ currentTarget }) => ctx.saveTrait("align", currentTarget.value)}
+      >
+        {BASE_CHOICES.map(([id, text]) => (
+          <option key={id} value={id}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
   );
 }
 

@@ -13,21 +13,8 @@ import { ShareButton } from "./share";
 
 export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
   const { selectionState, shownPanels, folding } = ctx;
-  const scene = ctx.scene.value;
-  const { format = "" } = ctx.jobFacts;
   /** The panel that the menu added last. */
   const added = useRef("");
-  const { title, range, events, steps, truth } = scene;
-  const problemCount = problemLines(scene).length;
-  const isWarning = truth.level !== "ok";
-  const problemText = plural(problemCount, isWarning ? "problem" : "note");
-  const isPart = (scene.ranks_of_job ?? "") !== "";
-  const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
-  const before = format === "" ? [] : [format];
-  const after = [
-    ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
-    ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
-  ];
   const offered = groupPanels(ctx.offeredPanels);
   const panels = (): MenuItem[] =>
     offered.map(({ id, group: name = "More", ...kind }) => {
@@ -48,29 +35,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   };
   return (
     <Toolbar class="hta-dash-toolbar" name="Dashboard">
-      <div class="hta-name hta-grow">
-        <b class="hta-title" title={title}>
-          <CutName text={title} />
-        </b>
-        <span class="hta-facts" title={[...before, ranks, ...after].join(" · ")}>
-          {before.map((fact) => `${fact} · `)}
-          {isPart ? <span class="hta-warn-text">{ranks}</span> : ranks}
-          {after.map((fact) => ` · ${fact}`)}
-        </span>
-        {problemCount > 0 && (
-          <button
-            type="button"
-            class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
-            title={truth.text}
-            aria-label={problemText}
-            onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
-          >
-            {isWarning && <Icon name="warn" />}
-            <span class="hta-if-wide">{problemText}</span>
-            <span class="hta-if-tight">{formatCount(problemCount)}</span>
-          </button>
-        )}
-      </div>
+      <JobName ctx={ctx} />
       <UndoRedoPair
         {...selectionState.steps}
         undo={() => selectionState.undo()}
@@ -104,6 +69,48 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         press={({ currentTarget }) => ctx.timeline.help.toggle(currentTarget as HTMLElement)}
       />
     </Toolbar>
+  );
+}
+
+/** The job's title and facts, and a badge that opens the list of its problems. */
+function JobName({ ctx }: { ctx: DashContext }) {
+  const scene = ctx.scene.value;
+  const { format = "" } = ctx.jobFacts;
+  const { title, range, events, steps, truth } = scene;
+  const problemCount = problemLines(scene).length;
+  const isWarning = truth.level !== "ok";
+  const problemText = plural(problemCount, isWarning ? "problem" : "note");
+  const isPart = (scene.ranks_of_job ?? "") !== "";
+  const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
+  const before = format === "" ? [] : [format];
+  const after = [
+    ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
+    ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
+  ];
+  return (
+    <div class="hta-name hta-grow">
+      <b class="hta-title" title={title}>
+        <CutName text={title} />
+      </b>
+      <span class="hta-facts" title={[...before, ranks, ...after].join(" · ")}>
+        {before.map((fact) => `${fact} · `)}
+        {isPart ? <span class="hta-warn-text">{ranks}</span> : ranks}
+        {after.map((fact) => ` · ${fact}`)}
+      </span>
+      {problemCount > 0 && (
+        <button
+          type="button"
+          class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
+          title={truth.text}
+          aria-label={problemText}
+          onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
+        >
+          {isWarning && <Icon name="warn" />}
+          <span class="hta-if-wide">{problemText}</span>
+          <span class="hta-if-tight">{formatCount(problemCount)}</span>
+        </button>
+      )}
+    </div>
   );
 }
 

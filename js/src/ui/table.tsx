@@ -60,7 +60,7 @@ export const ROW_PX = 25;
 const MORE_ROWS = 40;
 
 export function Table<Row>(props: TableProps<Row>) {
-  const { name, rows, value, namesOf, isOn, maxRows = FIRST_ROWS, rowStep = MORE_ROWS } = props;
+  const { name, rows, value, namesOf, maxRows = FIRST_ROWS, rowStep = MORE_ROWS } = props;
   const {
     rowNoun = "name",
     emptyText = "No name matches this filter.",
@@ -92,13 +92,6 @@ export function Table<Row>(props: TableProps<Row>) {
     seen.set(ownKey, (seen.get(ownKey) ?? 0) + 1);
     return `${ownKey} ${seen.get(ownKey)}`;
   };
-  const sort = ({ by: column, isNumber = false }: TableColumn<Row>): void => {
-    const down = isNumber || column !== "name";
-    const { value: now } = order;
-    if (now?.by !== column) order.value = { by: column, descending: down };
-    else if (now.descending === down) order.value = { by: column, descending: !down };
-    else order.value = first?.by === column ? { by: column, descending: down } : first;
-  };
   return (
     <>
       <div
@@ -109,52 +102,23 @@ export function Table<Row>(props: TableProps<Row>) {
         style={{ gridTemplateColumns: columns.map((column) => column.width ?? "auto").join(" ") }}
       >
         <div class="hta-names-head" role={columns.length > 0 ? "row" : undefined}>
-          {columns.map((column) => {
-            const now = by?.by === column.by ? by : null;
-            return (
-              <div
-                key={column.by}
-                role="columnheader"
-                class={column.isNumber ? "hta-number" : undefined}
-                aria-sort={now === null ? undefined : now.descending ? "descending" : "ascending"}
-              >
-                {value === null ? (
-                  <span title={column.hint}>{column.title}</span>
-                ) : (
-                  <button
-                    type="button"
-                    class="hta-sort"
-                    title={`${column.hint ?? column.title}. Click to sort.`}
-                    onClick={() => sort(column)}
-                  >
-                    {column.title}
-                    {now !== null && (now.descending ? " ↓" : " ↑")}
-                  </button>
-                )}
-              </div>
-            );
-          })}
+          {columns.map((column) => (
+            <ColumnHead
+              key={column.by}
+              column={column}
+              order={by?.by === column.by ? by : null}
+              sort={value === null ? null : () => (order.value = nextOrder(by, column, first))}
+            />
+          ))}
         </div>
-        {drawn.map((row) => {
-          const on = isOn(row);
-          return (
-            <div
-              key={keyOf(row)}
-              class={`hta-name-row${on ? " hta-on" : props.isFaint === true ? " hta-faint" : ""}`}
-              role="row"
-              data-name={namesOf(row)[0]}
-              onClick={({ ctrlKey, metaKey, shiftKey }) =>
-                props.press(row, ctrlKey || metaKey || shiftKey)
-              }
-            >
-              {columns.map((column, index) => (
-                <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
-                  {column.cell(row, maxima[index] ?? 1, on)}
-                </div>
-              ))}
-            </div>
-          );
-        })}
+        {drawn.map((row) => (
+          <TableRow
+            key={keyOf(row)}
+            table={props}
+            row={row}
+            cells={columns.map((column, index) => [column, maxima[index] ?? 1])}
+          />
+        ))}
       </div>
       <div class="hta-names-foot">
         {left > 0 && (
@@ -171,6 +135,72 @@ export function Table<Row>(props: TableProps<Row>) {
         {foot !== "" && <span class="hta-note">{foot}</span>}
       </div>
     </>
+  );
+}
+
+/** The order after a press on the head of a column: by it, the other way, and as at `first`. */
+function nextOrder<Row>(
+  now: SortOrder | null,
+  { by, isNumber = false }: TableColumn<Row>,
+  first: SortOrder | null,
+): SortOrder | null {
+  const down = isNumber || by !== "name";
+  if (now?.by !== by) return { by, descending: down };
+  if (now.descending === down) return { by, descending: !down };
+  return first?.by === by ? { by, descending: down } : first;
+}
+
+/** The head of a column; `order` if rows are sorted by it, `sort` unless rows keep their order. */
+function ColumnHead<Row>(props: {
+  column: TableColumn<Row>;
+  order: SortOrder | null;
+  sort: (() => void) | null;
+}) {
+  const { column, order, sort } = props;
+  return (
+    <div
+      role="columnheader"
+      class={column.isNumber ? "hta-number" : undefined}
+      aria-sort={order === null ? undefined : order.descending ? "descending" : "ascending"}
+    >
+      {sort === null ? (
+        <span title={column.hint}>{column.title}</span>
+      ) : (
+        <button
+          type="button"
+          class="hta-sort"
+          title={`${column.hint ?? column.title}. Click to sort.`}
+          onClick={sort}
+        >
+          {column.title}
+          {order !== null && (order.descending ? " ↓" : " ↑")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** One row; `cells` are its columns, with the largest value of each. */
+function TableRow<Row>(props: {
+  table: TableProps<Row>;
+  row: Row;
+  cells: readonly (readonly [TableColumn<Row>, number])[];
+}) {
+  const { table, row, cells } = props;
+  const on = table.isOn(row);
+  return (
+    <div
+      class={`hta-name-row${on ? " hta-on" : table.isFaint === true ? " hta-faint" : ""}`}
+      role="row"
+      data-name={table.namesOf(row)[0]}
+      onClick={({ ctrlKey, metaKey, shiftKey }) => table.press(row, ctrlKey || metaKey || shiftKey)}
+    >
+      {cells.map(([column, maximum]) => (
+        <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
+          {column.cell(row, maximum, on)}
+        </div>
+      ))}
+    </div>
   );
 }
 

@@ -164,14 +164,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   }
   if (figures !== null) rows.push(...figureRows(figures, brief));
   rows.push(...callRows(rank, collective));
-  if (kernels !== null) {
-    const { count, dur, delay, ids } = kernels;
-    const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
-    const select = (): void => picking.selectIds(rank, ids ?? []);
-    const link = <Link text="select" title="Select the events on the device" press={select} />;
-    const value = [figures, ids !== null && [" · ", link]];
-    rows.push({ name: "Launched", value, title: figures, className: "wrapped" });
-  }
+  if (kernels !== null) rows.push(launchedRow(kernels, (ids) => picking.selectIds(rank, ids)));
   const shown = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
   rows.push(...flowRows(shown, goTo));
   if (flows.length > shown.length) {
@@ -193,6 +186,18 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   if (correlation !== null && correlation >= 0)
     rows.push({ name: "Correlation", value: String(correlation) });
   return <FactList rows={rows} />;
+}
+
+/** The device events that calls within an event launched. */
+function launchedRow(
+  { count, dur, delay, ids }: NonNullable<EventDetail["kernels"]>,
+  select: (ids: readonly number[]) => void,
+): FactRow {
+  const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
+  const press = (): void => select(ids ?? []);
+  const link = <Link text="select" title="Select the events on the device" press={press} />;
+  const value = [figures, ids !== null && [" · ", link]];
+  return { name: "Launched", value, title: figures, className: "wrapped" };
 }
 
 /** The line of code; a press opens it in an editor, or copies it. */

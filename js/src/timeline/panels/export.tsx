@@ -180,28 +180,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
           onKeyDown={({ key }) => key === "Enter" && write()}
         />
         <span class="hta-label">With</span>
-        <div class="hta-checks">
-          <Checkbox
-            text="launches and operators"
-            hint="Also write the calls that launched the events, and the operators around them"
-            on={form.launches}
-          />
-          <Checkbox
-            text="cut events at the edges"
-            hint="Cut events at the window's edges; otherwise they stay whole"
-            on={form.clip}
-          />
-          <Checkbox
-            text="counters in the window"
-            hint="Keep the samples of counters inside the window"
-            on={form.counters}
-          />
-          <Checkbox
-            text="without host names, users and paths"
-            hint="Scrubs host names, users, environment and paths"
-            on={form.scrub}
-          />
-        </div>
+        <ExportOptions form={form} />
         <span />
         <div class="hta-field-row">
           <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
@@ -215,6 +194,34 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
           </div>
         </div>
       </div>
+    </div>
+  );
+}
+
+/** What is written in addition to the events, or left out. */
+function ExportOptions({ form }: { form: ExportForm }) {
+  return (
+    <div class="hta-checks">
+      <Checkbox
+        text="launches and operators"
+        hint="Also write the calls that launched the events, and the operators around them"
+        on={form.launches}
+      />
+      <Checkbox
+        text="cut events at the edges"
+        hint="Cut events at the window's edges; otherwise they stay whole"
+        on={form.clip}
+      />
+      <Checkbox
+        text="counters in the window"
+        hint="Keep the samples of counters inside the window"
+        on={form.counters}
+      />
+      <Checkbox
+        text="without host names, users and paths"
+        hint="Scrubs host names, users, environment and paths"
+        on={form.scrub}
+      />
     </div>
   );
 }
