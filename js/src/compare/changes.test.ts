@@ -33,7 +33,7 @@ import {
   titleOf,
 } from "./tables";
 
-import { ColourLegend } from "./toolbar";
+import { ColourLegend } from "./legend";
 
 function drawn(node: ComponentChild): HTMLElement {
   const el = document.createElement("div");

@@ -7,7 +7,7 @@ import { DiffCharts } from "./charts";
 import type { DiffFacts } from "./frames";
 import type { TimelineLink } from "./link";
 import { Headline } from "./pane";
-import { ColourLegend } from "./toolbar";
+import { ColourLegend } from "./legend";
 
 const totals = { before_ns: 5e6, after_ns: 6e6 };
 const nothing = frame({}, totals);

@@ -12,9 +12,9 @@ import { h, renderInto } from "../ui/dom";
 import { onSignal } from "../ui/react";
 import type { DiffContext } from "./context";
 import { type BySide, otherSide, shortLabels, type Side, SIDES } from "./frames";
+import { ColourLegend } from "./legend";
 import { TimelineLink } from "./link";
 import { PairLine } from "./partner";
-import { ColourLegend } from "./toolbar";
 
 const DIFF_HELP: HelpGroup = {
   title: "In the comparison",

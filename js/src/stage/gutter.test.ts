@@ -3,7 +3,7 @@ import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { rankFact } from "./gutter";
-import { latenessByRank, statsByRank } from "./lanes";
+import { latenessByRank, statsByRank } from "./frame";
 
 const [rank] = recordedScene().ranks as [SceneRank];
 const stats = (change: Partial<Stats> = {}) =>

@@ -13,9 +13,8 @@ import {
 } from "../ui/formats";
 import { FONT, interpolateStops, type Theme } from "../ui/theme";
 import type { StageGeometry } from "./camera";
-import type { LatenessByRank, StatsByRank } from "./lanes";
+import type { LatenessByRank, StageFrame, StatsByRank } from "./frame";
 import { LATE_TINT } from "./paints";
-import type { StageFrame } from "./painter";
 import type { CanvasPen } from "./pen";
 import type { Band } from "./bands";
 import { BADGE_WIDTH, badgeLeft, type PlacedRow, type StageRow } from "./rows";

@@ -9,7 +9,7 @@ import { FONT, interpolateStops, SIZE, type Theme } from "../ui/theme";
 import { xAtTime } from "./camera";
 import { MARK_PX, delayStrength } from "./lanes";
 import { mix, pack, type classSharesAt, rgb } from "./paints";
-import type { StageFrame } from "./painter";
+import type { Ruler, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 
 /** Steps closer together than this get no lines through the rows. */
@@ -96,12 +96,6 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   const middle = minimapTop + minimapHeight / 2;
   pen.fillRect(left, middle - 6, 3, 12, theme.brushLine);
   pen.fillRect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
-}
-
-/** The times of a view along the lanes, and whose times they are. */
-export interface Ruler {
-  view: Span;
-  name: string;
 }
 
 /** Draws the rulers and returns the times of the ticks of the first one. */

@@ -7,7 +7,7 @@ import type { StageHit, Kind, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 import { timeAtX } from "./camera";
 import { type LaneWindow, SLOT_STATE } from "./lane_window";
-import type { StageFrame } from "./painter";
+import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo } from "./rows";
 import type { VisibleLane } from "./rows_view";
 

@@ -7,7 +7,9 @@
  */
 
 import { TILE_CELLS } from "../protocol/decode";
-import { EMPTY_TILE, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";
+import { getOrMake } from "../protocol/maps";
+import type { Span } from "../protocol/source";
+import { EMPTY_TILE, levelOf, MAX_LEVEL, type Tile, tileRange, type TileStore } from "./tile_store";
 
 export const SLOT_STATE = {
   missing: 0,
@@ -386,5 +388,37 @@ function readCells({ busy, count }: LaneWindow, from: number, to: number): void 
   for (let k = from; k < to; k += 1) {
     share[k] = busy[k]! / 65535;
     counts[k] = count[k]!;
+  }
+}
+
+/** Number of cached windows in addition to the visible ones. */
+const SPARE_WINDOWS = 256;
+
+export class LaneWindows {
+  pending = false;
+  private readonly windows = new Map<number, LaneWindow>();
+
+  constructor(readonly store: TileStore) {}
+
+  get(lane: number): LaneWindow | null {
+    return this.windows.get(lane) ?? null;
+  }
+
+  /** Update the windows of `lanes` from the view and the loaded tiles. */
+  update(lanes: readonly number[], view: Span, nsPerPx: number, range: Span): void {
+    const level = levelOf(nsPerPx);
+    const { first, last } = tileRange(view, level, range);
+    this.store.tick();
+    this.pending = false;
+    for (const lane of lanes) {
+      const window = getOrMake(this.windows, lane, () => new LaneWindow(lane));
+      window.update(this.store, level, first, last);
+      if (window.pending) this.pending = true;
+    }
+    if (this.windows.size > lanes.length + SPARE_WINDOWS) this.prune(new Set(lanes));
+  }
+
+  private prune(keptLanes: ReadonlySet<number>): void {
+    for (const lane of this.windows.keys()) if (!keptLanes.has(lane)) this.windows.delete(lane);
   }
 }

@@ -1,13 +1,13 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
-import type { SceneRank, Lateness, Stats } from "../protocol/source";
+import type { SceneRank } from "../protocol/source";
 import { FONT } from "../ui/theme";
 import type { BandForm } from "./bands";
 import { xAtTime } from "./camera";
 import { type LaneWindow, pixelMapping, residualCells, SLOT_STATE } from "./lane_window";
 import { type StagePaints, STEPS } from "./paints";
-import type { StageFrame } from "./painter";
+import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
 import type { PlacedRow } from "./rows";
@@ -513,29 +513,4 @@ function drawPlate(
 export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");
-}
-
-// Figures of a window, with the index of each rank's entry.
-
-export interface StatsByRank {
-  stats: Stats;
-  at: ReadonlyMap<number, number>;
-}
-
-export interface LatenessByRank {
-  lateness: Lateness;
-  at: ReadonlyMap<number, number>;
-  late: ReadonlySet<number>;
-}
-
-function indexByRank(ranks: readonly number[]): ReadonlyMap<number, number> {
-  return new Map(ranks.map((rank, index) => [rank, index]));
-}
-
-export function statsByRank(stats: Stats): StatsByRank {
-  return { stats, at: indexByRank(stats.ranks) };
-}
-
-export function latenessByRank(lateness: Lateness): LatenessByRank {
-  return { lateness, at: indexByRank(lateness.ranks), late: new Set(lateness.late) };
 }

@@ -5,7 +5,7 @@ import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
 import { rowBackground } from "./gutter";
 import { isMpi } from "./lanes";
-import type { StageFrame } from "./painter";
+import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import type { PlacedRow } from "./rows";
 

@@ -9,7 +9,7 @@ import { rgb } from "./paints";
 import { CanvasPen } from "./pen";
 import { layoutRows, placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
-import type { PlacedMarks } from "./tile_loader";
+import type { PlacedMarks } from "./frame";
 
 const scene = sceneOf(4);
 const theme = THEMES.light;

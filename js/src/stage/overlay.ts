@@ -9,9 +9,8 @@ import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { FONT, interpolateStops } from "../ui/theme";
 import { xAtTime } from "./camera";
-import type { StageFrame } from "./painter";
+import type { PlacedMarks, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
-import type { PlacedMarks } from "./tile_loader";
 
 export const NO_OVERLAY: Overlay = {
   hover: null,

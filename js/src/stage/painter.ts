@@ -5,13 +5,13 @@
  * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
  */
 
-import type { Ribbon } from "../protocol/ribbon";
-import type { ClassPalette, Overlay, Scene, Span } from "../protocol/source";
+import type { Span } from "../protocol/source";
 import { LABEL_FROM_PX } from "../ui/text";
-import { FONT, type Theme } from "../ui/theme";
+import { FONT } from "../ui/theme";
 import { type StageGeometry, xAtTime } from "./camera";
 import { drawGutter } from "./gutter";
-import { drawAxis, drawMinimap, drawStepLines, drawStrip, type Ruler } from "./head";
+import type { StageFrame } from "./frame";
+import { drawAxis, drawMinimap, drawStepLines, drawStrip } from "./head";
 import type { LaneWindow } from "./lane_window";
 import {
   drawNoDataHatch,
@@ -20,49 +20,17 @@ import {
   drawRibbon,
   isCoarse,
   type LanePlacement,
-  type LatenessByRank,
   type NameShader,
-  type StatsByRank,
 } from "./lanes";
 import { drawMargin } from "./margin";
 import { drawOverlay } from "./overlay";
-import { hueIndex, type StagePaints, shadeIndex } from "./paints";
+import { hueIndex, shadeIndex } from "./paints";
 import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
-import type { RowLayout } from "./rows";
-import type { VisibleLane, VisibleLanes } from "./rows_view";
-import type { LaneWindows, PlacedMarks } from "./tile_loader";
+import type { VisibleLane } from "./rows_view";
 
 /** Lanes lower than this have no labels: the letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
-
-/** Everything that a picture shows, apart from its canvases. */
-export interface StageFrame {
-  geometry: StageGeometry;
-  theme: Theme;
-  paints: StagePaints;
-  /** Classes by which events are coloured; null: by kind or name. */
-  classes: ClassPalette | null;
-  scene: Scene;
-  job: Span;
-  view: Span;
-  /** A ruler for each of two paired stages, the stage behind first; else one without a name. */
-  rulers: readonly Ruler[];
-  layout: RowLayout;
-  visible: VisibleLanes;
-  windows: LaneWindows;
-  stats: StatsByRank | null;
-  /** Whether the figures are of an earlier view. */
-  isStale: boolean;
-  lateness: LatenessByRank | null;
-  ribbon: Ribbon | null;
-  minimap: HTMLCanvasElement | null;
-  /** Whether events have shades by name, and host calls hues. */
-  byName: boolean;
-  overlay: Overlay;
-  searchMarks: PlacedMarks | null;
-  selectionMarks: PlacedMarks | null;
-}
 
 export class Painter {
   readonly baseCanvas = document.createElement("canvas");

@@ -9,12 +9,13 @@ import { formatDuration, formatShare } from "../ui/formats";
 import { niceStep } from "../ui/text";
 import { FONT, FONT_FAMILY, interpolateStops } from "../ui/theme";
 import { nsPerDevicePx } from "./camera";
-import { ALL_REGIONS, type StageFrame, lanesBox, paintRegions } from "./painter";
+import type { StageFrame } from "./frame";
+import { ALL_REGIONS, lanesBox, paintRegions } from "./painter";
 import { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
-import { LaneWindows } from "./tile_loader";
+import { LaneWindows } from "./lane_window";
 import { levelOf, missingTiles, TileStore } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };

@@ -9,14 +9,7 @@ import { LIMITS } from "../facts/limits";
 import { REPLY_BUDGET_MS } from "../connection/answering";
 import { ThrottledQuery } from "../connection/query";
 import { canGunzip, gunzip } from "../engine/columns";
-import {
-  decodeMarks,
-  decodeMinimap,
-  decodeTiles,
-  type Marks,
-  type Minimap,
-} from "../protocol/decode";
-import { getOrMake } from "../protocol/maps";
+import { decodeMarks, decodeMinimap, decodeTiles, type Minimap } from "../protocol/decode";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import { hasDevice, hasLateness } from "../protocol/scene";
 import type {
@@ -30,16 +23,20 @@ import type {
   Source,
   Span,
 } from "../protocol/source";
-import { LaneWindow } from "./lane_window";
-import { latenessByRank, type LatenessByRank, statsByRank, type StatsByRank } from "./lanes";
 import {
-  levelOf,
+  latenessByRank,
+  type LatenessByRank,
+  type PlacedMarks,
+  statsByRank,
+  type StatsByRank,
+} from "./frame";
+import { LaneWindows } from "./lane_window";
+import {
   planAhead,
   planVisible,
   type TileViewport,
   type TileBlock,
   type TileRequest,
-  tileRange,
   TileStore,
 } from "./tile_store";
 
@@ -157,15 +154,6 @@ const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
 
-/** Marks and the request they belong to: bins of a window, in these lanes. */
-export interface PlacedMarks {
-  marks: Marks;
-  start: number;
-  end: number;
-  bins: number;
-  lanes: readonly number[];
-}
-
 export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
 
 export class StageData {
@@ -282,35 +270,3 @@ function selectsEvents(selection: SelectionJson | null): boolean {
 }
 
 // Lane windows of the visible lanes, kept a while in case they scroll back into view.
-
-/** Number of cached windows in addition to the visible ones. */
-const SPARE_WINDOWS = 256;
-
-export class LaneWindows {
-  pending = false;
-  private readonly windows = new Map<number, LaneWindow>();
-
-  constructor(readonly store: TileStore) {}
-
-  get(lane: number): LaneWindow | null {
-    return this.windows.get(lane) ?? null;
-  }
-
-  /** Update the windows of `lanes` from the view and the loaded tiles. */
-  update(lanes: readonly number[], view: Span, nsPerPx: number, range: Span): void {
-    const level = levelOf(nsPerPx);
-    const { first, last } = tileRange(view, level, range);
-    this.store.tick();
-    this.pending = false;
-    for (const lane of lanes) {
-      const window = getOrMake(this.windows, lane, () => new LaneWindow(lane));
-      window.update(this.store, level, first, last);
-      if (window.pending) this.pending = true;
-    }
-    if (this.windows.size > lanes.length + SPARE_WINDOWS) this.prune(new Set(lanes));
-  }
-
-  private prune(keptLanes: ReadonlySet<number>): void {
-    for (const lane of this.windows.keys()) if (!keptLanes.has(lane)) this.windows.delete(lane);
-  }
-}

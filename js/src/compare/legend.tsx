@@ -1,0 +1,95 @@
+/** Colour mode of both timelines, and the legend of changes. */
+
+import {
+  type ClassGroup,
+  classStyle,
+  countEventsInGroup,
+  GROUPS,
+  classCss,
+} from "../facts/event_classes";
+import type { ThemeName } from "../protocol/source";
+import { Button, ChoiceButtons } from "../ui/controls";
+import { formatCount } from "../ui/formats";
+import type { Colour } from "./context";
+
+const COLOUR_MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
+  ["change", "change", "By the change of each event"],
+  ["kind", "kind", "By kind: compute, communication, copies, host"],
+  ["name", "name", "By kind, each name in a shade of its own"],
+];
+
+interface ColourLegendProps {
+  colour: Colour;
+  swapped: boolean;
+  theme: ThemeName;
+  /** Number of events of each class, before and after; null until known. */
+  counts: readonly (readonly number[])[] | null;
+  /** Retries matching after a failure; null while matching runs. */
+  again: (() => void) | null;
+  choose(colour: Colour): void;
+}
+
+export function ColourLegend({
+  colour,
+  swapped,
+  theme,
+  counts,
+  again: retry,
+  choose,
+}: ColourLegendProps) {
+  // Only events of changes are counted: the rest is what the tests did not find.
+  const present = GROUPS.map((group) => ({
+    group,
+    count: countEventsInGroup(group, counts, swapped),
+    isChange: !["same", "not compared"].includes(group.name),
+  }));
+  const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
+  return (
+    <div class="hta-diff-colours">
+      <span class="hta-note">Colour by</span>
+      <ChoiceButtons
+        name="Colour by"
+        data="colour"
+        options={COLOUR_MODES}
+        chosen={colour}
+        choose={choose}
+      />
+      <div class="hta-diff-keys">
+        {colour === "change" && (
+          <>
+            {present
+              .filter(({ count }) => count !== 0)
+              .map(({ group, count, isChange }) => (
+                <ColourKey
+                  key={group.name}
+                  group={group}
+                  count={isChange ? count : null}
+                  theme={theme}
+                />
+              ))}
+            <span class="hta-note">
+              {counts === null
+                ? matchingNote
+                : "short events are coloured from a change of 10 % on"}
+            </span>
+            {counts === null && retry !== null && <Button text="Try again" press={retry} />}
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function ColourKey(props: { group: ClassGroup; count: number | null; theme: ThemeName }) {
+  const { group, count, theme } = props;
+  const text = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
+  return (
+    <span class="hta-diff-key" title={`${group.name}: ${group.words}.${text}`}>
+      {group.classes.map((name) => (
+        <i key={name} class="hta-diff-swatch" style={classCss(classStyle(name, theme))} />
+      ))}
+      <span>{group.name}</span>
+      {count !== null && <small>{formatCount(count)}</small>}
+    </span>
+  );
+}
