@@ -30,7 +30,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import SQLITE_MAGIC
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints, positions_in
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
 #: The smallest integer, which stands for a missing time.
@@ -133,28 +133,6 @@ class Database:
         result = dict(zip(("rowid", *stored), block, strict=True))
         lacking = np.full(block.shape[1], missing, np.int64)
         return {name: result.get(name, lacking) for name in ("rowid", *values)}
-
-    def distinct_rows(
-        self, table: str, columns: Sequence[str], rowids: Ints
-    ) -> tuple[list[tuple[Any, ...]], Ints]:
-        """Return the distinct rows of columns, and for each of `rowids` its position among them.
-
-        This is fast where few rows are distinct. A value that the table lacks is None.
-        """
-        present = self.columns_of(table)
-        selected = [_quote(name) if name in present else "null" for name in columns]
-        code_of: dict[tuple[Any, ...], int] = {}
-        codes: list[int] = []
-        for condition in self._row_ranges(table):
-            rows = self._select(selected, table, f"{condition} order by rowid")
-            codes += [code_of.setdefault(row, len(code_of)) for row in rows]
-        is_all = len(codes) == len(rowids)
-        listed = rowids if is_all else self.integers(table, ())["rowid"]
-        at = positions_in(listed, rowids)
-        if len(listed) != len(codes) or (at < 0).any():
-            message = f"is damaged: two scans of table {table} find different rows"
-            raise TraceError(message, path=self.path, remedy=_COPY_AGAIN)
-        return list(code_of), np.array(codes, np.int64)[at]
 
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "1"

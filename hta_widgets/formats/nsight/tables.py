@@ -186,7 +186,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
     columns = database.integers(
         table.stored_name(database),
         tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
-        optional=("eventClass", "bytes", "graphNodeId"),
+        optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
     )
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
@@ -199,7 +199,7 @@ def read_table(database: Database, table: ExportTable, rows: EventRows) -> Colum
         "category": category,
         # Only calls launch.
         "correlation": _link_ids(columns["correlationId"], table),
-        "args": _args(database, table, columns["rowid"], rows),
+        "args": _args(database, table, columns, rows),
     }
     if not table.of_device:
         ids = columns["globalTid"]
@@ -241,19 +241,13 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
     return text_codes(database, rows.name, ids, table.unknown, change)
 
 
-def _args(database: Database, table: ExportTable, rowids: Ints, rows: EventRows) -> Ints:
+def _args(database: Database, table: ExportTable, columns: Columns, rows: EventRows) -> Ints:
     """Return the codes of the args of a table's rows."""
     if not table.args:
-        return np.zeros(len(rowids), np.int64)
-    stored = table.stored_name(database)
-    distinct, code = database.distinct_rows(stored, tuple(table.args.values()), rowids)
-    labels = list(table.args)
+        return np.zeros(len(columns["rowid"]), np.int64)
+    distinct, code = distinct_rows(*(columns[name] for name in table.args.values()))
     args: list[dict[str, Any]] = [
-        {
-            label: value
-            for label, value in zip(labels, values, strict=True)
-            if type(value) is int and value != -1
-        }
+        {label: value for label, value in zip(table.args, values, strict=True) if value != -1}
         for values in distinct
     ]
     texts = texts_by_id(database, {of_row[_SHORT_NAME] for of_row in args if _SHORT_NAME in of_row})

@@ -70,15 +70,6 @@ def test_rows_of_other_types_are_left_out(tmp_path, value):
     assert columns["b"].tolist() == [2, -1, 6]
 
 
-def test_distinct_rows_are_those_of_the_rows_that_are_read(tmp_path):
-    path = database(tmp_path / "a.db", "create table t (a integer, b)",
-                    "insert into t values (1, 'x'), ('bad', 'y'), (3, 4), (5, 'x')")  # fmt: skip
-    with Database(path) as opened:
-        rowids = opened.integers("t", ("a",))["rowid"]
-        distinct, code = opened.distinct_rows("t", ("b", "c"), rowids)
-    assert [distinct[place] for place in code.tolist()] == [("x", None), (4, None), ("x", None)]
-
-
 def test_views_are_not_read(tmp_path):
     path = database(
         tmp_path / "a.db", "create table StringIds (id integer)",
