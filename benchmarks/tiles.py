@@ -277,7 +277,6 @@ def panned(engine: TileEngine) -> dict[str, Any]:
         "most_mb": most,
         "peak_mb": resident()["peak_mb"],
         "own_mb": resident()["own_mb"],
-        "index_mb": engine.index_bytes / 1e6,
     }
 
 
@@ -328,8 +327,7 @@ def print_tables(results: dict[str, Any]) -> None:
     memory = results["memory"]
     print(
         f"Every rank opened, at three zooms: at most {memory['most_mb']:.0f} MB of memory "
-        f"({memory['before_mb']:.0f} before), of which {memory['own_mb']:.0f} MB are no mapped "
-        f"files; {memory['index_mb']:.0f} MB of indexed lanes are kept."
+        f"({memory['before_mb']:.0f} before), {memory['own_mb']:.0f} MB not mapped from files."
     )
 
 
