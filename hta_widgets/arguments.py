@@ -129,7 +129,7 @@ def match_pattern(
 
 
 def require_pattern(pattern: str, subject: str) -> None:
-    """Raise a `TraceError` that names the subject if a pattern is no regular expression of RE2."""
+    """Raise a `TraceError` that names the subject unless RE2 accepts the pattern."""
     try:
         match_pattern(pattern, [""])  # Arrow compiles no pattern for an empty array
     except ValueError as cause:

@@ -235,7 +235,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
     table = trace.table
-    # In files of 2021 steps have the category of operators, but they are no activity of the host.
+    # In files of 2021 steps have the category of operators, but no activity belongs to them.
     is_step = step_numbers(table.names.values)[table.name] >= 0
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")

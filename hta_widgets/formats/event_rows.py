@@ -52,7 +52,7 @@ from hta_widgets.trace.record_times import BASE_KEY, FIRST_NS, LAST_NS, micros
 from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_record
 from hta_widgets.trace.trace import Trace
 
-#: Columns of events, and those of them that are stored with records.
+#: Columns of events, and the ones that are stored with records.
 _COLUMNS = (
     "start_ns", "end_ns", "name", "category", "place", "process", "device", "target", "stream",
     "correlation", "size_bytes", "args", "phase",
@@ -74,7 +74,7 @@ _PROFILER_STEP = "ProfilerStep#"
 
 
 def match_steps(names: Sequence[str], pattern: str | None) -> Bools:
-    """Return which names are those of steps: they match `pattern` or, without one, `STEP_NAME`."""
+    """Return which names are of steps: they match `pattern` or, without one, `STEP_NAME`."""
     if pattern is not None:
         return match_pattern(pattern, names)
     return np.array([STEP_NAME.fullmatch(name) is not None for name in names], bool)

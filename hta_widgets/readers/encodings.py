@@ -1,7 +1,7 @@
 """Leave out files that repeat the dump of another file in another encoding.
 
-PyTorch's flight recorder and memory can be dumped as JSON and as pickle, and traces are kept beside
-their compressed files::
+PyTorch's flight recorder and memory can be dumped as JSON and as pickle, and traces are kept next
+to their compressed files::
 
     nccl_trace_rank_0         pickle   left out: nccl_trace_rank_0.json holds the same run
     nccl_trace_rank_0.json    JSON
@@ -30,10 +30,10 @@ def drop_encodings(
     originals: dict[object, list[int]] = {}
     remaining = []
     for place, (file, outcome) in enumerate(zip(files, outcomes, strict=True)):
-        alike = originals.setdefault((file.format, *map(_outline, outcome.traces)), [])
-        first = next((other for other in alike if _is_copy(files, outcomes, other, place)), None)
+        similar = originals.setdefault((file.format, *map(_outline, outcome.traces)), [])
+        first = next((other for other in similar if _is_copy(files, outcomes, other, place)), None)
         if first is None:
-            alike.append(place)
+            similar.append(place)
             remaining.append(place)
         else:
             detail = f"left out: {PurePath(files[first].path).name} holds the same run"

@@ -166,8 +166,8 @@ def critical_path(
         - ``outside_path``: nothing is recorded.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
-        ``matched``, the number of events and dependencies of each class; ``note`` says, among other
-        things, for how much of the span the path is on the host while the device works.
+        ``matched``, the number of events and dependencies of each class; ``note``, which also
+        states for how much of the span the path is on the host while the device works.
 
     Notes
     -----

@@ -5,7 +5,7 @@ kernels, in the colour of its kernels, and as achieved TFLOP/s over time. For ex
 ``aten::addmm`` with 51.6 GFLOP launches a kernel of 104 µs: the operator, the kernel, and the
 ``aten::linear`` that calls nothing else, have 496 TFLOP/s.
 
-The class of an event, for its colour, says what limits its call and how close the call comes to it:
+The class of an event gives its colour. It states what limits its call, and how close the call is:
 a ``gemm`` that FLOPs limit is ``compute`` at 52 % of its roofline, ``compute_near`` at 75 %, and
 ``far`` at 12 %. The look of classes is in ``facts/bound_classes.json``; their codes follow those of
 ``facts/event_classes.json``, so a code has one meaning in all tiles.

@@ -206,7 +206,7 @@ def _gradients(
 ) -> Work:
     """Return the work of a convolution's gradients: of input, weight and bias, as in `mask`.
 
-    `places` are those of the input, the weight, and the output's gradient.
+    `places` are the positions of the input, the weight, and the output's gradient.
     """
     x, w, grad = shapes = call.shape(places[0]), call.shape(places[1]), call.shape(places[2])
     type_name = call.type_of(places[2])

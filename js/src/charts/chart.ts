@@ -300,7 +300,7 @@ export type MakeChart = (
   id: string,
   brush: (brush: Brush) => void,
   theme: ReadonlySignal<ThemeName>,
-  /** What the job's devices are called. */
+  /** Name of the job's devices: `GPU`, `NPU`. */
   device: string,
 ) => ChartPanel;
 

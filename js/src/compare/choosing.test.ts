@@ -70,7 +70,7 @@ test("a step and a name go back to what was chosen before them, and forth again"
   await vi.waitFor(() => expect(pressed("names")).toEqual(["copy"]));
 });
 
-test("a late reply does not replace the parts that were asked for after it", async () => {
+test("a late reply does not replace the parts that were requested after it", async () => {
   const replies = new Map<string, (parts: PanelFrame) => void>();
   const ask = (level: string): Promise<PanelFrame> =>
     new Promise((resolve) => replies.set(level, resolve));

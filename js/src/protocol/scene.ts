@@ -24,7 +24,7 @@ export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
 
 const OTHER_DEVICES = /\b(HPU|MLU|MTIA|NPU|TPU|XPU)\b/;
 
-/** What the ranks' devices are called: `NPU`, if their tracks are; else `GPU`. */
+/** Name of the ranks' devices: that in the names of their tracks, such as `NPU`, else `GPU`. */
 export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
   for (const { tracks } of ranks) {
     const stream = tracks.find(({ role }) => role === "stream");

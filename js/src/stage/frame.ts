@@ -1,4 +1,4 @@
-/** What a picture of the stage shows: the input of all parts of its drawing. */
+/** Content of a picture of the stage: the input of all parts of its drawing. */
 
 import type { Marks } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";

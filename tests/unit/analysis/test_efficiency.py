@@ -340,7 +340,7 @@ PAIRS = "Float4_e2m1fn_x2"
 @pytest.mark.parametrize(
     ("name", "dims", "types", "values", "flops", "size"),
     [
-        # 2 · 6 · 8 · 10, (48 + 80) elements of 2 bytes and 60 of the 4 that are asked for.
+        # 2 · 6 · 8 · 10, (48 + 80) elements of 2 bytes and 60 of the requested 4.
         ("aten::mm", [[6, 8], [8, 10], []], [BF16] * 2, ["", "", "6"], 960, 496),
         ("aten::mm", [[6, 8], [8, 10], [6, 10]], [BF16] * 3, [""] * 3, 960, 376),  # out=
         ("aten::addmm", [[10], [6, 8], [8, 10], [], [], []], ["float", BF16, BF16],

@@ -198,7 +198,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
   );
 }
 
-/** What is written in addition to the events, or left out. */
+/** Switches of records that are written in addition to the events, or left out. */
 function ExportOptions({ form }: { form: ExportForm }) {
   return (
     <div class="hta-checks">
