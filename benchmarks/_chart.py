@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -175,7 +176,7 @@ def svg(shown: list[Group]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _bar_parts(bar: Bar, top: float, x) -> list[str]:  # noqa: ANN001 - a function of a ratio
+def _bar_parts(bar: Bar, top: float, x: Callable[[float], float]) -> list[str]:
     middle = top + 8
     parts = [_text(LEFT - 12, middle + 4, bar.label, INK, 12, "end", halo=True)]
     zero = x(1.0)

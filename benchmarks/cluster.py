@@ -52,14 +52,14 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
 
     start = time.perf_counter()
     with (
-        LocalCluster(
+        LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
-        Client(cluster) as client,
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         client.run(_import)
         start_s = time.perf_counter() - start

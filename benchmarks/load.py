@@ -51,7 +51,7 @@ def large() -> Path:
             raise Missing(f"no {tool} or no {base}: set HTA_SHARED")
         print("  making the 311 MB file …", file=sys.stderr)
         options = ["--ranks", "1", "--slow", "0", "--factor", "1.0", "--repeat", "40", "--plain"]
-        command = [sys.executable, tool, base, path.parent, *options]
+        command = [sys.executable, str(tool), str(base), str(path.parent), *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
 

@@ -24,6 +24,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import _harness as harness
 from _harness import DATA
@@ -143,7 +144,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     body = read_manifest(store / MANIFEST)
-    chosen = []
+    chosen: list[dict[str, Any]] = []
     for copy in range(times):
         for entry in body["ranks"][:ranks]:
             rank = entry["trace"]["rank"] + copy * ranks
