@@ -86,12 +86,14 @@ class CallContext(NamedTuple):
     """Facts besides the arguments that determine the work of some calls.
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
-    a mixture of experts; `step` is the step of attention in an inference engine.
+    a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
+    arguments of the forward call of an autograd function.
     """
 
     output: tuple[int, ...] | None = None
     kernels: Kernels = ()
     step: StepLengths | None = None
+    forward: tuple[bytes, ...] | None = None
 
 
 NO_CONTEXT: Final = CallContext()
@@ -306,7 +308,8 @@ class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
     An estimate or a bound has a reason too: what it assumes.
-    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``.
+    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``; `type_name` is the type
+    of the operands, empty for that of the first tensor.
     """
 
     category: str
@@ -317,6 +320,7 @@ class Work:
     certainty: str = "unknown"
     reason: str = ""
     parameters: dict[str, Any] | None = None
+    type_name: str = ""
 
 
 def matrix_work(
@@ -327,9 +331,10 @@ def matrix_work(
     model_flops: int | None = None,
     certainty: str = "exact",
     reason: str = "",
+    type_name: str = "",
     **parameters: Any,
 ) -> Work:
     """Return the work of a matrix operator with known figures."""
     model = flops if model_flops is None else model_flops
-    size, kind = float(min_bytes), "matrix"
-    return Work(category, float(flops), float(model), size, kind, certainty, reason, parameters)
+    figures = float(flops), float(model), float(min_bytes)
+    return Work(category, *figures, "matrix", certainty, reason, parameters, type_name)

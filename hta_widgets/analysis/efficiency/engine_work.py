@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -31,7 +31,7 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
+EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 _WINDOWS: Final = "layers with a sliding window compute less"
 
@@ -65,11 +65,11 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
     size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
     flops = 2 * rows * hidden * (wide[1] + inner)
-    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
+    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), EVERY_EXPERT)
 
 
 def _estimate(flops: int, size: int, sizes: tuple[int, int, int, int], reason: str) -> Work:
-    parameters = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
+    parameters: dict[str, Any] = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
     return matrix_work("gemm", flops, size, certainty="estimate", reason=reason, **parameters)
 
 
@@ -162,7 +162,7 @@ def _paged_attention(call: OperatorCall, query: int, key: int, value: int) -> Wo
     size = elements_bytes(visible * key_width, key_type)
     size += elements_bytes(visible * value_width, value_type) + call.size_bytes(query)
     size += elements_bytes(tokens * heads * value_width, call.tensor(query).type)
-    parameters = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
+    parameters: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
     flops = int(2 * heads * step.pairs * (width + value_width))
     return matrix_work(
         "attention", flops, size, certainty="upper bound", reason=_WINDOWS, **parameters

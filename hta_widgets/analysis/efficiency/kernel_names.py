@@ -42,6 +42,7 @@ _YES: Final = re.compile(
     r"|cutlass::device_kernel<.*(gemm|flash|fmha|attn)|flash_(fwd|bwd)|fmha_cutlass[fb]_(bf16|f16)"
     r"|cudnn_generated_.*sdpa|deep_gemm|triton_tem_|_matmul_ogs_|^bmm_\w+_fp32_t\d|fmhasm\d+"
     r"|xdlops|gtcx|mfma|ck.*gemm.*xdl|fmhafwdkernel|fmha_(fwd|bwd)|gemm_a8w8|gemm_a4w4|bf16gemm"
+    r"|ck_tile.*gemm|\bmarlin\w*::marlin\b|gemm_forward_4bit|(single|batch)prefillwith"
 )
 _PRECISIONS: Final = (
     (r"d884|dgemm", "fp64"),
@@ -130,12 +131,13 @@ _PATTERNS: Final = (
         ),
     ),
     ("triton", "^triton_"),
+    ("reduction", "topk cross_?entropy"),
     ("norm", r"norm \bbn_(fw|bw)"),
     ("softmax", "softmax"),
     ("optimizer", r"multi_tensor adam \bsgd"),
     ("embedding", "gather scatter index(?!.*impl_nocast) embedding lookup"),
     ("copy", r"copy cache transpose fill memset nchwtonhwc nhwctonchw catarray \bpad"),
-    ("reduction", "reduce topk argmax sort scan cumsum histogram sum_ loss"),
+    ("reduction", "reduce argmax sort scan cumsum histogram sum_ loss"),
     ("elementwise", "elementwise silu gelu swiglu act_and_mul quant cast tensorop dropout"),
 )
 _CATEGORY_OF_PATTERN: Final = tuple(

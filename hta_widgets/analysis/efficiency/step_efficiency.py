@@ -191,7 +191,8 @@ def _steps_of_rank(
     device = used_device(part.trace, peaks, added)
     times = call_times(part, device)
     calls = times.signatures.calls
-    is_counted = times.is_selected & ~times.signatures.is_stopped & calls.is_matrix
+    is_counted = times.is_selected & ~times.signatures.is_stopped
+    is_counted &= times.signatures.of_calls(lambda work: work.kind == "matrix", bool)
     if len(calls.work):
         is_counted &= times.kernels > 0
     else:

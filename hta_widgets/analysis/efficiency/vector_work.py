@@ -22,6 +22,7 @@ from hta_widgets.analysis.efficiency.calls import (
     FLOATS,
     NO_DIMENSIONS,
     NO_SHAPES,
+    OTHER_ARGUMENTS,
     CallError,
     OperatorCall,
     Work,
@@ -48,14 +49,15 @@ _POINTWISE: Final = {
         "atan sinh cosh tanh sigmoid erf erfc erfinv relu relu6 silu gelu elu selu mish softplus "
         "hardtanh hardswish hardsigmoid leaky_relu threshold clamp clamp_min clamp_max square "
         "sign sgn floor ceil round trunc frac bitwise_not logical_not isnan isinf isfinite "
-        "nan_to_num bernoulli uniform normal exponential random triu tril roll flip"
+        "log_sigmoid_forward nan_to_num bernoulli triu tril roll flip"
     ),
     2: _aten(
         "add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax "
         "fmin atan2 hypot bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor "
         "eq ne lt le gt ge masked_fill sigmoid_backward tanh_backward silu_backward "
         "gelu_backward elu_backward threshold_backward hardtanh_backward hardswish_backward "
-        "leaky_relu_backward mse_loss smooth_l1_loss native_dropout_backward softplus_backward"
+        "leaky_relu_backward mse_loss smooth_l1_loss native_dropout_backward softplus_backward "
+        "huber_loss _prelu_kernel xlogy logaddexp"
     ),
     3: _aten("where addcmul addcdiv lerp mse_loss_backward smooth_l1_loss_backward"),
 }
@@ -123,40 +125,57 @@ class ArgumentRule:
         return _vector(self.category, self.flops_per_element * elements, size, certainty)
 
 
-_RULES: Final[dict[str, ArgumentRule]] = {
-    "aten::copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
-    "aten::fill_": ArgumentRule("copy", 0, writes=(0,)),
-    "aten::zero_": ArgumentRule("copy", 0, writes=(0,)),
-    "aten::clone": ArgumentRule("copy", 0, reads=(0,), makes=(0,)),
-    "aten::_fused_adam_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
-    "aten::_fused_adamw_": ArgumentRule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
-    "aten::_fused_sgd_": ArgumentRule("optimizer", 4, reads=(0, 1, 2), writes=(0, 2)),
-    **dict.fromkeys(("aten::cat", "aten::stack"), ArgumentRule("copy", 0, (0,), makes=(0,))),
-    **dict.fromkeys(
-        ("aten::cumsum", "aten::cumprod"), ArgumentRule("reduction", 1, (0,), makes=(0,))
-    ),
-    "aten::native_dropout": ArgumentRule("elementwise", 1, (0,), makes=(0,), extra_bytes=1),
-    "aten::_foreach_copy_": ArgumentRule("copy", 0, reads=(1,), writes=(0,)),
-    "aten::_foreach_zero_": ArgumentRule("copy", 0, writes=(0,)),
-    "_C::rms_norm": ArgumentRule("norm", 4, reads=(1, 2), writes=(0,)),
-    "aiter::rmsnorm": ArgumentRule("norm", 4, reads=(1, 2), writes=(0,)),
-    "aiter::rms_norm": ArgumentRule("norm", 4, reads=(0, 1), makes=(0,)),
-    "vllm::rocm_aiter_rms_norm": ArgumentRule("norm", 4, reads=(0, 1), makes=(0,)),
-    "_C::fused_add_rms_norm": ArgumentRule("norm", 5, reads=(0, 1, 2), writes=(0, 1)),
-    "aiter::add_rmsnorm": ArgumentRule("norm", 5, reads=(1, 2, 4), writes=(0, 3)),
-    "aiter::rmsnorm2d_fwd_with_add_ck": ArgumentRule("norm", 5, reads=(1, 2, 4), writes=(0, 3)),
-    "_C::silu_and_mul": ArgumentRule("elementwise", 2, reads=(1,), writes=(0,)),
-    "sgl_kernel::silu_and_mul": ArgumentRule("elementwise", 2, reads=(1,), writes=(0,)),
-    "_C::rotary_embedding": ArgumentRule(
-        "elementwise", 3, reads=(0, 1, 2), writes=(1, 2), certainty="estimate"
-    ),
-    "sgl_kernel::rotary_embedding": ArgumentRule(
-        "elementwise", 3, reads=(0, 1, 2), writes=(1, 2), certainty="estimate"
-    ),
-    "_C::static_scaled_fp8_quant": ArgumentRule("elementwise", 1, reads=(1,), writes=(0,)),
-    "_C_cache_ops::reshape_and_cache_flash": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
-    "sglang::store_cache": ArgumentRule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
-}
+_Rule = ArgumentRule
+#: Rules by the names of operators.
+_RULES: Final = {
+    name: rule
+    for names, rule in {
+        "aten::copy_ aten::_foreach_copy_": _Rule("copy", 0, reads=(1,), writes=(0,)),
+        "aten::fill_ aten::zero_ aten::_foreach_zero_": _Rule("copy", 0, writes=(0,)),
+        "aten::normal_ aten::uniform_ aten::exponential_ aten::random_ aten::bernoulli_":
+            _Rule("elementwise", 1, writes=(0,)),
+        "aten::clone aten::cat aten::stack": _Rule("copy", 0, reads=(0,), makes=(0,)),
+        "_C_cache_ops::reshape_and_cache_flash _C_cache_ops::reshape_and_cache sglang::store_cache":
+            _Rule("copy", 0, reads=(0, 1, 4), makes=(0, 1)),
+        "aten::_fused_adam_ aten::_fused_adamw_":
+            _Rule("optimizer", 15, reads=(0, 1, 2, 3), writes=(0, 2, 3)),
+        "aten::_fused_sgd_": _Rule("optimizer", 4, reads=(0, 1, 2), writes=(0, 2)),
+        "aten::cumsum aten::cumprod": _Rule("reduction", 1, reads=(0,), makes=(0,)),
+        "aten::sort": _Rule("reduction", 1, reads=(0,), makes=(0,), extra_bytes=8),
+        "aten::nll_loss_backward": _Rule("reduction", 0, reads=(2,), makes=(1,)),
+        "aten::avg_pool2d_backward aten::_adaptive_avg_pool2d_backward":
+            _Rule("reduction", 1, reads=(0,), makes=(1,)),
+        "aten::scatter_add_ aten::scatter_add aten::index_add_":
+            _Rule("embedding", 1, reads=(2, 3, 3), makes=(3,), certainty="estimate"),
+        "aten::native_dropout aten::_fused_dropout":
+            _Rule("elementwise", 1, reads=(0,), makes=(0,), extra_bytes=1),
+        "_C::rms_norm aiter::rmsnorm sgl_kernel::rmsnorm sgl_kernel::gemma_rmsnorm "
+        "flashinfer::rmsnorm _C::rms_norm_static_fp8_quant":
+            _Rule("norm", 4, reads=(1, 2), writes=(0,)),
+        "aiter::rms_norm vllm::rocm_aiter_rms_norm": _Rule("norm", 4, reads=(0, 1), makes=(0,)),
+        "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm flashinfer::fused_add_rmsnorm":
+            _Rule("norm", 5, reads=(0, 1, 2), writes=(0, 1)),
+        "_C::fused_add_rms_norm_static_fp8_quant":
+            _Rule("norm", 5, reads=(1, 2, 3), writes=(0, 2)),
+        "aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add_ck":
+            _Rule("norm", 5, reads=(1, 2, 4), writes=(0, 3)),
+        "_C::silu_and_mul sgl_kernel::silu_and_mul _C::gelu_and_mul sgl_kernel::gelu_and_mul "
+        "_C::gelu_tanh_and_mul sgl_kernel::gelu_tanh_and_mul _C::silu_and_mul_quant":
+            _Rule("elementwise", 2, reads=(1,), writes=(0,)),
+        "_C::rotary_embedding sgl_kernel::rotary_embedding":
+            _Rule("elementwise", 3, reads=(0, 1, 2), writes=(1, 2), certainty="estimate"),
+        "sgl_kernel::apply_rope_pos_ids_cos_sin_cache":
+            _Rule("elementwise", 3, reads=(0, 1, 5), writes=(2, 3), certainty="estimate"),
+        "_C::static_scaled_fp8_quant _C::static_scaled_int8_quant":
+            _Rule("elementwise", 1, reads=(1,), writes=(0,)),
+        "_C::dynamic_scaled_fp8_quant _C::dynamic_per_token_scaled_fp8_quant "
+        "_C::dynamic_scaled_int8_quant": _Rule("elementwise", 2, reads=(1,), writes=(0, 2)),
+        "_C::per_token_group_fp8_quant _C::per_token_group_quant_int8 "
+        "sgl_kernel::sgl_per_token_group_quant_8bit sgl_kernel::sgl_per_token_group_quant_fp8 "
+        "sgl_kernel::sgl_per_token_quant_fp8": _Rule("elementwise", 2, reads=(0,), writes=(1, 2)),
+    }.items()
+    for name in names.split()
+}  # fmt: skip
 
 
 def _foreach(call: OperatorCall) -> Work:
@@ -334,16 +353,28 @@ def _unknown_indices(call: OperatorCall) -> Work:
     return Work("embedding", 0.0, 0.0, _NAN, "vector", "unknown", DATA_DEPENDENT)
 
 
-def _max_pool(call: OperatorCall) -> Work:
+def _pool(call: OperatorCall, *, dilation: int | None = None) -> Work:
+    """Return the work of a pooling in two dimensions; one with a dilation also writes indices."""
     x = call.shape(0)
-    rank = len(call.numbers(1)) or 2
-    kernel = call.numbers(1, rank)
+    kernel, padding = call.numbers(1, 2), call.numbers(3, 2)
     stride = call.numbers(2) or kernel
-    padding, dilation = call.numbers(3, rank), call.numbers(4, rank)
-    sides = zip(x[-rank:], kernel, stride, padding, dilation, strict=True)
-    out = prod(x[:-rank]) * prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides)
-    size = out * (item_bytes(call.tensor(0).type) + item_bytes("long int"))
-    return _vector("reduction", out * prod(kernel), call.size_bytes(0) + size)
+    spread = [1, 1] if dilation is None else call.numbers(dilation, 2)
+    sides = zip(x[-2:], kernel, stride, padding, spread, strict=True)
+    out = prod(x[:-2]) * prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sides)
+    size = item_bytes(call.tensor(0).type)
+    size += 0 if dilation is None else item_bytes("long int")
+    return _vector("reduction", out * prod(kernel), call.size_bytes(0) + out * size)
+
+
+def _resize(call: OperatorCall, *, category: str, flops: int) -> Work:
+    """Return the work of an operator whose output has the last dimensions of argument 1."""
+    sizes = call.numbers(1)
+    if not sizes:
+        raise CallError(OTHER_ARGUMENTS)
+    x = call.shape(0)
+    out = prod(x[: len(x) - len(sizes)]) * prod(sizes)
+    elements = prod(x) if flops else 0
+    return _vector(category, elements, call.size_bytes(0) + out * item_bytes(call.type_of(0)))
 
 
 def _max_pool_backward(call: OperatorCall) -> Work:
@@ -373,7 +404,9 @@ _FUNCTIONS: Final[dict[str, dict[str, _Function]]] = {
         "linalg_vector_norm": partial(_reduction, flops=2, index=2, dtype=4),
         "topk": _top,
         "nll_loss_forward": _nll_loss,
-        "max_pool2d_with_indices": _max_pool,
+        "max_pool2d_with_indices": partial(_pool, dilation=4),
+        "avg_pool2d": _pool,
+        "_adaptive_avg_pool2d": partial(_resize, category="reduction", flops=1),
         "max_pool2d_with_indices_backward": _max_pool_backward,
     },
     "softmax": {
@@ -405,8 +438,12 @@ _FUNCTIONS: Final[dict[str, dict[str, _Function]]] = {
         **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _embedding_bag),
         "embedding_dense_backward": _embedding_backward,
         "gather": _gather,
-        "index": _unknown_indices,
+        **dict.fromkeys(("index", "index_put_", "_index_put_impl_"), _unknown_indices),
     },
+    "elementwise": dict.fromkeys(
+        ("upsample_nearest2d", "upsample_bilinear2d", "_upsample_bilinear2d_aa"),
+        partial(_resize, category="elementwise", flops=0),
+    ),
 }  # fmt: skip
 #: Function and category of each operator, besides pointwise ones.
 _LISTED: Final[dict[str, tuple[_Function, str]]] = {

@@ -38,25 +38,31 @@ CATEGORIES: Final[tuple[str, ...]] = (
     "embedding", "optimizer", "triton", "communication", "other",
 )  # fmt: skip
 
-#: Words in names of unlisted operators that give their category.
-_WORDS: Final = (
-    (
-        r"^(c10d|nccl|rccl|gloo|symm_mem|deep_ep)|record_param_comms|all_?reduce|all_?gather",
-        "communication",
-    ),
-    (r"attention|flash_attn|fmha|paged|m[hl]a_|_fa\d_|^sgl_kernel::fwd", "attention"),
-    (r"^flashinfer::.*(prefill|decode)", "attention"),
-    (r"conv(olution|\d|_)", "convolution"),
-    (r"(?<!fb)gemm|matmul|_mm\b|::linear\b|moe|experts|marlin|gptq|awq", "gemm"),
-    (r"norm", "norm"),
-    (r"softmax", "softmax"),
-    (r"^triton_", "triton"),
-    (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
-    (r"[Oo]ptimizer|fused_(ada|sgd)|_foreach_|multi_tensor", "optimizer"),
-    (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
-    (r"pool|sort|reduce|loss|topk", "reduction"),
-    (r"dropout|activation|rotary|quant|silu|gelu", "elementwise"),
-)
+#: Words in lower-case names of unlisted operators that give their category; the first decides.
+_WORDS: Final = {
+    re.compile("|".join(words.split())): category
+    for words, category in (
+        ("^fsdp::", "copy"),
+        (
+            "^(c10d|nccl|rccl|gloo|symm_mem|deep_ep) record_param_comms all_?reduce all_?gather",
+            "communication",
+        ),
+        (r"attention flash_?attn attn fmha paged m[hl]a_ _fa\d_ ^sgl_kernel::fwd", "attention"),
+        ("^flashinfer::.*(prefill|decode)", "attention"),
+        (r"conv(olution|\d|_)", "convolution"),
+        ("topk moe_(align|sum|fused_gate) cross_?entropy", "reduction"),
+        (r"(?<!fb)gemm matmul _mm\b scaled_mm ::_?\w*linear linear(backward)?$", "gemm"),
+        (r"layernormmlp moe experts marlin gptq awq machete rnn lstm_ mul_mat", "gemm"),
+        ("(?<!re)norm", "norm"),
+        ("softmax", "softmax"),
+        ("^triton_", "triton"),
+        ("embedding lookup index gather scatter nonzero masked_select", "embedding"),
+        ("optimizer fused_?(ada|sgd) _foreach_ multi_tensor", "optimizer"),
+        (r"cop(y|ies) contiguous transpose pad cat\b cache repeat", "copy"),
+        ("pool sort reduce loss", "reduction"),
+        ("dropout activation rotary rope quant silu gelu swiglu upsample rand", "elementwise"),
+    )
+}
 
 
 @cache
@@ -80,7 +86,8 @@ def category_of(name: str) -> str:
         return matrix_category(name)
     if listed := vector_function(name):
         return listed[1]
-    return next((category for words, category in _WORDS if re.search(words, name)), "other")
+    name = name.lower()
+    return next((category for words, category in _WORDS.items() if words.search(name)), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
