@@ -37,7 +37,7 @@ def test_attention_that_pytorch_fuses_on_the_cpu_is_causal():
 
 
 def test_recurrent_layers_are_counted_and_belong_to_their_module():
-    """21 inputs of two layers and two directions, (32, 12) and (32, 8), then (32, 16) and (32, 8)."""
+    """21 inputs of 2 layers in 2 directions: (32, 12) and (32, 8), then (32, 16) and (32, 8)."""
     forward_flops = 2 * 21 * 2 * 32 * (12 + 8 + 16 + 8)
     flops = flops_by_name("lstm.json.gz")
     assert flops["aten::mkldnn_rnn_layer", False] == forward_flops
