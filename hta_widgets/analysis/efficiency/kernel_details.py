@@ -2,7 +2,7 @@
 
 NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
 a unit of at most 2048 threads are 25 %. It is not measured. AMD's writes grid and block only,
-in older files on the launching call.
+in older files on the launching call; the grid of ``hipExtModuleLaunchKernel`` is in threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows
 from hta_widgets.trace.call_args import launch_arg_texts
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -36,6 +36,8 @@ _ARGS: Final = (
     "grid", "block", "registers per thread", "shared memory", "blocks per SM",
     "est. achieved occupancy %", "occupancy",
 )  # fmt: skip
+#: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
+_IN_THREADS: Final = "hipExtModuleLaunchKernel"
 _TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
 _SCHEMA: Final = {
     "rank": "int64",
@@ -73,8 +75,8 @@ def kernel_details(
         One row per rank, kernel, grid and block, by rank, then time:
 
         - ``count, sum_ns, mean_ns, min_ns, max_ns``; ``short``, a mean below 10 µs
-        - ``grid, block`` as in the file; ``threads`` of a block, ``registers`` of a thread,
-          ``shared_memory`` of a block in bytes; -1 if the file does not have them
+        - ``grid`` in blocks, ``block`` in threads; ``threads`` of a block, ``registers`` of a
+          thread, ``shared_memory`` of a block in bytes; -1 if the file does not have them
         - ``blocks_per_sm``, of the grid on each of the device's units; ``warps_per_sm``;
           ``waves``, in how many rounds the blocks run; ``sm_efficiency_share``, the share of units
           with a block
@@ -117,6 +119,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
     texts = launch_arg_texts(trace, rows, _ARGS)
+    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
+    for place in np.flatnonzero(in_threads).tolist():
+        texts[place] = (*texts[place], b"threads")
     launch = pd.factorize(pd.Series(texts, dtype=object))[0] if texts else np.empty(0, np.int64)
     tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
@@ -177,8 +182,10 @@ def _first_places(codes: Ints, wanted: Ints) -> list[int]:
 
 def _geometry(trace: Trace, text: tuple[bytes, ...]) -> dict[str, Any]:
     """Return the columns of a launch."""
-    values = [_decode(each) for each in text] or [None] * len(_ARGS)
+    values = [_decode(each) for each in text[: len(_ARGS)]] or [None] * len(_ARGS)
     grid, block, registers, shared, blocks_per_sm, occupancy, limits = values
+    if text[len(_ARGS) :] == (b"threads",) and _is_sizes(grid) and _is_sizes(block):
+        grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     device = _first_device(trace)
     units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")
     warp = device.get("warpSize") or 32

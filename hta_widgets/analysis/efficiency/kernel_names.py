@@ -34,7 +34,8 @@ _NO: Final = re.compile(
     r"|elementwise|triton_(poi|red|per)_|dot_do_o|splitkv_combine|layer_?norm|batch_?norm|bn_(fw|bw)"
     r"|group_?norm|rms_?norm|softmax|transpose|subtensorop|multi_tensor|epilogue::|fbgemm_gpu::"
     r"|split_embedding|cub::|thrust|^mem(cpy|set)|fill_?buffer|reduce_wgrad|scalepackedtensor"
-    r"|nllcriterion|cast_to_fp8|normalization::"
+    r"|nllcriterion|cast_to_fp8|normalization::|moe::dev::(finalize|routing)|quantize_with_block"
+    r"|reshape_and_cache|store_kv|reduce_segments|_topk_forward|_reduce_kernel|routing_(compute|memset)"
 )
 _YES: Final = re.compile(
     r"[hsdi]884|[hs]1688|[hs]16816|s161616|i8816|i16832|tensorop|xmma_.*gemm|hmma|imma|wgmma"
@@ -137,7 +138,7 @@ _PATTERNS: Final = (
     ("optimizer", r"multi_tensor adam \bsgd"),
     ("embedding", "gather scatter index(?!.*impl_nocast) embedding lookup"),
     ("copy", r"copy cache transpose fill memset nchwtonhwc nhwctonchw catarray \bpad"),
-    ("reduction", "reduce argmax sort scan cumsum histogram sum_ loss"),
+    ("reduction", "reduce pool argmax sort scan cumsum histogram sum_ loss"),
     ("elementwise", "elementwise silu gelu swiglu act_and_mul quant cast tensorop dropout"),
 )
 _CATEGORY_OF_PATTERN: Final = tuple(

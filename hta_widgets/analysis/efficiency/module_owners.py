@@ -121,7 +121,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
     return ModuleOwners(
         source if names else "",
         names,
-        [_class_name(name) for name in names],
+        [_class_name(name, source) for name in names],
         module_parent,
         owner[: len(table)],
         phase[: len(table)],
@@ -140,9 +140,10 @@ def has_module_ranges(trace: Trace) -> bool:
     return bool(is_call.any() or _annotations(trace).any())
 
 
-def _class_name(name: str) -> str:
-    """Return a name without its numbers: ``Block`` of ``Block_1``, ``layer.#.mlp``."""
-    return re.sub(r"\d+", "#", re.sub(r"_\d+$", "", name))
+def _class_name(name: str, source: str) -> str:
+    """Return a name without its number: ``Conv2d`` of ``Conv2d_1``, ``layer.#.mlp`` of ranges."""
+    class_name = re.sub(r"_\d+$", "", name)
+    return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
 
 
 def _annotations(trace: Trace) -> Bools:

@@ -457,11 +457,25 @@ _LISTED: Final[dict[str, tuple[_Function, str]]] = {
 
 
 def _triton(call: OperatorCall) -> Work:
-    """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound."""
-    size = sum(tensor.size_bytes for tensor in call.tensors())
-    if not size:
+    """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound.
+
+    Where one has indices, each element takes at most one value from another, so that a lookup of 32
+    rows does not count the table. The last numbers among the arguments are the sizes of the loops.
+    """
+    tensors = call.tensors()
+    has_indices = any(tensor.type in {"int", "long int"} for tensor in tensors)
+    if has_indices:
+        loops = 1 if call.name.startswith("triton_poi_") else 2
+        numbers = [int(text) for text in call.values if str(text).isdecimal()][-loops:]
+        if len(numbers) < loops:
+            raise CallError(DATA_DEPENDENT)
+        sizes = [min(t.stored, prod(numbers)) * item_bytes(t.type) for t in tensors]
+    else:
+        sizes = [tensor.size_bytes for tensor in tensors]
+    if not sum(sizes):
         raise CallError(NO_SHAPES)
-    return Work("triton", _NAN, 0.0, float(size), "vector", "estimate")
+    size = float(sum(sizes))
+    return Work("triton", _NAN, 0.0, size, "vector", "estimate", "each pointer counts once")
 
 
 #: Families of operators, by the start of the name.

@@ -58,7 +58,7 @@ _WORDS: Final = {
         ("^triton_", "triton"),
         ("embedding lookup index gather scatter nonzero masked_select", "embedding"),
         ("optimizer fused_?(ada|sgd) _foreach_ multi_tensor", "optimizer"),
-        (r"cop(y|ies) contiguous transpose pad cat\b cache repeat", "copy"),
+        (r"cop(y|ies) contiguous transpose pad cat\b cache repeat arange _local_scalar", "copy"),
         ("pool sort reduce loss", "reduction"),
         ("dropout activation rotary rope quant silu gelu swiglu upsample rand", "elementwise"),
     )

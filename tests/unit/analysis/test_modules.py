@@ -57,6 +57,21 @@ def test_backward_belongs_to_the_module_that_made_the_node(tmp_path):
     assert frame.attrs["device_ns"] == 105
 
 
+def test_classes_whose_names_differ_in_a_digit_are_not_folded(tmp_path):
+    events = [
+        module("Net_0", 100, 500),
+        *(each for at, name in enumerate(("Conv1d_0", "Conv2d_0"))
+          for each in (module(f"{name[:6]}Block_0", 110 + 100 * at, 190 + 100 * at),
+                       module(name, 120 + 100 * at, 180 + 100 * at),
+                       call(130 + 100 * at, 140 + 100 * at, at + 1),
+                       kernel(1_000 + 100 * at, 1_010 + 100 * at, launch=at + 1))),
+    ]  # fmt: skip
+    frame = modules(load(tmp_path, events))
+    names = ["Net", "Conv1dBlock", "Conv1d", "Conv2dBlock", "Conv2d"]
+    assert frame["class_name"].tolist() == names
+    assert frame["instances"].tolist() == [1] * 5
+
+
 def test_modules_of_two_classes_with_one_name_are_apart(tmp_path):
     events = [
         module("LSTM_0", 100, 500), module("Linear_0", 110, 150),
