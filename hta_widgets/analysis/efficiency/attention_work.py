@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of attention, and where each operator has its arguments.
+"""FLOPs and least bytes of attention.
 
 With P pairs of query and key that the mask leaves for each head, the forward pass computes
 2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk are the
@@ -11,11 +11,10 @@ Where the number of tokens is that of sequences times the longest length, they a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -82,7 +81,7 @@ class AttentionArguments:
     query: int = 0
     mask: int | None = None
     window: int | None = None
-    lengths: tuple[int, ...] = ()
+    lengths: Sequence[int] = ()
     longest: int = -1
     saved: bool | int = True
     backward: bool = False
@@ -120,9 +119,14 @@ def _sequences(call: OperatorCall, places: AttentionArguments) -> tuple[tuple[in
     return tuple(shapes)
 
 
-def attention_work(call: OperatorCall, versions: Sequence[AttentionArguments]) -> Work:
-    """Return the work of attention, with the arguments of the first version that fits."""
-    places = next((version for version in versions if version.fits(call)), None)
+def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
+    """Return the work of attention, with the arguments of the first version that fits.
+
+    The newest version comes first. For example, the efficient attention of PyTorch had no bias
+    before 2.1, so that its causal flag was argument 4, not 6.
+    """
+    known = (AttentionArguments(**version) for version in versions)
+    places = next((version for version in known if version.fits(call)), None)
     if places is None:
         raise CallError(OTHER_ARGUMENTS)
     q, k, v = _sequences(call, places)
@@ -152,7 +156,6 @@ def attention_work(call: OperatorCall, versions: Sequence[AttentionArguments]) -
         flops = model = 2 * rows * pairs * (width + value_width)
         size += out
     return matrix_work(
-        "attention",
         flops,
         size,
         model_flops=model,
@@ -166,89 +169,3 @@ def attention_work(call: OperatorCall, versions: Sequence[AttentionArguments]) -
         head_size=width,
         causal=right == 0,
     )
-
-
-_V = AttentionArguments
-_flash: Final = partial(AttentionArguments, heads_last=True)
-#: Tensors of lengths in FlashAttention 3; a cache of pages, or new keys, hide them as well.
-_FA3: Final = (7, 3, 10, 11, 14)
-_SDPA: Final = "aten::_scaled_dot_product_"
-#: Versions of operators, the newest first: 2.0 had no bias, and cuDNN's had none until 2.4. The
-#: outermost of nested operators counts.
-ATTENTION: Final = {
-    f"{_SDPA}flash_attention": (_V(4),),
-    f"{_SDPA}flash_attention_backward": (_V(11, query=1, backward=True),),
-    f"{_SDPA}flash_attention_for_cpu": (_V(4, mask=5),),
-    f"{_SDPA}flash_attention_for_cpu_backward": (_V(7, query=1, mask=8, backward=True),),
-    f"{_SDPA}efficient_attention": (_V(6, mask=3, saved=4), _V(4, saved=3)),
-    f"{_SDPA}efficient_attention_backward": (
-        _V(11, query=1, mask=4, backward=True),
-        _V(6, query=1, backward=True),
-    ),
-    f"{_SDPA}cudnn_attention": (_V(6, mask=3, saved=4), _V(4)),
-    f"{_SDPA}cudnn_attention_backward": (
-        _V(14, query=1, mask=8, backward=True),
-        _V(11, query=1, backward=True),
-    ),
-    f"{_SDPA}fused_attention_overrideable": (_V(5, mask=3),),
-    f"{_SDPA}fused_attention_overrideable_backward": (_V(13, query=1, mask=4, backward=True),),
-    "flash_attn::_flash_attn_forward": (_flash(5, window=6, bottom_right=True),),
-    "flash_attn::_flash_attn_backward": (
-        _flash(11, query=1, window=12, backward=True, bottom_right=True),
-    ),
-    "flash_attn::_flash_attn_varlen_forward": (
-        _flash(9, window=10, lengths=(3,), longest=5, bottom_right=True),
-    ),
-    "flash_attn::_flash_attn_varlen_backward": (
-        _flash(15, query=1, window=16, lengths=(9,), longest=11, backward=True, bottom_right=True),
-    ),
-    # FlashAttention 3: its window was one argument, and rotary lengths were none.
-    **dict.fromkeys(
-        ("flash_attn_3::_flash_attn_forward", "flash_attn_3::fwd", "_vllm_fa3_C::fwd"),
-        tuple(
-            _flash(causal, window=causal + 1, lengths=_FA3, longest=12, bottom_right=True)
-            for causal in (24, 23)
-        ),
-    ),
-    "flash_attn_3::_flash_attn_backward": (
-        _flash(16, query=1, window=17, lengths=(6, 8, 9), longest=10, backward=True,
-               bottom_right=True),
-    ),
-    "flash_attn_3::bwd": (
-        _flash(16, query=1, window=17, lengths=(9, 11, 12), longest=13, backward=True,
-               bottom_right=True),
-    ),
-    "_vllm_fa2_C::varlen_fwd": (
-        _flash(15, window=16, lengths=(4, 6, 8), longest=10, bottom_right=True),
-    ),
-    "xformers_flash::flash_fwd": (
-        _flash(10, window=11, lengths=(3, 5), longest=6, bottom_right=True),
-        _flash(9, lengths=(3,), longest=5, bottom_right=True, is_bound=True),
-    ),
-    "xformers::efficient_attention_forward_cutlass": (
-        _flash(9, mask=3, lengths=(4,), longest=6, saved=8),
-    ),
-}  # fmt: skip
-ATTENTION_KERNELS: Final = {
-    "aten::_flash_attention_forward": (_flash(8, lengths=(3,), longest=5, window=11),),
-    "aten::_flash_attention_forward_no_dropout_inplace": (
-        _flash(9, query=1, lengths=(4,), longest=6, window=12),
-    ),
-    "aten::_flash_attention_backward": (
-        _flash(11, query=1, lengths=(6,), longest=8, window=15, backward=True),
-    ),
-    "aten::_efficient_attention_forward": (
-        _flash(9, mask=3, lengths=(4,), longest=6, saved=10),
-    ),
-    "aten::_efficient_attention_backward": (
-        _flash(14, query=1, mask=4, lengths=(6,), longest=8, backward=True),
-    ),
-    "aten::_cudnn_attention_forward": (_V(10, mask=3, lengths=(4,), longest=6, saved=8),),
-    "aten::_cudnn_attention_backward": (
-        _V(14, query=1, mask=8, lengths=(9,), longest=11, backward=True),
-    ),
-    # An autograd function: numbers and flags among its arguments, without those that are None.
-    "FlashAttnFunc": tuple(
-        _flash(causal, bottom_right=True, is_bound=True) for causal in (3, 4, 5)
-    ),
-}  # fmt: skip

@@ -307,12 +307,13 @@ class OperatorCall:
 class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
+    Formulas leave the category to the table of operators.
     An estimate or a bound has a reason too: what it assumes.
     `parameters` are columns of `operator_efficiency`, such as ``m, n, k``; `type_name` is the type
     of the operands, empty for that of the first tensor.
     """
 
-    category: str
+    category: str = ""
     flops: float = float("nan")
     model_flops: float = float("nan")
     min_bytes: float = float("nan")
@@ -324,8 +325,7 @@ class Work:
 
 
 def matrix_work(
-    category: str,
-    flops: int,
+    flops: float,
     min_bytes: int,
     *,
     model_flops: int | None = None,
@@ -337,4 +337,4 @@ def matrix_work(
     """Return the work of a matrix operator with known figures."""
     model = flops if model_flops is None else model_flops
     figures = float(flops), float(model), float(min_bytes)
-    return Work(category, *figures, "matrix", certainty, reason, parameters, type_name)
+    return Work("", *figures, "matrix", certainty, reason, parameters, type_name)

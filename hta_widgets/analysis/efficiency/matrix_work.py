@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of matrix products and convolutions, and which matrix operators count.
+"""FLOPs and least bytes of matrix products and convolutions.
 
 A multiply-add is 2 FLOPs. Adding a bias, scales and activations are not counted. Least bytes are
 each input that is read and each output that is written, once.
@@ -7,25 +7,18 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
 All products have one formula, products of groups and of packed weights another, and so have all
-convolutions and their gradients. The tables at the end say where each operator has its operands:
-`MATRIX_WORK` has a function for each operator, `OUTERMOST` and `FALLBACK` say which of nested
-operators counts.
+convolutions and their gradients. ``facts/operators.json`` says where each operator has its
+operands, as the arguments of a formula of `MATRIX_FORMULAS`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Final
 
-from hta_widgets.analysis.efficiency.attention_work import (
-    ATTENTION,
-    ATTENTION_KERNELS,
-    attention_work,
-)
+from hta_widgets.analysis.efficiency.attention_work import attention_work
 from hta_widgets.analysis.efficiency.calls import (
     NO_VALUES,
     OTHER_ARGUMENTS,
@@ -39,11 +32,10 @@ from hta_widgets.analysis.efficiency.calls import (
     is_float8,
     matrix_work,
 )
-from hta_widgets.analysis.efficiency.engine_work import ENGINE_WORK, EVERY_EXPERT
-from hta_widgets.trace.call_args import decode_arg
+from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_EXPERT
 
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
-_EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
+EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
 _NO_STATES: Final = "without the bytes between time steps"
 
 
@@ -114,7 +106,6 @@ def _gemm_work(
     batch, m, n, k = sizes
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
     return matrix_work(
-        "gemm",
         2 * batch * m * n * k,
         size,
         certainty="estimate" if estimate else "exact",
@@ -239,7 +230,7 @@ def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
         raise CallError(OTHER_ARGUMENTS)
     width = weights[-1].dims[0]
     size = sum(tensor.size_bytes for tensor in call.tensors()) + elements_bytes(m * width, x.type)
-    return _layers(call, m, k, weights, size, _EVERY_MATRIX)
+    return _layers(call, m, k, weights, size, EVERY_MATRIX)
 
 
 def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
@@ -251,7 +242,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
     written = elements_bytes(m * matrices[-1].dims[1], call.type_of(0))
     size = call.size_bytes(0) + sum(tensor.size_bytes for tensor in tensors) + written
     work = _layers(call, m, x[-1], matrices, size, _NO_STATES)
-    return _twice(work) if backward else work
+    return twice(work) if backward else work
 
 
 def _layers(
@@ -263,7 +254,7 @@ def _layers(
     return replace(work, parameters={"m": m, "n": weights[0].dims[0], "k": k})
 
 
-def _twice(work: Work, executed: float = 2) -> Work:
+def twice(work: Work, executed: float = 2) -> Work:
     """Return the work of gradients of the input and of the weights."""
     return replace(
         work,
@@ -271,17 +262,6 @@ def _twice(work: Work, executed: float = 2) -> Work:
         model_flops=2 * work.model_flops,
         min_bytes=2 * work.min_bytes,
     )
-
-
-def _backward(call: OperatorCall, forward: str) -> Work:
-    """Return the work of an autograd function's gradients, from the arguments of its forward."""
-    if call.context.forward is None:
-        raise CallError("the forward call is not in the file")
-    dims, types, strides, values = map(decode_arg, call.context.forward)
-    work = MATRIX_WORK[forward](OperatorCall(forward, dims, types, strides, values))
-    # Attention computes its scores again.
-    work = _twice(work, 2.5 if work.category == "attention" else 2)
-    return replace(work, certainty="estimate", reason=work.reason or _EVERY_MATRIX)
 
 
 #: Places of the bias, stride, padding, dilation, output padding and groups; -1 for the default.
@@ -342,7 +322,6 @@ def _convolution_work(
 ) -> Work:
     x, w, _ = shapes
     return matrix_work(
-        "convolution",
         flops,
         size,
         certainty="exact" if call.values else "linked",
@@ -392,164 +371,19 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     return _gradients(call, (0, 2, 1), [call.gradients > 1, call.gradients > 0, False])
 
 
-_Function = Callable[[OperatorCall], Work]
-#: Places of the arguments of forward convolutions, and whether they are transposed.
-_CONVOLUTIONS: Final[dict[tuple[str, ...], tuple[_Places, bool]]] = {
-    ("conv1d", "conv2d", "conv3d", "cudnn_convolution_relu", "miopen_convolution_relu"):
-        ((2, 3, 4, 5, -1, 6), False),
-    ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"): ((2, 3, 4, 7, 5, 6), True),
-    ("mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution"):
-        ((2, 4, 3, 5, -1, 6), False),
-    ("cudnn_convolution",): ((-1, 3, 2, 4, -1, 5), False),
-    ("cudnn_convolution_add_relu", "miopen_convolution_add_relu"): ((4, 5, 6, 7, -1, 8), False),
-    ("cudnn_convolution_transpose",): ((-1, 4, 2, 5, 3, 6), True),
-    ("miopen_convolution_transpose",): ((2, 5, 3, 6, 4, 7), True),
-    ("_conv_depthwise2d", "conv_depthwise3d", "slow_conv_dilated2d", "slow_conv_dilated3d"):
-        ((3, 4, 5, 6, -1, -1), False),
-    ("_slow_conv2d_forward", "thnn_conv2d", "slow_conv3d", "slow_conv3d_forward"):
-        ((3, 4, 5, -1, -1, -1), False),
-    ("slow_conv_transpose2d", "slow_conv_transpose3d"): ((3, 4, 5, 7, 6, -1), True),
-    ("_nnpack_spatial_convolution",): ((2, 4, 3, -1, -1, -1), False),
-}  # fmt: skip
-_PLAIN: Final = partial(_convolution, places=(2, 3, 4, 5, 7, 8))
-_added_product: Final = partial(_product, left=1, right=2, added=0)
-_linear: Final = partial(_product, is_linear=True)
-#: A type, and the operators of several libraries with these arguments.
-_Table = dict[tuple[str, ...], Callable[[OperatorCall], Work]]
-
-
-def _by_name(table: _Table, prefix: str = "") -> dict[str, _Function]:
-    return {prefix + name: function for names, function in table.items() for name in names}
-
-
-#: Matrix products: the innermost counts.
-GEMMS: Final[dict[str, _Function]] = _by_name(
-    {
-        ("mm", "bmm"): partial(_product, out_type=2),
-        ("mv", "dot", "vdot"): _product,
-        ("addmm", "baddbmm"): _addmm,
-        ("addmm_", "baddbmm_", "_addmm_activation", "addmv", "addmv_", "addr", "addr_"):
-            _added_product,
-        ("addbmm", "addbmm_"): partial(_added_product, is_sum=True),
-        ("_int_mm",): partial(_product, out_type="int"),
-        ("_scaled_mm",): partial(_product, reads=(2, 3, 4), out_type=6),
-        ("_scaled_mm_v2",): partial(_product, reads=(2, 5, 8), out_type=9),
-        ("_grouped_mm",): partial(_grouped_product, offsets=2, out_type=4),
-        ("_scaled_grouped_mm",): partial(
-            _grouped_product, offsets=4, reads=(2, 3, 5), out_type=7),
-        ("_scaled_grouped_mm_v2",): partial(
-            _grouped_product, offsets=8, reads=(2, 5, 9), out_type=10),
-        ("_weight_int8pack_mm",): partial(_linear, reads=(2,)),
-        ("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu"): partial(
-            _packed_product, reads=(1, 3), columns=3, dim=1),
-        ("_weight_int4pack_mm_with_scales_and_zeros",): partial(
-            _packed_product, reads=(1, 3, 4), columns=1, dim=0),
-        ("_dyn_quant_matmul_4bit",): partial(_packed_product, reads=(1,), columns=4),
-        ("_mixed_dtypes_linear",): partial(_packed_product, reads=(1, 2, 3), columns=2, dim=-1),
-    },
-    "aten::",
-) | _by_name(
-    {
-        # Weights with a scale for each block or row.
-        ("_C::cutlass_scaled_mm", "_C::cutlass_scaled_mm_azp"): partial(
-            _product, left=1, right=2, reads=(3, 4, 5, 6, 7), out=0),
-        ("_C::cutlass_scaled_fp4_mm", "sgl_kernel::cutlass_scaled_fp4_mm"): partial(
-            _linear, left=1, right=2, reads=(3, 4), out=0, is_packed=True),
-        ("sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm",
-         "sgl_kernel::fp8_blockwise_scaled_mm"): partial(_product, reads=(2, 3, 5), out_type=4),
-        ("sgl_kernel::dsv3_fused_a_gemm",): partial(_product, left=1, right=2, out=0),
-        ("sgl_kernel::dsv3_router_gemm",): partial(_linear, left=1, right=2, out=0),
-        ("sgl_kernel::bmm_fp8", "flashinfer::bmm_fp8"): partial(_product, reads=(3, 4), out=2),
-        ("vllm::fp8_gemm_nt_op", "sglang::deep_gemm_fp8_fp8_bf16_nt",
-         "sglang::deep_gemm_mxfp8_fp8_bf16_nt"): partial(
-             _linear, right=2, reads=(1, 3), out=4),
-        ("vllm::w8a8_triton_block_scaled_mm_func",): partial(
-            _linear, reads=(2, 3), out_type=5),
-        ("fbgemm::f8f8bf16_rowwise", "fbgemm::f8f8bf16", "fbgemm::f8f8bf16_blockwise"): partial(
-            _linear, reads=(2, 3, 4), out_type="c10::BFloat16"),
-        ("bitsandbytes::int8_linear_matmul",): partial(_linear, out_type="int"),
-        # Weights of 4 bits.
-        ("_C::awq_gemm", "sgl_kernel::awq_gemm"): partial(
-            _packed_product, reads=(1, 2, 3), columns=2, dim=1),
-        ("_C::gptq_gemm", "sgl_kernel::gptq_gemm"): partial(
-            _packed_product, reads=(1, 2, 3, 4), columns=1, dim=1),
-        ("_C::machete_mm",): partial(_packed_product, reads=(1, 4, 5, 7, 8), columns=1, dim=1),
-        ("_C::gptq_marlin_gemm", "_C::marlin_gemm", "_C::gptq_marlin_24_gemm",
-         "_C::fp8_marlin_gemm", "_C::marlin_qqq_gemm", "sgl_kernel::gptq_marlin_gemm"):
-            _marlin_product,
-        ("_moe_C::moe_wna16_marlin_gemm", "sgl_kernel::moe_wna16_marlin_gemm"): partial(
-            _marlin_product, has_experts=True),
-        # Rows in groups.
-        ("_C::cutlass_moe_mm",): partial(
-            _grouped_product, left=1, right=2, reads=(3, 4, 5), out=0),
-        ("_C::cutlass_fp4_group_mm",): partial(
-            _grouped_product, left=1, right=2, reads=(3, 4), out=0, is_linear=True, is_packed=True),
-        ("sgl_kernel::fp8_blockwise_scaled_grouped_mm",): partial(
-            _grouped_product, left=6, right=7, reads=(8, 9), out=0),
-        ("fbgemm::bf16bf16bf16_grouped_stacked",): partial(
-            _grouped_product, reads=(2,), is_linear=True),
-        ("fbgemm::f8f8bf16_rowwise_grouped_stacked",): partial(
-            _grouped_product, reads=(2, 3, 4), is_linear=True),
-        # AMD and Intel.
-        ("aiter::gemm_a16w16",): partial(_linear, reads=(2,), out_type=3),
-        ("vllm::rocm_unquantized_gemm", "mkldnn::_linear_pointwise"): partial(_linear, reads=(2,)),
-        ("_rocm_C::wvSplitK", "_rocm_C::LLMM1"): partial(_linear, left=1, right=0),
-        ("mkl::_mkl_linear",): partial(_linear, right=2, reads=(3,)),
-        ("tex_ts::te_gemm_ts",): _te_product,
-    }
-)  # fmt: skip
-
-#: Convolutions and attention: the outermost counts, also where matrix products do the work.
-OUTERMOST: Final[dict[str, _Function]] = {
-    **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), _PLAIN),
-    "aten::convolution_backward": _convolution_backward,
-    "aten::cudnn_convolution_backward": _cudnn_convolution_backward,
-    **{name: partial(attention_work, versions=versions) for name, versions in ATTENTION.items()},
-    **_by_name(
-        {
-            ("_cudnn_rnn", "miopen_rnn"): partial(_recurrence, weights=(1,)),
-            ("_cudnn_rnn_backward", "miopen_rnn_backward"): partial(
-                _recurrence, weights=(1,), backward=True),
-            ("mkldnn_rnn_layer",): partial(_recurrence, weights=(1, 2, 3, 4)),
-            ("mkldnn_rnn_layer_backward",): partial(
-                _recurrence, weights=(1, 2, 3, 4), backward=True),
-        },
-        "aten::",
-    ),
-    **ENGINE_WORK,
-}  # fmt: skip
-
-#: Operators that count only if no operator of the lists above encloses them or is within them.
-FALLBACK: dict[str, _Function] = {
-    "aten::linear": partial(_linear, reads=(2,)),
-    "aten::matmul": _product,
-    "aten::_convolution": _PLAIN,
-    "_Linear": partial(_layer, weight_first=True),
-    **dict.fromkeys(("_LayerNormLinear", "_LayerNormMLP"), _layer),
-    **{
-        f"aten::{name}": partial(_convolution, places=places, transposed=transposed)
-        for names, (places, transposed) in _CONVOLUTIONS.items()
-        for name in names
-    },
-    "mkldnn::_convolution_pointwise": partial(
-        _convolution, places=(2, 4, 3, 5, -1, 6), transposed=False
-    ),
-    **{
-        name: partial(attention_work, versions=versions)
-        for name, versions in ATTENTION_KERNELS.items()
-    },
+#: Formulas by their names in the table of operators.
+MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
+    "product": _product,
+    "addmm": _addmm,
+    "grouped_product": _grouped_product,
+    "packed_product": _packed_product,
+    "marlin_product": _marlin_product,
+    "te_product": _te_product,
+    "layer": _layer,
+    "recurrence": _recurrence,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "cudnn_convolution_backward": _cudnn_convolution_backward,
+    "attention": attention_work,
+    **ENGINE_FORMULAS,
 }
-#: Functions of autograd whose products are no operators; their gradients have no other arguments.
-AUTOGRAD_FUNCTIONS: Final = ("_Linear", "_LayerNormLinear", "_LayerNormMLP", "FlashAttnFunc")
-FALLBACK |= {f"{name}Backward": partial(_backward, forward=name) for name in AUTOGRAD_FUNCTIONS}
-
-MATRIX_WORK: Final = {**GEMMS, **OUTERMOST, **FALLBACK}
-
-_IS_ATTENTION: Final = re.compile(r"attention|flash_?attn|_fa\d_C|flash_fwd", re.IGNORECASE)
-
-
-def matrix_category(name: str) -> str:
-    """Return the category of an operator of `MATRIX_WORK`."""
-    if _IS_ATTENTION.search(name):
-        return "attention"
-    return "convolution" if "conv" in name else "gemm"

@@ -22,7 +22,7 @@ on the host launches, such as a TPU, the operations of the device are the calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -38,14 +38,8 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
-from hta_widgets.analysis.efficiency.engine_work import (
-    FROM_KERNELS,
-    FROM_STEPS,
-    match_expert_kernel,
-    unnumbered_name,
-)
-from hta_widgets.analysis.efficiency.matrix_work import AUTOGRAD_FUNCTIONS
-from hta_widgets.analysis.efficiency.work import call_work
+from hta_widgets.analysis.efficiency.engine_work import match_expert_kernel, unnumbered_name
+from hta_widgets.analysis.efficiency.work import call_work, operators_of
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_arg_texts
 from hta_widgets.trace.columns import event_args
@@ -165,10 +159,11 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
     """Return the arguments of the forward calls of autograd functions, by sequence numbers."""
     contexts: dict[int, CallContext] = {}
     codes, sequences = args.code.tolist(), args.sequence.tolist()
-    for name in AUTOGRAD_FUNCTIONS:
-        backward = np.flatnonzero(_has_name(trace, calls, (f"{name}Backward",))).tolist()
+    for name in operators_of("backward"):
+        backward = np.flatnonzero(_has_name(trace, calls, (name,))).tolist()
         if backward:
-            forward = np.flatnonzero(_has_name(trace, calls, (name,))).tolist()
+            forward_name = name.removesuffix("Backward")
+            forward = np.flatnonzero(_has_name(trace, calls, (forward_name,))).tolist()
             texts = {sequences[place]: args.texts[codes[place]] for place in forward}
             contexts |= {
                 place: CallContext(forward=texts[sequences[place]])
@@ -180,7 +175,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the kernels of each mixture of experts, with grids of those that show its work."""
-    places = np.flatnonzero(_has_name(trace, calls, FROM_KERNELS))
+    places = np.flatnonzero(_has_name(trace, calls, operators_of("launched_experts")))
     is_of_experts = np.isin(calls.call_of_work, places) & (calls.call_of_work >= 0)
     work, call = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
@@ -199,7 +194,7 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
-    places = np.flatnonzero(_has_name(trace, calls, FROM_STEPS))
+    places = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
     steps = engine_steps(trace)
     if not len(places) or not len(steps.rows):
         return {}
@@ -266,9 +261,7 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     return linked
 
 
-def _has_name(
-    trace: Trace, calls: CountedCalls, wanted: Sequence[str] | Mapping[str, Any]
-) -> Bools:
+def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
     """Return which calls have one of some names."""
     names = map(unnumbered_name, trace.table.names.values)
     codes = [code for code, name in enumerate(names) if name in wanted]

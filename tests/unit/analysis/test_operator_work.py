@@ -1,17 +1,23 @@
 """FLOPs and least bytes of operators of many libraries, calculated by hand from their schemas."""
 
+import inspect
 import math
 
 import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets.analysis import operator_efficiency, step_efficiency
+from hta_widgets.analysis.efficiency.attention_work import AttentionArguments
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
-from hta_widgets.analysis.efficiency.work import call_work
+from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
+from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS
+from hta_widgets.analysis.efficiency.work import CATEGORIES, call_work
+from hta_widgets.facts import facts
 
 BF16, FLOAT, INT, LONG = "c10::BFloat16", "float", "int", "long int"
 E4M3, BYTE = "c10::Float8_e4m3fn", "unsigned char"
+KEYS = {"formula", "category", "operators"}
 #: (4, 32) by (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
 GEMM = 2 * 4 * 16 * 32
 
@@ -238,6 +244,19 @@ def test_a_lookup_within_a_kernel_of_inductor_without_its_loops_is_unknown():
     call_args = args(_0=((3,), LONG), _1=((100, 4), FLOAT), _2=((3, 4), FLOAT))
     work = call_work(OperatorCall("triton_poi_fused_embedding_0", *call_args))
     assert (math.isnan(work.min_bytes), work.reason) == (True, "data-dependent")
+
+
+def test_each_row_of_the_table_fits_its_formula_and_each_operator_has_one():
+    formulas = MATRIX_FORMULAS | VECTOR_FORMULAS | {"backward": lambda call, forward: None}
+    rows = [row for listed in facts("operators").values() for row in listed]
+    for row in rows:
+        arguments = {key: value for key, value in row.items() if key not in KEYS}
+        inspect.signature(formulas[row["formula"]]).bind(None, **arguments)
+        for version in arguments.get("versions", ()):
+            AttentionArguments(**version)
+        assert row["category"] in CATEGORIES
+    names = [name for row in rows for name in row["operators"]]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(
