@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
+import numpy as np
+
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     OTHER_ARGUMENTS,
@@ -50,13 +52,7 @@ def attention_pairs(
 
 def _triangle(queries: int, keys: int, shift: int) -> int:
     """Return the sum over queries i of ``min(max(i + 1 + shift, 0), keys)``."""
-    first = max(-shift, 0)  # the first query that sees a key
-    last = min(max(keys - shift, first), queries)  # from here on, queries see all keys
-    if first >= queries:
-        return 0
-    count = last - first
-    partly = count * (first + 1 + shift + last + shift) // 2
-    return partly + (queries - last) * keys
+    return int(np.clip(np.arange(queries) + 1 + shift, 0, keys).sum())
 
 
 #: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.

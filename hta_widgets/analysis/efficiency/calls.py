@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 #: Reasons for unknown figures.
 NO_SHAPES: Final = "no shapes"
@@ -174,14 +176,12 @@ def promote(tensors: Sequence[Tensor]) -> str:
     return _PROMOTION[highest]
 
 
-def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
     """Return the shape that operands are expanded to."""
-    rank = max(map(len, shapes), default=0)
-    padded = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
-    sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
-    if any(len(size) > 1 for size in sizes):
-        raise CallError(OTHER_ARGUMENTS)
-    return tuple(size.pop() if size else 1 for size in sizes)
+    try:
+        return np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError:
+        raise CallError(OTHER_ARGUMENTS) from None
 
 
 def _is_shape(dims: Any) -> bool:

@@ -65,15 +65,18 @@ def _rule(
     reads: Sequence[int] = (),
     writes: Sequence[int] = (),
     makes: Sequence[int] = (),
+    of: int | None = None,
     certainty: str = "exact",
     extra_bytes: int = 0,
 ) -> Work:
     """Return the work of an operator that reads and writes arguments as they are.
 
-    Its new outputs are like the arguments `makes`. The first written or new output sets the number
-    of elements; `extra_bytes` are written for each besides: the mask of a dropout.
+    Its new outputs are like the arguments `makes`. The argument `of` sets the number of elements,
+    by default the first written or new output; `extra_bytes` are written for each besides, such as
+    the mask of a dropout.
     """
-    elements = sum(tensor.elements for tensor in call.items((*writes, *makes)[0]))
+    first = (*writes, *makes)[0] if of is None else of
+    elements = sum(tensor.elements for tensor in call.items(first))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
     outputs = [tensor for index in makes for tensor in call.items(index)]
     size += sum(tensor.elements * item_bytes(tensor.type) for tensor in outputs)
@@ -278,12 +281,6 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
     return _vector(elements, call.size_bytes(0) + out * item_bytes(call.type_of(0)))
 
 
-def _max_pool_backward(call: OperatorCall) -> Work:
-    places = [index for index in (7, 6) if call.is_present(index)]
-    size = call.size_bytes(0, *places) + call.size_bytes(1)
-    return _vector(prod(call.shape(0)), size)
-
-
 def _triton(call: OperatorCall) -> Work:
     """Return the bytes of a kernel of Inductor: each pointer once, so a lower bound.
 
@@ -325,6 +322,5 @@ VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "unknown_indices": _unknown_indices,
     "pool": _pool,
     "resize": _resize,
-    "max_pool_backward": _max_pool_backward,
     "triton": _triton,
 }

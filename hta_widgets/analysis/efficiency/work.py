@@ -22,7 +22,6 @@ second has the figure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -38,6 +37,7 @@ from hta_widgets.analysis.efficiency.calls import (
     Work,
 )
 from hta_widgets.analysis.efficiency.engine_work import unnumbered_name
+from hta_widgets.analysis.efficiency.kernel_names import match_name
 from hta_widgets.analysis.efficiency.matrix_work import EVERY_MATRIX, MATRIX_FORMULAS, twice
 from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwise
 from hta_widgets.facts import facts
@@ -51,32 +51,6 @@ CATEGORIES: Final[tuple[str, ...]] = (
     "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
     "embedding", "optimizer", "triton", "communication", "other",
 )  # fmt: skip
-
-#: Words in lower-case names of unlisted operators that give their category; the first decides.
-_WORDS: Final = {
-    re.compile("|".join(words.split())): category
-    for words, category in (
-        ("^fsdp::", "copy"),
-        (
-            "^(c10d|nccl|rccl|gloo|symm_mem|deep_ep) record_param_comms all_?reduce all_?gather",
-            "communication",
-        ),
-        (r"attention flash_?attn attn fmha paged m[hl]a_ _fa\d_ ^sgl_kernel::fwd", "attention"),
-        ("^flashinfer::.*(prefill|decode)", "attention"),
-        (r"conv(olution|\d|_)", "convolution"),
-        ("topk moe_(align|sum|fused_gate) cross_?entropy", "reduction"),
-        (r"(?<!fb)gemm matmul _mm\b scaled_mm ::_?\w*linear linear(backward)?$", "gemm"),
-        (r"layernormmlp moe experts marlin gptq awq machete rnn lstm_ mul_mat", "gemm"),
-        ("(?<!re)norm", "norm"),
-        ("softmax", "softmax"),
-        ("^triton_", "triton"),
-        ("embedding lookup index gather scatter nonzero masked_select", "embedding"),
-        ("optimizer fused_?(ada|sgd) _foreach_ multi_tensor", "optimizer"),
-        (r"cop(y|ies) contiguous transpose pad cat\b cache repeat arange _local_scalar", "copy"),
-        ("pool sort reduce loss", "reduction"),
-        ("dropout activation rotary rope quant silu gelu swiglu upsample rand", "elementwise"),
-    )
-}
 
 
 class ListedOperator(NamedTuple):
@@ -136,8 +110,7 @@ def category_of(name: str) -> str:
     """Return the category of an operator, listed or not."""
     if listed := _find(name):
         return listed.category
-    name = name.lower()
-    return next((category for words, category in _WORDS.items() if words.search(name)), "other")
+    return match_name("operator_categories", name.lower(), "other")
 
 
 def call_work(call: OperatorCall) -> Work:

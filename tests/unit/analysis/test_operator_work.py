@@ -247,11 +247,12 @@ def test_a_lookup_within_a_kernel_of_inductor_without_its_loops_is_unknown():
 
 
 def test_each_row_of_the_table_fits_its_formula_and_each_operator_has_one():
-    formulas = MATRIX_FORMULAS | VECTOR_FORMULAS | {"backward": lambda call, forward: None}
+    formulas = MATRIX_FORMULAS | VECTOR_FORMULAS
     rows = [row for listed in facts("operators").values() for row in listed]
     for row in rows:
         arguments = {key: value for key, value in row.items() if key not in KEYS}
-        inspect.signature(formulas[row["formula"]]).bind(None, **arguments)
+        if row["formula"] != "backward":
+            inspect.signature(formulas[row["formula"]]).bind(None, **arguments)
         for version in arguments.get("versions", ()):
             AttentionArguments(**version)
         assert row["category"] in CATEGORIES
