@@ -34,6 +34,7 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_EXPERT
 
+_FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
 _NO_STATES: Final = "without the bytes between time steps"
@@ -83,9 +84,9 @@ def _product(
     if out is not None and call.is_present(out):
         type_name = call.type_of(out)
     written = elements_bytes((1 if is_sum else batch) * m * n, type_name)
-    k *= 2 if is_packed or is_float4_pair(a.type) else 1
-    sizes = (batch, m, n, k)
-    return _gemm_work(call, sizes, size + written, left, _layout(a, b, is_linear=is_linear))
+    layout = _layout(a, b, is_linear=is_linear)
+    type_name = _FLOAT4 if is_packed else a.type
+    return _gemm_work(call, (batch, m, n, k), size + written, type_name, layout)
 
 
 def _addmm(call: OperatorCall) -> Work:
@@ -98,19 +99,21 @@ def _gemm_work(
     call: OperatorCall,
     sizes: tuple[int, int, int, int],
     size: int,
-    left: int = 0,
+    type_name: str = "",
     layout: str = "",
     estimate: str = "",
 ) -> Work:
-    """Return the work of `sizes`: batch, rows, columns and depth; `left` is an operand's place."""
+    """Return the work of `sizes`: batch, rows, columns and depth, of operands of a type."""
     batch, m, n, k = sizes
+    type_name = type_name or call.type_of(0)
+    k *= 2 if is_float4_pair(type_name) else 1
     estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
     return matrix_work(
         2 * batch * m * n * k,
         size,
         certainty="estimate" if estimate else "exact",
         reason=estimate,
-        type_name=call.type_of(left),
+        type_name=type_name,
         m=m,
         n=n,
         k=k,
@@ -163,8 +166,8 @@ def _grouped_product(
     if out_type is not None:
         type_name = call.output_type(out_type, type_name)
     size = call.size_bytes(left, right, *reads) + elements_bytes(outputs[ranks], type_name)
-    k *= 2 if is_packed or is_float4_pair(call.type_of(left)) else 1
-    return _gemm_work(call, (batch, m, n, k), size, left)
+    type_name = _FLOAT4 if is_packed else call.type_of(left)
+    return _gemm_work(call, (batch, m, n, k), size, type_name)
 
 
 def _packed_product(

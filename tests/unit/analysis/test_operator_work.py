@@ -150,6 +150,11 @@ BYTES = 4 * 2 * 1024 + 2 * 4 * 8 * 4
         ("aten::_cudnn_attention_forward",
          args(_0=HEADS, _1=HEADS, _2=HEADS, _6="8", _7="8", _8="True", _9="0.", _10="True"),
          PAIRS, BYTES),
+        # FP8 with scales since 2.14, written in BF16.
+        ("aten::_scaled_dot_product_flash_attention",
+         args(_0=(HEADS[0], E4M3), _1=(HEADS[0], E4M3), _2=(HEADS[0], E4M3), _3=((2, 4), FLOAT),
+              _4=((2, 4), FLOAT), _5=((2, 4), FLOAT), _6="0.", _7="True", _8="False"),
+         PAIRS, 3 * 1024 + 2 * 1024 + 256),
         # Grouped queries: one head of keys and values.
         ("flash_attn_3::fwd", args(_0=Q, _1=((2, 8, 1, 16), BF16), _2=((2, 8, 1, 16), BF16),
          _24="False"), 8 * 64, 2 * (2 * 1024 + 2 * 256) + 256),
@@ -297,14 +302,18 @@ def test_a_wrapper_with_a_kernel_of_its_own_does_not_count_its_product_again(tmp
     assert frame.attrs["known_share"] == 1
 
 
-def test_the_precision_is_that_of_the_operands_where_the_output_comes_first(tmp_path):
-    dims, types = [[4, 16], [4, 32], [32, 16]], [BF16, E4M3, E4M3]
+@pytest.mark.parametrize(
+    ("name", "types", "precision"),
+    [("_C::cutlass_scaled_mm", E4M3, "fp8"), ("_C::cutlass_scaled_fp4_mm", BYTE, "fp4")],
+)
+def test_the_precision_is_that_of_operands_that_follow_the_output(tmp_path, name, types, precision):
+    dims, types = [[4, 16], [4, 32], [32, 32], [4, 1], [32, 1]], [BF16, types, types, E4M3, E4M3]
     events = [
-        op("_C::cutlass_scaled_mm", 100, 200, dims, types),
+        op(name, 100, 200, dims, types),
         call(110, 120, 1), kernel(300, 400, launch=1, name="Kernel2"),
     ]  # fmt: skip
     frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS)
-    assert frame["precision"].tolist() == ["fp8"]
+    assert frame["precision"].tolist() == [precision]
 
 
 def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
