@@ -23,8 +23,8 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows
-from hta_widgets.trace.call_args import launch_arg_texts
+from hta_widgets.trace.arrays import Rows, positions_of_rows
+from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -32,12 +32,12 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: Kernels below this mean are short: their launch takes as long.
 _SHORT_NS: Final = 10_000
-_ARGS: Final = (
-    "grid", "block", "registers per thread", "shared memory", "blocks per SM",
-    "est. achieved occupancy %", "occupancy",
-)  # fmt: skip
 #: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
+_GEOMETRY: Final = (
+    "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
+    "waves", "sm_efficiency_share", "occupancy_share", "limited_by",
+)  # fmt: skip
 _TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
 _SCHEMA: Final = {
     "rank": "int64",
@@ -118,11 +118,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    texts = launch_arg_texts(trace, rows, _ARGS)
+    launches = launch_args(trace, rows)
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
-    for place in np.flatnonzero(in_threads).tolist():
-        texts[place] = (*texts[place], b"threads")
-    launch = pd.factorize(pd.Series(texts, dtype=object))[0] if texts else np.empty(0, np.int64)
+    launch = launches.code * 2 + in_threads
     tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
     classes = list(dict.fromkeys(owners.class_names))
@@ -146,8 +144,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
-    first = groups["launch"].first()
-    geometry = [_geometry(trace, texts[at]) for at in _first_places(launch, first.to_numpy())]
+    geometry = [
+        _geometry(trace, launches.texts[code // 2], in_threads=bool(code % 2)) for _, code in keys
+    ]
     tensor_core = [
         "no" if each.tensor_core == "unknown" and below else each.tensor_core
         for each, below in zip(units, only_vector, strict=True)
@@ -157,7 +156,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         "name": [table.names[name] for name, _ in keys],
         **{f"{name}_ns": times[name].to_numpy() for name in ("sum", "mean", "min", "max")},
         "count": times["count"].to_numpy(),
-        **{key: np.array([each[key] for each in geometry]) for key in _geometry(trace, ())},
+        **{key: np.array([each[key] for each in geometry]) for key in _GEOMETRY},
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
         "operator": [table.names[code] if code >= 0 else "" for code in operator_of[keys]],
@@ -174,17 +173,10 @@ def _longest(events: pd.DataFrame, key: str) -> pd.Series:
     return ordered.groupby(["name", "launch"])[key].last()
 
 
-def _first_places(codes: Ints, wanted: Ints) -> list[int]:
-    first = np.unique(codes, return_index=True)[1]
-    places: list[int] = first[wanted].tolist()
-    return places
-
-
-def _geometry(trace: Trace, text: tuple[bytes, ...]) -> dict[str, Any]:
-    """Return the columns of a launch."""
-    values = [_decode(each) for each in text[: len(_ARGS)]] or [None] * len(_ARGS)
-    grid, block, registers, shared, blocks_per_sm, occupancy, limits = values
-    if text[len(_ARGS) :] == (b"threads",) and _is_sizes(grid) and _is_sizes(block):
+def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dict[str, Any]:
+    """Return the columns of a launch, `_GEOMETRY`."""
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(_decode, text)
+    if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     device = _first_device(trace)
     units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")

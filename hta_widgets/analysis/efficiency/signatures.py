@@ -41,7 +41,7 @@ from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_e
 from hta_widgets.analysis.efficiency.engine_work import match_expert_kernel, unnumbered_name
 from hta_widgets.analysis.efficiency.work import call_work, operators_of
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_arg_texts
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import operator_tree
@@ -181,9 +181,9 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
     grids: list[tuple[int, ...]] = [()] * len(names)
     shown = [at for at, name in enumerate(names) if match_expert_kernel(name)]
-    texts = launch_arg_texts(trace, work[shown], ("grid",))
-    for at, (text,) in zip(shown, texts, strict=True):
-        sizes = decode_arg(text)
+    launches = launch_args(trace, work[shown])
+    for at, code in zip(shown, launches.code.tolist(), strict=True):
+        sizes = decode_arg(launches.texts[code][0])
         if all(type(size) is int for size in sizes):
             grids[at] = tuple(sizes)
     kernels: dict[int, Kernels] = {}
