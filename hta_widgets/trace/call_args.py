@@ -230,11 +230,9 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
     place = np.full(len(rows), -1)
     if stored is not None and not trace.table.end_record:
         place = positions_in(stored.record, record)
-    texts: list[Texts] = [()] * len(rows)
-    missing = np.flatnonzero(place < 0)
-    for at, text in zip(missing, event_arg_texts(trace, rows[missing], LAUNCH_KEYS), strict=True):
-        texts[at] = text
-    without = [at for at in missing.tolist() if not texts[at][0]]
+    missing = np.flatnonzero(place < 0).tolist()
+    texts = dict(zip(missing, event_arg_texts(trace, rows[missing], LAUNCH_KEYS), strict=True))
+    without = [at for at, text in texts.items() if not text[0]]
     calls = trace.launch_of[rows[without]]
     linked = [at for at, call in zip(without, calls.tolist(), strict=True) if call >= 0]
     of_calls = event_arg_texts(trace, calls[calls >= 0], LAUNCH_KEYS)
@@ -242,5 +240,5 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
         texts[at] = tuple(of_call or own for of_call, own in zip(launch, texts[at], strict=True))
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
     code = np.append(stored.code if stored else [], -1).astype(np.int64)[place]
-    code[missing] = [codes.setdefault(texts[at], len(codes)) for at in missing.tolist()]
+    code[missing] = [codes.setdefault(text, len(codes)) for text in texts.values()]
     return LaunchArgs(record, code, list(codes))
