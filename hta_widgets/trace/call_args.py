@@ -232,9 +232,9 @@ def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
         place = positions_in(stored.record, record)
     missing = np.flatnonzero(place < 0).tolist()
     texts = dict(zip(missing, event_arg_texts(trace, rows[missing], LAUNCH_KEYS), strict=True))
-    without = [at for at, text in texts.items() if not text[0]]
-    calls = trace.launch_of[rows[without]]
-    linked = [at for at, call in zip(without, calls.tolist(), strict=True) if call >= 0]
+    without_grid = [at for at, text in texts.items() if not text[0]]
+    calls = trace.launch_of[rows[without_grid]]
+    linked = [at for at, call in zip(without_grid, calls.tolist(), strict=True) if call >= 0]
     of_calls = event_arg_texts(trace, calls[calls >= 0], LAUNCH_KEYS)
     for at, launch in zip(linked, of_calls, strict=True):
         texts[at] = tuple(of_call or own for of_call, own in zip(launch, texts[at], strict=True))

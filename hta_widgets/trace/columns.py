@@ -540,13 +540,13 @@ def _read_args(
     if read is not None:
         return {key: list(read[key]) for key in keys}
     decode = _decoder(keys, kind)
-    found: list[int] = []
+    numbers: list[int] = []
     values_of_records: list[list[Any]] = []
     for record, body in trace.source.records(records):
-        found.append(record)
+        numbers.append(record)
         values_of_records.append(_selected_args(body, keys, decode))
     values_of_records.append([None] * len(keys))  # of a record that could not be read
-    places = positions_in(np.array(found, np.int64), records).tolist()
+    places = positions_in(np.array(numbers, np.int64), records).tolist()
     columns_of_rows = zip(*(values_of_records[place] for place in places), strict=True)
     values_by_key = dict(zip(keys, map(list, columns_of_rows), strict=True))
     end_record = table.end_record

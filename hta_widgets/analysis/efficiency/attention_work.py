@@ -121,8 +121,8 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     The newest version comes first. For example, the efficient attention of PyTorch had no bias
     before 2.1, so that its causal flag was argument 4, not 6.
     """
-    known = (AttentionArguments(**version) for version in versions)
-    places = next((version for version in known if version.fits(call)), None)
+    candidates = (AttentionArguments(**version) for version in versions)
+    places = next((version for version in candidates if version.fits(call)), None)
     if places is None:
         raise CallError(OTHER_ARGUMENTS)
     q, k, v = _sequences(call, places)

@@ -245,7 +245,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
     written = elements_bytes(m * matrices[-1].dims[1], call.type_of(0))
     size = call.size_bytes(0) + sum(tensor.size_bytes for tensor in tensors) + written
     work = _layers(call, m, x[-1], matrices, size, _NO_STATES)
-    return twice(work) if backward else work
+    return gradients_work(work) if backward else work
 
 
 def _layers(
@@ -257,7 +257,7 @@ def _layers(
     return replace(work, parameters={"m": m, "n": weights[0].dims[0], "k": k})
 
 
-def twice(work: Work, executed: float = 2) -> Work:
+def gradients_work(work: Work, executed: float = 2) -> Work:
     """Return the work of gradients of the input and of the weights."""
     return replace(
         work,

@@ -36,7 +36,7 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
     return Work("", float(flops), 0.0, float(size), "vector", certainty)
 
 
-def pointwise(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
+def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
     """Return the work of an operator of some operands; further tensors are ``out=``.
 
     The result is of type `to`, if that is bool or the operands are whole numbers.
@@ -65,17 +65,17 @@ def _rule(
     reads: Sequence[int] = (),
     writes: Sequence[int] = (),
     makes: Sequence[int] = (),
-    of: int | None = None,
+    elements_of: int | None = None,
     certainty: str = "exact",
     extra_bytes: int = 0,
 ) -> Work:
     """Return the work of an operator that reads and writes arguments as they are.
 
-    Its new outputs are like the arguments `makes`. The argument `of` sets the number of elements,
-    by default the first written or new output; `extra_bytes` are written for each besides, such as
-    the mask of a dropout.
+    Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
+    elements, by default the first written or new output; `extra_bytes` are written for each
+    besides, such as the mask of a dropout.
     """
-    first = (*writes, *makes)[0] if of is None else of
+    first = (*writes, *makes)[0] if elements_of is None else elements_of
     elements = sum(tensor.elements for tensor in call.items(first))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
     outputs = [tensor for index in makes for tensor in call.items(index)]
@@ -122,12 +122,12 @@ def _reduction(
 
     `index` is the place of the dimensions, before that of ``keepdim``; `indices` are written
     instead of the values (``only``), after them (``too``), or not. The result is of type `to` as in
-    `pointwise`.
+    `pointwise_work`.
     """
     shape = call.shape(0)
     type_name = call.tensor(0).type
     if call.is_present(1):  # maximum of two tensors
-        return replace(pointwise(call, 2), category="elementwise")
+        return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
     if has_dims and not call.values:
         # The output is unknown, but smaller than the input.
@@ -305,7 +305,7 @@ def _triton(call: OperatorCall) -> Work:
 
 #: Formulas by their names in the table of operators.
 VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
-    "pointwise": pointwise,
+    "pointwise": pointwise_work,
     "rule": _rule,
     "foreach": _foreach,
     "reduction": _reduction,

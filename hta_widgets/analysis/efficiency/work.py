@@ -38,8 +38,12 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.engine_work import unnumbered_name
 from hta_widgets.analysis.efficiency.kernel_names import match_name
-from hta_widgets.analysis.efficiency.matrix_work import EVERY_MATRIX, MATRIX_FORMULAS, twice
-from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwise
+from hta_widgets.analysis.efficiency.matrix_work import (
+    EVERY_MATRIX,
+    MATRIX_FORMULAS,
+    gradients_work,
+)
+from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwise_work
 from hta_widgets.facts import facts
 from hta_widgets.trace.call_args import decode_arg
 
@@ -81,9 +85,9 @@ def _find(name: str) -> ListedOperator | None:
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]
-    plain = table.get(name.removesuffix("_"))
-    if plain and getattr(plain.work, "func", None) is pointwise:
-        return plain
+    base = table.get(name.removesuffix("_"))
+    if base and getattr(base.work, "func", None) is pointwise_work:
+        return base
     starts = (start for start in table if start.endswith("*") and name.startswith(start[:-1]))
     return table.get(next(starts, ""))
 
@@ -136,7 +140,7 @@ def _backward(call: OperatorCall, forward: str) -> Work:
     dims, types, strides, values = map(decode_arg, call.context.forward)
     work = call_work(OperatorCall(forward, dims, types, strides, values))
     # Attention computes its scores again.
-    work = twice(work, 2.5 if work.category == "attention" else 2)
+    work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
 
 
