@@ -539,15 +539,18 @@ def _read_args(
     read = columns(records, keys) if columns is not None else None
     if read is not None:
         return {key: list(read[key]) for key in keys}
-    order = np.argsort(records, kind="stable")
     decode = _decoder(keys, kind)
-    ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}
-    places = _RequestOrder(records[order], order)
+    numbers: list[int] = []
+    values_of_records: list[list[Any]] = []
     for record, body in trace.source.records(records):
-        values = _selected_args(body, keys, decode)
-        for place in places.of(record):
-            for key, value in zip(keys, values, strict=True):
-                values_by_key[key][place] = value
+        numbers.append(record)
+        values_of_records.append(_selected_args(body, keys, decode))
+    values_of_records.append([None] * len(keys))  # of a record that could not be read
+    places = positions_in(np.array(numbers, np.int64), records).tolist()
+    columns_of_rows = zip(*(values_of_records[place] for place in places), strict=True)
+    values_by_key = dict(zip(keys, map(list, columns_of_rows), strict=True))
+    end_record = table.end_record
+    ends = {end_record[row]: row for row in rows.tolist() if row in end_record}
     if ends:
         # An event that was begun and ended by two records has the args of both.
         place_of = {row: place for place, row in enumerate(rows.tolist())}
@@ -562,25 +565,6 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
     """Return a function from a record's JSON to the values of some of its args."""
     decoder = _decoder(keys)
     return lambda body: _selected_args(body, keys, decoder)
-
-
-class _RequestOrder:
-    """Maps records, in file order, to their positions in the request."""
-
-    def __init__(self, sorted_records: Ints, order: Rows) -> None:
-        self._records: list[int] = sorted_records.tolist()
-        self._order: list[int] = order.tolist()
-        self._next = 0
-
-    def of(self, record: int) -> list[int]:
-        code = self._next
-        while code < len(self._records) and self._records[code] < record:
-            code += 1
-        first = code
-        while code < len(self._records) and self._records[code] == record:
-            code += 1
-        self._next = code
-        return self._order[first:code]
 
 
 def _decoder(keys: Sequence[str], kind: Any = Any) -> msgspec.json.Decoder[Any]:
@@ -604,6 +588,4 @@ def _selected_args(
             return [None] * len(keys)
         loose = event.get("args") if isinstance(event, dict) else None
         return [loose.get(key) if isinstance(loose, dict) else None for key in keys]
-    if args is None:
-        return [None] * len(keys)
-    return [getattr(args, f"a{number}") for number in range(len(keys))]
+    return [None] * len(keys) if args is None else list(msgspec.structs.astuple(args))

@@ -372,6 +372,7 @@ def read_file(
             columns = records.columns.finish()
             comm_args = records.columns.comm_args()
             call_args = records.columns.call_args.finish()
+            launch_args = records.columns.launch_args()
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
@@ -382,6 +383,7 @@ def read_file(
         state,
         comm_args,
         call_args,
+        launch_args,
         checkpoints,
         keepalive,
         moves,

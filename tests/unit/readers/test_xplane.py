@@ -22,6 +22,7 @@ from hta_widgets.analysis import (
     collectives,
     operator_efficiency,
     operators,
+    step_efficiency,
     step_times,
     stragglers,
     temporal_breakdown,
@@ -102,6 +103,12 @@ def test_figures_of_xla_are_the_work_of_its_operations(opened, data, name, figur
     columns = ["count", "flops", "least_bytes", "device_ns", "tflop_per_s"]
     assert row[columns].tolist() == list(figures)
     assert row.certainty == "stated"
+
+
+def test_steps_count_the_flops_that_xla_states(opened):
+    frame = step_efficiency(opened(tpu_profile()), peaks={"bf16": 1.0}, precision="bf16")
+    assert frame[["step", "flops"]].to_numpy().tolist() == [[7, 4e6], [8, 4e6]]
+    assert frame["mfu"].tolist() == [0.05, 0.05]  # 4 MFLOP in 80 µs
 
 
 def test_ranges_of_the_program_can_be_steps(opened):
