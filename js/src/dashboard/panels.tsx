@@ -27,15 +27,8 @@ import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import type { DashContext } from "./context";
-import {
-  ChartPlace,
-  ElementSlot,
-  makeHeatmapRequester,
-  MeasuredChart,
-  Pane,
-  PanelData,
-  type PanelState,
-} from "./pane";
+import { ChartPlace, ElementSlot, MeasuredChart, Pane } from "./pane";
+import { makeHeatmapRequester, PanelData, type PanelState } from "./panel_data";
 import { SelectionPanel } from "./selection";
 import { groupedTable, NameTable, type PanelNumbers, TABLES } from "./tables";
 

@@ -12,7 +12,7 @@ import { formatBytes } from "../ui/formats";
 import { MenuButton, type MenuItem, Popover } from "../ui/menu";
 import { toCsv } from "../ui/table";
 import type { DashContext } from "./context";
-import { headlineText } from "./headline";
+import { headlineText } from "./findings";
 
 const PARQUET_TYPE = "application/vnd.apache.parquet";
 

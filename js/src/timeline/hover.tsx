@@ -24,11 +24,13 @@ import {
 } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import { type TooltipLine, TooltipState } from "../ui/tooltip";
-import { debounce, LatestRequest } from "./context";
+import { debounce, LatestRequest, type TimelineContext } from "./context";
+import type { GapSelection } from "./gaps";
 import { LaunchArrows } from "./launches";
 import { gapLines } from "./panels/gap";
+import type { RowPin } from "./pin";
+import type { RowsController } from "./rows";
 import { arrivalText, cutText } from "./text";
-import type { TimelineApp } from "./view";
 
 /** Hover time on a cell before its exact figures are requested. */
 const DWELL_MS = 140;
@@ -78,6 +80,13 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   return lines;
 }
 
+interface HoverParts {
+  readonly ctx: TimelineContext;
+  readonly rows: RowsController;
+  readonly gapSelection: GapSelection;
+  readonly pin: RowPin;
+}
+
 export class HoverController {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
@@ -98,7 +107,7 @@ export class HoverController {
   private readonly arrows: LaunchArrows;
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows" | "gapSelection" | "pin">) {
+  constructor(private readonly app: HoverParts) {
     const { ctx, rows } = app;
     this.scheduleRefresh = debounce(SETTLE_MS, ctx.signal, () => this.refreshNow());
     this.arrows = new LaunchArrows(ctx, () => this.refreshNow());
