@@ -91,7 +91,7 @@ def body(kind: type, indent: str = "") -> list[str]:
 def types() -> str:
     """Return the page's declarations of all requests and replies."""
     lines = ["// Written by scripts/protocol.py from operations.py and replies.py.", ""]
-    lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";', ""]
+    lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
     lines += ["/** Requests by operation; with `within_ms` the answer may be pending. */"]
     lines += ["export interface Requests {"]

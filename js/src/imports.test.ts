@@ -23,8 +23,13 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
 
 const root = dirname(fileURLToPath(import.meta.url));
 const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-  (name) => name.includes("/") && /\.tsx?$/.test(name) && !name.includes(".test."),
+  (name) => /\.tsx?$/.test(name) && !name.includes(".test."),
 );
+
+/** The folder of a module, or the name of a module without one. */
+function layerOf(module: string): string {
+  return module.split(/[/.]/)[0]!;
+}
 
 /** A layer, and all layers below it. */
 function withLayersBelow(layer: string): Set<string> {
@@ -42,9 +47,9 @@ function importsOf(module: string): string[] {
 
 test("a layer imports only layers below it", () => {
   const upward = modules.flatMap((module) => {
-    const allowed = withLayersBelow(module.split("/")[0]!);
+    const allowed = withLayersBelow(layerOf(module));
     return importsOf(module)
-      .filter((other) => !allowed.has(other.split("/")[0]!))
+      .filter((other) => !allowed.has(layerOf(other)))
       .map((other) => `${module} imports ${other}`);
   });
   expect(upward).toEqual([]);

@@ -1,6 +1,6 @@
 // Written by scripts/protocol.py from operations.py and replies.py.
 
-import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";
+import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";
 
 /** Tiles of some lanes: `first` to `last` (exclusive). */
 export interface Part {
