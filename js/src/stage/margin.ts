@@ -1,10 +1,10 @@
 /** Draw the column of totals on the right. */
 
 import { deviceOf, hasDevice } from "../protocol/scene";
+import type { SceneRank } from "../protocol/source";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
 import { rowBackground } from "./gutter";
-import { isMpi } from "./lanes";
 import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import type { PlacedRow } from "./rows";
@@ -170,4 +170,10 @@ function drawNumberPair(
   if (fits === undefined) return;
   pen.drawText(fits[0], x, y, FONT.label, theme.ink2);
   pen.drawText(fits[1], x + width, y, FONT.label, theme.ink3, "right");
+}
+
+/** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
+export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
+  const rows = summary.filter(({ role }) => role !== "cpu");
+  return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }

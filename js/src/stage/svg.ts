@@ -12,7 +12,7 @@ import { nsPerDevicePx } from "./camera";
 import type { StageFrame } from "./frame";
 import { ALL_REGIONS, lanesBox, paintRegions } from "./painter";
 import { CanvasPen } from "./pen";
-import type { LaneRaster } from "./raster";
+import type { Hatch, LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
 import { LaneWindows } from "./lane_window";
@@ -357,19 +357,10 @@ class SvgRaster implements LaneRaster {
     this.box(x, top, x + 1, base, this.fill(ramp[column + steps]!));
   }
 
-  hatchRect(
-    x0: number,
-    y0: number,
-    x1: number,
-    y1: number,
-    ground: number,
-    line: number,
-    pitch: number,
-    thickness: number,
-  ): void {
-    const [below, above] = [pixelToCss(ground), pixelToCss(line)];
-    const size = pitch / this.dpr;
-    const wide = thickness / this.dpr;
+  hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
+    const [below, above] = [pixelToCss(hatch.ground), pixelToCss(hatch.line)];
+    const size = hatch.pitch / this.dpr;
+    const wide = hatch.thickness / this.dpr;
     const id = this.sheet.define(
       (name) =>
         `<pattern id="${name}" width="${size}" height="${size}" patternUnits="userSpaceOnUse">` +
