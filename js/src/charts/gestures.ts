@@ -61,7 +61,7 @@ class ChartGestures {
       target.plot.setPointerCapture(drag.id);
       target.hover(null, null);
     }
-    if (drag.moved) target.drag(target.drawing?.dragBox(drag, point) ?? null);
+    if (drag.moved) target.drag(target.drawing?.dragBox([drag, point]) ?? null);
   }
 
   end(event: PointerEvent): void {
@@ -71,7 +71,7 @@ class ChartGestures {
     if (from === null || drawing === null || event.pointerId !== from.id) return;
     const point = this.pointOf(event);
     const brush = from.moved
-      ? drawing.drag(from, point, isAdditive(event), selection)
+      ? drawing.drag([from, point], isAdditive(event), selection)
       : drawing.click(point.x, point.y, isAdditive(event), selection);
     if (brush !== null) target.brush(brush);
   }

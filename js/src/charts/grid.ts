@@ -11,7 +11,7 @@ import {
   type ChartBox,
   type Drawing,
   markedRows,
-  type ChartPoint,
+  type DragSpan,
   type HoverTarget,
   type TooltipContent,
 } from "./content";
@@ -315,13 +315,8 @@ export class HeatmapDrawing implements Drawing {
       : { ranks: pressedRanks, window };
   }
 
-  drag(
-    from: ChartPoint,
-    to: ChartPoint,
-    additive: boolean,
-    selection: ChartSelection,
-  ): Brush | null {
-    const range = this.cellRange(from, to);
+  drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null {
+    const range = this.cellRange(span);
     if (range === null) return null;
     const { ranks } = this.content;
     const inside = ranks.slice(range.first, range.last + 1).flat();
@@ -333,9 +328,9 @@ export class HeatmapDrawing implements Drawing {
     return { ranks: all ? null : inside, window };
   }
 
-  dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null {
+  dragBox(span: DragSpan): ChartBox | null {
     const { plan } = this;
-    const range = this.cellRange(from, to);
+    const range = this.cellRange(span);
     if (range === null) return null;
     const cellWidth = plan.plotWidth / this.content.bins;
     return {
@@ -368,10 +363,12 @@ export class HeatmapDrawing implements Drawing {
     return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  private cellRange(
-    from: ChartPoint,
-    to: ChartPoint,
-  ): { first: number; last: number; low: number; high: number } | null {
+  private cellRange([from, to]: DragSpan): {
+    first: number;
+    last: number;
+    low: number;
+    high: number;
+  } | null {
     const { plan } = this;
     const { bins, ranks } = this.content;
     const bin = (x: number): number => Math.floor(((x - plan.left) / plan.plotWidth) * bins);

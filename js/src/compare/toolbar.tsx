@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { asError } from "../protocol/source";
-import { Button, ChoiceButtons, copyAndReport, UndoRedoPair } from "../ui/controls";
+import { Button, ChoiceButtons, copyAndReport, Select, UndoRedoPair } from "../ui/controls";
 import { plural } from "../ui/formats";
 import { OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
@@ -104,18 +104,13 @@ function AlignChoice({ ctx }: { ctx: DiffContext }) {
         chosen={base}
         choose={(alignment) => ctx.saveTrait("align", alignment)}
       />
-      <select
+      <Select
+        name="Align"
         class="hta-diff-bases-narrow"
-        aria-label="Align"
-        value={base}
-        onChange={({ currentTarget }) => ctx.saveTrait("align", currentTarget.value)}
-      >
-        {BASE_CHOICES.map(([id, text]) => (
-          <option key={id} value={id}>
-            {text}
-          </option>
-        ))}
-      </select>
+        options={BASE_CHOICES.map(([id, text]) => [id, text])}
+        chosen={base}
+        choose={(alignment) => ctx.saveTrait("align", alignment)}
+      />
     </div>
   );
 }
@@ -142,28 +137,22 @@ function Cautions({ texts }: { texts: readonly string[] }) {
 /** The choice of a pair of ranks for figures and timelines, or of all. */
 function RankPairs({ ctx }: { ctx: DiffContext }) {
   const { rank_pairs: pairs, held_pairs: heldPairs, by_rank_means: means } = ctx.about;
+  const options = pairs.map((pair, index) => {
+    const [before, after] = ctx.inOrder(pair);
+    const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
+    const isMissing = heldPairs !== undefined && !heldPairs.includes(index);
+    return [String(index), isMissing ? `${text} (not in this page)` : text, isMissing] as const;
+  });
+  const allText = means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`;
   return (
-    <select
+    <Select
+      name="Ranks"
       class="hta-diff-pairs"
-      aria-label="Ranks"
       title="Ranks for figures and timelines"
-      value={String(ctx.pair.value ?? "")}
-      onChange={({ currentTarget: { value } }) =>
-        ctx.saveTrait("pair", value === "" ? null : Number(value))
-      }
-    >
-      <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
-      {pairs.map((pair, index) => {
-        const [before, after] = ctx.inOrder(pair);
-        const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
-        const lacks = heldPairs !== undefined && !heldPairs.includes(index);
-        return (
-          <option key={index} value={String(index)} disabled={lacks}>
-            {lacks ? `${text} (not in this page)` : text}
-          </option>
-        );
-      })}
-    </select>
+      options={[["", allText], ...options]}
+      chosen={String(ctx.pair.value ?? "")}
+      choose={(id) => ctx.saveTrait("pair", id === "" ? null : Number(id))}
+    />
   );
 }
 

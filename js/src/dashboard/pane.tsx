@@ -5,7 +5,7 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { ChartSlot } from "../charts/chart";
 import type { PanelFrame } from "../protocol/source";
-import { FailureNote, Skeleton } from "../ui/controls";
+import { FailureNote, Select, Skeleton } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
 import { capitalizeSentence, emptyPanelText } from "../ui/text";
 import type { DashContext } from "./context";
@@ -110,32 +110,12 @@ export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { s
 
 /** A chart, and its measure, chosen next to its title. */
 export function MeasuredChart({
-  name,
-  options,
-  chosen,
-  choose,
   children,
-}: {
-  name: string;
-  options: readonly (readonly [id: string, text: string])[];
-  chosen: string;
-  choose(id: string): void;
-  children: VNode;
-}) {
+  ...choice
+}: Parameters<typeof Select>[0] & { children: VNode }) {
   return (
     <div class="hta-heat">
-      <select
-        class="hta-input hta-heat-metric"
-        aria-label={name}
-        value={chosen}
-        onChange={({ currentTarget }) => choose(currentTarget.value)}
-      >
-        {options.map(([id, text]) => (
-          <option key={id} value={id}>
-            {text}
-          </option>
-        ))}
-      </select>
+      <Select {...choice} class="hta-input hta-heat-metric" />
       {children}
     </div>
   );

@@ -21,7 +21,7 @@ import { FULL_SELECTION } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
-import { Button } from "../ui/controls";
+import { Button, Select } from "../ui/controls";
 import { h, renderInto } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
@@ -181,21 +181,19 @@ export class PaneSet {
   private groupingChoice(id: string): VNode | null {
     const { by, title } = findPanelKind(id);
     if (by === undefined) return null;
+    const choose = (grouping: string): void => {
+      this.groupings.value = { ...this.groupings.peek(), [id]: grouping };
+      this.refresh();
+    };
     return (
-      <select
+      <Select
+        name={`Rows of ${title}`}
         class="hta-input hta-grouping"
-        aria-label={`Rows of ${title}`}
         title="What a row is"
-        value={this.groupingOf(id)}
-        onChange={({ currentTarget }) => {
-          this.groupings.value = { ...this.groupings.peek(), [id]: currentTarget.value };
-          this.refresh();
-        }}
-      >
-        {["name", ...by].map((option) => (
-          <option key={option} value={option}>{`by ${option}`}</option>
-        ))}
-      </select>
+        options={["name", ...by].map((option) => [option, `by ${option}`])}
+        chosen={this.groupingOf(id)}
+        choose={choose}
+      />
     );
   }
 

@@ -155,6 +155,33 @@ export function ChoiceButtons<T extends string>(props: {
   );
 }
 
+/** A list from which one option is chosen. */
+export function Select(props: {
+  name: string;
+  class?: string;
+  title?: string;
+  options: readonly (readonly [id: string, text: string, isDisabled?: boolean])[];
+  chosen: string;
+  choose(id: string): void;
+}) {
+  const { name, class: className = "hta-input", title, options, chosen, choose } = props;
+  return (
+    <select
+      class={className}
+      aria-label={name}
+      title={title}
+      value={chosen}
+      onChange={({ currentTarget }) => choose(currentTarget.value)}
+    >
+      {options.map(([id, text, isDisabled]) => (
+        <option key={id} value={id} disabled={isDisabled}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
 /** A failed request, shown in place of its content. */
 export function FailureNote(props: { title: string; error: Error; retry(): void }) {
   return (

@@ -65,7 +65,7 @@ export class Popover {
     }
     const first =
       el.querySelector<HTMLElement>("[data-first]") ??
-      el.querySelector<HTMLElement>("input, button");
+      el.querySelector<HTMLElement>("input, select, button");
     first?.focus({ preventScroll: true });
   }
 
