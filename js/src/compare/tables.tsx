@@ -85,15 +85,8 @@ function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeN
 }
 
 /** A difference, and its bar left or right of zero, on the scale of all rows. */
-function DiffCell({
-  row,
-  scale,
-  theme,
-}: {
-  row: FrameRow;
-  scale: BySide<number>;
-  theme: ThemeName;
-}) {
+function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeName }) {
+  const { row, scale, theme } = props;
   const [low, high] = scale;
   const diff = numberAt(row, "diff_ns");
   const part = (ns: number): string => `${(ns / Math.max(high - low, 1)) * 100}%`;
@@ -469,13 +462,11 @@ function deltaClass(column: string, value: unknown): string {
   return value > 0 ? "hta-diff-slower" : "hta-diff-faster";
 }
 
-function MeasureCells({
-  measure: { name, sides, diff },
-  row,
-}: {
-  measure: MeasureColumns;
-  row: FrameRow;
-}) {
+function MeasureCells(props: { measure: MeasureColumns; row: FrameRow }) {
+  const {
+    measure: { name, sides, diff },
+    row,
+  } = props;
   if (!sides) {
     const value = row[name];
     return <td class={typeof value === "string" ? "hta-text" : ""}>{cellText(name, value)}</td>;
@@ -498,13 +489,8 @@ export function tableTitle(name: string): string {
 }
 
 /** Transpose a single row of many measures into one row per measure. */
-function TransposedTable({
-  measures,
-  row,
-}: {
-  measures: readonly MeasureColumns[];
-  row: FrameRow;
-}) {
+function TransposedTable(props: { measures: readonly MeasureColumns[]; row: FrameRow }) {
+  const { measures, row } = props;
   return (
     <table>
       <thead>
@@ -570,13 +556,8 @@ export function PlainTable({ name, frame }: { name: string; frame: PanelFrame })
   );
 }
 
-function MeasureHeads({
-  measures,
-  isPaired,
-}: {
-  measures: readonly MeasureColumns[];
-  isPaired: boolean;
-}) {
+function MeasureHeads(props: { measures: readonly MeasureColumns[]; isPaired: boolean }) {
+  const { measures, isPaired } = props;
   const subheads = measures
     .filter(({ sides }) => sides)
     .flatMap(({ diff }) => ["before", "after", ...(diff ? ["change"] : [])]);

@@ -161,13 +161,8 @@ export class SearchController {
 }
 
 /** The search field; in narrow toolbars a button that opens it. */
-export function SearchBox({
-  search,
-  isNarrow,
-}: {
-  search: SearchController;
-  isNarrow: ReadonlySignal<boolean>;
-}) {
+export function SearchBox(props: { search: SearchController; isNarrow: ReadonlySignal<boolean> }) {
+  const { search, isNarrow } = props;
   return (
     <div class="hta-search-place">
       {isNarrow.value ? (

@@ -298,11 +298,8 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
 
 // Says where replies come from: the kernel, or data stored in the page.
 
-export function kernelStatusOf({
-  status,
-  pageExtent: extent,
-  terms,
-}: HybridSource): KernelStatus | null {
+export function kernelStatusOf(props: HybridSource): KernelStatus | null {
+  const { status, pageExtent: extent, terms } = props;
   if (status === "live") return null;
   const { who, badge, free, again } = terms;
   const isGone = status === "none";

@@ -489,17 +489,8 @@ export function CollectivePanel(props: {
   );
 }
 
-function CallSegment({
-  label,
-  startNs,
-  endNs,
-  totalNs,
-}: {
-  label: string;
-  startNs: number;
-  endNs: number;
-  totalNs: number;
-}) {
+function CallSegment(props: { label: string; startNs: number; endNs: number; totalNs: number }) {
+  const { label, startNs, endNs, totalNs } = props;
   const percent = (ns: number): string => `${(ns / totalNs) * 100}%`;
   return (
     <div
