@@ -3,7 +3,7 @@
 import type { Brush, ChartSelection } from "../protocol/source";
 import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 
-/** A press that moves farther than this is a drag. px. */
+/** A press that moves farther than this, in px, is a drag. */
 const DRAG_THRESHOLD_PX = 4;
 
 /** A chart that is brushed. */

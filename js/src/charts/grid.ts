@@ -403,9 +403,9 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
 const ROW_PITCH_PX = 16;
 const MAX_HEIGHT_PX = 512;
 const STRIP_WIDTH_PX = 22;
-/** Cells narrower than this cannot be distinguished. px. */
+/** Width in px below which cells cannot be distinguished. */
 const MIN_CELL_PX = 5;
-/** Width of the colour key, and of one of its colours. px. */
+/** Width of the colour key, and of one of its colours, px. */
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
@@ -512,7 +512,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }
 
-/** A bar for the mean of the ranks in each bin, which stands on `bottom`. */
+/** A bar for the mean of the ranks in each bin; `bottom` is its base. */
 function meanBars(
   { mean, bins }: HeatmapContent,
   left: number,

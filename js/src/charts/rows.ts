@@ -27,7 +27,7 @@ import {
   TextLayer,
 } from "./paint";
 
-/** Distance within which the pointer hits a mark. px. */
+/** Distance within which the pointer hits a mark, px. */
 const HIT_RADIUS_PX = 7;
 
 type Dimension = "ranks" | "names" | "kinds";

@@ -23,7 +23,7 @@ const PLOT_HEIGHT_PX = 260;
 /** Room for the labels of the vertical axis. */
 const GUTTER_PX = 48;
 const [MIN_DIAMETER_PX, MAX_DIAMETER_PX] = [5, 34];
-/** Distance between labels of roofs. px. */
+/** Distance between labels of roofs, px. */
 const LABEL_PITCH_PX = 13;
 
 /** A limit of the device: precision, TFLOP/s and GB/s. */

@@ -17,7 +17,7 @@ interface DiffToolbarProps {
   /** Null if the runs have no events. */
   timelines: TimelinePair | null;
   full: FullWindow;
-  walk(way: "undo" | "redo"): void;
+  travel(direction: "undo" | "redo"): void;
 }
 
 const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: string])[] = [
@@ -29,39 +29,13 @@ const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: 
 ];
 
 export function DiffToolbar(props: DiffToolbarProps) {
-  const { ctx, timelines, walk: travel } = props;
-  const { about, swapped, coupled } = ctx;
-  const { cautions } = about;
-  const labels = ctx.inOrder(about.labels);
+  const { ctx, timelines, full } = props;
+  const { swapped } = ctx;
   return (
     <Toolbar class="hta-dash-toolbar" name="Comparison">
-      <div class="hta-name hta-grow">
-        <b class="hta-title" title={labels.join(" → ")}>
-          {shortLabels(labels).join(" → ")}
-        </b>
-        <span class="hta-facts">{about.facts}</span>
-        {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
-      </div>
+      <RunNames ctx={ctx} />
       <div class="hta-diff-controls">
-        {timelines !== null && (
-          <>
-            <AlignChoice ctx={ctx} />
-            {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
-            <UndoRedoPair
-              canUndo={timelines.link.history.canUndo}
-              canRedo={timelines.link.history.canRedo}
-              undo={() => travel("undo")}
-              redo={() => travel("redo")}
-            />
-            <Button
-              text="Linked"
-              name="Linked: zoom and select on both timelines together"
-              class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
-              on={coupled.value}
-              press={() => ctx.saveTrait("coupled", !coupled.value)}
-            />
-          </>
-        )}
+        {timelines !== null && <LinkControls {...props} timelines={timelines} />}
         <Button
           text="Swap"
           name="Swap: before becomes after"
@@ -76,7 +50,7 @@ export function DiffToolbar(props: DiffToolbarProps) {
             )}
           />
         )}
-        <FullButton full={props.full} />
+        <FullButton full={full} />
         {timelines !== null && (
           <Button
             text="?"
@@ -88,6 +62,46 @@ export function DiffToolbar(props: DiffToolbarProps) {
         )}
       </div>
     </Toolbar>
+  );
+}
+
+function RunNames({ ctx }: { ctx: DiffContext }) {
+  const { labels: runLabels, facts, cautions } = ctx.about;
+  const labels = ctx.inOrder(runLabels);
+  return (
+    <div class="hta-name hta-grow">
+      <b class="hta-title" title={labels.join(" → ")}>
+        {shortLabels(labels).join(" → ")}
+      </b>
+      <span class="hta-facts">{facts}</span>
+      {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
+    </div>
+  );
+}
+
+/** Controls of the two timelines together: alignment, ranks, history, link. */
+function LinkControls(props: DiffToolbarProps & { timelines: TimelinePair }) {
+  const { ctx, timelines, travel } = props;
+  const { about, coupled } = ctx;
+  const { canUndo, canRedo } = timelines.link.history;
+  return (
+    <>
+      <AlignChoice ctx={ctx} />
+      {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
+      <UndoRedoPair
+        canUndo={canUndo}
+        canRedo={canRedo}
+        undo={() => travel("undo")}
+        redo={() => travel("redo")}
+      />
+      <Button
+        text="Linked"
+        name="Linked: zoom and select on both timelines together"
+        class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
+        on={coupled.value}
+        press={() => ctx.saveTrait("coupled", !coupled.value)}
+      />
+    </>
   );
 }
 

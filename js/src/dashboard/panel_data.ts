@@ -43,7 +43,7 @@ interface PanelRequester<Request> {
   maxKeptFrames: number;
 }
 
-/** Numbers of panels: one request at a time, and of those made meanwhile only the last one. */
+/** Numbers of panels: one request at a time; of the requests that wait, only the last is sent. */
 export class PanelData<Request> {
   private readonly entries = new Map<string, PanelEntry>();
   private readonly keptFrames = new Map<string, PanelFrame>();

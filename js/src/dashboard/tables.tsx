@@ -456,7 +456,7 @@ const OPERATORS: TableSpec = {
       ...barColumn(
         "cpu_self_ns",
         "CPU, own",
-        "CPU time without that of what it calls",
+        "CPU time without the operators that it calls",
         durationText,
         {
           kind: () => "cpu",
@@ -465,7 +465,7 @@ const OPERATORS: TableSpec = {
       from: 420,
     },
     ...rateColumnsOf(frame, "of its calls"),
-    durationColumn("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
+    durationColumn("cpu_total_ns", "CPU", "CPU time, including the operators that it calls", 620),
     countColumn(),
   ],
   foot: () => "operators with less time are left out",
@@ -607,15 +607,15 @@ const REQUESTS: TableSpec = {
     barColumn(
       "wait_ns",
       "pulls wait",
-      "How long its pulls waited for the last push, added up",
+      "Total time that its pulls waited for the last push",
       durationText,
     ),
     numberColumn("requests", "requests", "How many were answered", countText, 400),
-    numberColumn("push_ns", "pushes", "Time of its pushes, added up", durationText, 700),
+    numberColumn("push_ns", "pushes", "Total time of its pushes", durationText, 700),
     numberColumn(
       "service_ns",
       "serving",
-      "Time of its pulls without waiting, added up",
+      "Total time of its pulls, without waiting",
       durationText,
       780,
     ),
@@ -708,7 +708,7 @@ const HOSTS: TableSpec = {
     numberColumn(
       "rss_sum_mib",
       "memory",
-      "Largest resident sets of its ranks, added up",
+      "Sum of the largest resident sets of its ranks",
       (value) => formatBytes(typeof value === "number" ? value * 2 ** 20 : null),
       620,
     ),

@@ -200,7 +200,7 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
-  /** All ranks of a row that stands for several, its own included. */
+  /** All ranks of a row that represents several, including its own. */
   memberRanks?: readonly number[];
   /** The row has a badge: it folds similar ranks, or it would unfold them. */
   badge?: "fold" | "unfold";

@@ -58,7 +58,7 @@ interface OverlayWindows {
 
 const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: false };
 
-// Ribbons of lateness: a mark at each arrival at a collective; later arrivals are stronger.
+// Ribbons of lateness: a mark at each arrival at a collective, stronger for later arrivals.
 
 /** Width of a mark if the next one leaves room, CSS px. */
 export const MARK_PX = 2;

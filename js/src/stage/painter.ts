@@ -190,7 +190,7 @@ function rasteriseLane(
   const window = windows.get(band.lane);
   if (window === null) return;
   const { form, over, track, stackLanes } = band;
-  // Frames of a folded stack lie over those that enclose them.
+  // In a folded stack, inner frames are drawn over the frames that enclose them.
   const isOver = stackLanes !== undefined && band.lane !== stackLanes[0];
   const overlayOf = (lane: number | undefined): LaneWindow | null =>
     lane === undefined || lateness === null ? null : windows.get(lane);

@@ -162,7 +162,7 @@ function memoizeByKey<T>(make: () => T): () => T {
   };
 }
 
-/** Names of a row that stands for several ranks, from long to short. */
+/** Names of a row that represents several ranks, from long to short. */
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
   const all = rangesText(memberRanks);

@@ -227,8 +227,8 @@ function drawPicture(
   for (const x of [lanesX, lanesX + scaleWidthPx - 1]) pen.fillRect(x, y - 3, 1, 8, theme.ink);
   pen.drawText(formatDuration(length), lanesX + scaleWidthPx + 6, y + 5, FONT.label, theme.ink);
   const right = lanesX + lanesWidth;
-  const room = lanesWidth - scaleWidthPx - 100;
-  pen.drawTruncated(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
+  const maxWidth = lanesWidth - scaleWidthPx - 100;
+  pen.drawTruncated(scene.truth.text, right, y + 5, maxWidth, FONT.label, theme.ink3, "right");
 }
 
 function drawTitle(

@@ -47,6 +47,13 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u202f%`;
 }
 
+/** The values of a counter in a cell. */
+function rangeText({ min = null, max = null }: Cell, unit = ""): string {
+  if (min === null || max === null) return "no value here";
+  const [low, high] = [min, max].map((value) => formatValue(value, unit));
+  return low === high ? low! : `${low} to ${high}`;
+}
+
 function noteLine(text: string): TooltipLine {
   return [<span class="hta-note">{text}</span>];
 }
@@ -197,16 +204,9 @@ export class HoverController {
   }
 
   private counterLines(track: SceneTrack): TooltipLine[] {
-    const { exactCell } = this;
-    const unit = track.unit ?? "";
-    const text = (value: number): string => formatValue(value, unit);
-    let value = this.cellError ?? "…";
-    if (exactCell !== null) {
-      const { min = null, max = null } = exactCell;
-      if (min === null || max === null) value = "no value here";
-      else value = min === max ? text(min) : `${text(min)} to ${text(max)}`;
-    }
-    return [[<b>{track.label}</b>], [value]];
+    const text =
+      this.exactCell === null ? (this.cellError ?? "…") : rangeText(this.exactCell, track.unit);
+    return [[<b>{track.label}</b>], [text]];
   }
 
   private cellLines(hit: StageHit): TooltipLine[] {

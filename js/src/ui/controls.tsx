@@ -113,7 +113,7 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
   );
 }
 
-/** Bars in the place of what is still computed. */
+/** Placeholder bars while content is computed. */
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
