@@ -308,15 +308,15 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   const text = `×${ratio.toFixed(2)}`;
   const calls = (numberOrNull(row("count")) ?? 0) / Math.max(numberOrNull(row("ranks")) ?? 1, 1);
   const hasFewCalls = calls < MIN_COMPARED_CALLS;
-  const title =
-    `Rank ${rank}: mean ${text} that of the median rank` +
-    (hasFewCalls
-      ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell`
-      : "");
-  const slow = ratio > 1 + OUTLIER_MIN_EXCESS && !hasFewCalls;
-  const isLate = lateRanks(frame).includes(rank);
+  const callsText = calls.toFixed(calls % 1 === 0 ? 0 : 1);
+  const caveat = hasFewCalls ? `; ${callsText} calls a rank are too few to tell` : "";
+  const isSlow = ratio > 1 + OUTLIER_MIN_EXCESS && !hasFewCalls;
+  const slowClass = lateRanks(frame).includes(rank) ? "hta-late-text" : "hta-odd-text";
   return (
-    <span class={slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note"} title={title}>
+    <span
+      class={isSlow ? slowClass : "hta-note"}
+      title={`Rank ${rank}: mean ${text} that of the median rank${caveat}`}
+    >
       {rank !== outlierRank(frame) && <small>{`rank ${rank} `}</small>}
       {text}
     </span>
