@@ -11,7 +11,7 @@ import { capitalizeSentence, emptyPanelText } from "../ui/text";
 import type { DashContext } from "./context";
 import type { PanelState } from "./panel_data";
 import { panelExports } from "./share";
-import type { PanelNumbers } from "./tables";
+import type { PanelNumbers } from "./name_table";
 
 interface PaneProps {
   ctx: DashContext;

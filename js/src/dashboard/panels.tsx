@@ -27,10 +27,11 @@ import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import type { DashContext } from "./context";
+import { NameTable, type PanelNumbers } from "./name_table";
 import { ChartPlace, ElementSlot, MeasuredChart, Pane } from "./pane";
 import { makeHeatmapRequester, PanelData, type PanelState } from "./panel_data";
 import { SelectionPanel } from "./selection";
-import { groupedTable, NameTable, type PanelNumbers, TABLES } from "./tables";
+import { groupedTable, TABLES } from "./tables";
 
 const FOLLOW_DELAY_MS = 500;
 

@@ -82,12 +82,6 @@ export class PointerInput {
     return time >= start && time <= end ? time : (start + end) / 2;
   }
 
-  hit(): StageHit | null {
-    return this.lastPoint === null
-      ? null
-      : this.app.ctx.stage.hitTest(this.lastPoint.x, this.lastPoint.y);
-  }
-
   /** Cancel the current drag; false if there is none. */
   cancel(): boolean {
     if (this.drag === null) return false;
