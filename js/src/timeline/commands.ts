@@ -2,11 +2,12 @@
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
+import type { TimeMark } from "../stage/overlay";
 import type { RichText } from "../ui/text";
 import { MOTION } from "../ui/theme";
 import type { FullWindow } from "../ui/placing";
 import type { Popover } from "../ui/menu";
-import { addTimeMark, removeNearestTimeMark, type TimelineContext, type TimeMark } from "./context";
+import { addTimeMark, removeNearestTimeMark, type TimelineContext } from "./context";
 import type { FoldingController } from "./folding";
 import type { HoverController } from "./hover";
 import type { Command, KeyMatch } from "./keys";
