@@ -1,4 +1,10 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
+"""Bokeh figures: one function per analysis, which takes its frame and returns a figure.
+
+A function also takes traces, and then runs its analysis::
+
+    charts.kernel_breakdown(analysis.kernel_breakdown(traces))
+    charts.kernel_breakdown(traces)
+"""
 
 from typing import TYPE_CHECKING
 

@@ -24,6 +24,7 @@ from hta_widgets.charts.data import (
 )
 from hta_widgets.charts.defined import draw_analysis
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_ground,
     add_tooltip,
@@ -80,7 +81,7 @@ def arrivals(
     theme: ThemeName | Theme = "light",
     title: str = "How late each rank arrives",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw how late ranks arrive at collectives over time, against the median of each collective.
 
     Parameters
@@ -103,10 +104,6 @@ def arrivals(
         One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
         20 000 dots, one per cell of a fine grid is kept, among them the latest of each column of
         the grid, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "arrivals",
@@ -175,7 +172,7 @@ def _arrival_dots(
     entries: list[Dots],
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw one dot per arrival over time."""
     theme = style.theme
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
@@ -237,7 +234,7 @@ def clock_offsets(
     theme: ThemeName | Theme = "light",
     title: str = "Clock offsets",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each rank's clock offset, and its residuals before and after the fit.
 
     Parameters
@@ -257,10 +254,6 @@ def clock_offsets(
         One dot per rank at its offset. To both sides of it are the residuals at the ends of
         collectives, on the recorded clock (pale bar) and on the fitted one (line). Its source has
         the frame's rows.
-
-    Examples
-    --------
-    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
@@ -293,7 +286,7 @@ def collectives(
     theme: ThemeName | Theme = "light",
     title: str = "",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw how long each rank waits at each collective, or how late it arrives.
 
     Parameters
@@ -321,10 +314,6 @@ def collectives(
     ------
     ValueError
         For an unknown measure.
-
-    Examples
-    --------
-    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "collectives",
@@ -411,7 +400,7 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     ]
 
 
-def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
+def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     theme, data = style.theme, grid.cells
     data["right"] = data["left"] + grid.fold
     shades = np.array(color_ramp(theme.waiting, _SHADES))
@@ -462,7 +451,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
     return figure
 
 
-def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
+def _mark_rows(figure: Figure, grid: _Grid, theme: Theme, half: float) -> None:
     """Outline the rows of late ranks, for charts whose cells are too narrow for outlines."""
     rows = np.searchsorted(grid.ranks, grid.marked)
     outline = theme.late if grid.is_judged else theme.ink
@@ -479,7 +468,7 @@ def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
             )
 
 
-def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
+def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     theme, rows = style.theme, len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
     # Room for the name of the first row, which may be taller than the row.
@@ -535,7 +524,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
     return figure
 
 
-def _add_rank_bars(figure: Any, grid: _Grid, theme: Theme) -> None:
+def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
     data = pd.DataFrame(
         {

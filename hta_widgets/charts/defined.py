@@ -43,6 +43,7 @@ from hta_widgets.charts.definition import (
     style_of,
 )
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     blend,
     empty_figure,
@@ -206,7 +207,7 @@ def draw_analysis(
     theme: ThemeName | Theme,
     title: str,
     clusters: pd.DataFrame | None = None,
-) -> Any:
+) -> Figure:
     """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
     frame = analysis_frame(rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
@@ -219,7 +220,7 @@ def draw_definition(
     theme: ThemeName | Theme = "light",
     title: str = "",
     clusters: pd.DataFrame | None = None,
-) -> Any:
+) -> Figure:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
     style = FigureStyle(title or rows_definition(name).title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)

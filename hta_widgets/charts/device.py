@@ -12,7 +12,7 @@ from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import ChartSource, analysis_frame, spread_over_ranks, top_rows
 from hta_widgets.charts.defined import draw_analysis, draw_definition
 from hta_widgets.charts.definition import definition
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -36,7 +36,7 @@ def temporal_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Where GPU time goes",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the activity of each rank's device, as shares of its span.
 
     Parameters
@@ -56,10 +56,6 @@ def temporal_breakdown(
     -------
     bokeh.plotting.figure
         One bar per rank; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("breakdown", frame, options, width, theme, title, clusters)
 
@@ -72,7 +68,7 @@ def kernel_type_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Kinds of GPU work",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
 
     Parameters
@@ -83,14 +79,6 @@ def kernel_type_breakdown(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-
-    Examples
-    --------
-    >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type", "sum_ns")
     if len(frame) and "rank" in frame:
@@ -111,7 +99,7 @@ def comm_comp_overlap(
     theme: ThemeName | Theme = "light",
     title: str = "Communication and overlap",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each rank's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -124,14 +112,6 @@ def comm_comp_overlap(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-
-    Examples
-    --------
-    >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
     return draw_analysis("overlap", frame, options, width, theme, title, clusters)
 
@@ -145,7 +125,7 @@ def idle_time_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Why streams are idle",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each stream's idle time, split by cause.
 
     Parameters
@@ -163,10 +143,6 @@ def idle_time_breakdown(
     -------
     bokeh.plotting.figure
         One bar per stream; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle_streams", frame, options, width, theme, title, clusters)
 
@@ -180,7 +156,7 @@ def device_idle_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Why GPUs are idle",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the idle time of each rank's whole device, split by cause.
 
     Parameters
@@ -193,14 +169,6 @@ def device_idle_breakdown(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-
-    Examples
-    --------
-    >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
     return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
@@ -217,7 +185,7 @@ def kernel_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Top kernels",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the kernels with most time.
 
     Parameters
@@ -237,10 +205,6 @@ def kernel_breakdown(
         One bar per kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
         max_ns`` over all ranks, and ``per_rank_ns``, the length of the bar. The lines are from
         ``least_ns`` to ``most_ns``, the smallest and the largest sum of a rank.
-
-    Examples
-    --------
-    >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_breakdown", frame, options, "rank", "kind", "name", *_MEASURES)
     theme = theme_of(theme)
@@ -315,7 +279,7 @@ def kernel_duration_by_rank(
     theme: ThemeName | Theme = "light",
     title: str | None = None,
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw how long kernels take on each rank.
 
     With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
@@ -340,14 +304,6 @@ def kernel_duration_by_rank(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-
-    Examples
-    --------
-    >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS.needs)
     theme = theme_of(theme)
@@ -377,7 +333,7 @@ def kernel_duration_by_rank(
 
 def _draw_mean_durations(
     chosen: pd.DataFrame, style: FigureStyle, name: str | None, top: int
-) -> Any:
+) -> Figure:
     theme, data = style.theme, chosen.reset_index(drop=True)
     if name is None:
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
@@ -432,7 +388,7 @@ def queue_length_summary(
     theme: ThemeName | Theme = "light",
     title: str = "Launch queue",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the mean and the maximum length of each stream's queue of launched work.
 
     Parameters
@@ -451,9 +407,5 @@ def queue_length_summary(
     bokeh.plotting.figure
         One bar per stream. With several ranks, one bar per rank, for its stream with the longest
         mean queue.
-
-    Examples
-    --------
-    >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
     return draw_analysis("queue", frame, options, width, theme, title, clusters)

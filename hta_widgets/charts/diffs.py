@@ -18,7 +18,7 @@ from hta_widgets.charts.data import (
     require_columns_of,
 )
 from hta_widgets.charts.defined import idle_cause_text
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -99,7 +99,7 @@ def diff_ops(
     theme: ThemeName | Theme = "light",
     title: str | None = None,
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the names whose time, or count, differs most between two runs.
 
     Parameters
@@ -118,10 +118,6 @@ def diff_ops(
     -------
     bokeh.plotting.figure
         One bar per name, to the right of zero for more; its source has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "diff_ops",
@@ -135,7 +131,7 @@ def diff_ops(
     return _draw_ops(frame, style, measure, top)
 
 
-def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Any:
+def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Figure:
     is_timed = measure == "duration"
     column, before, words = (
         ("diff_ns", "before_ns", duration_delta)
@@ -215,7 +211,7 @@ def diff_changes(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "What changed, beyond noise",
-) -> Any:
+) -> Figure:
     """Draw the changes with most time: regressions to the right of zero, improvements to the left.
 
     Parameters
@@ -232,10 +228,6 @@ def diff_changes(
     bokeh.plotting.figure
         One bar per change: its time in a step after, less before; its source has the frame's
         columns.
-
-    Examples
-    --------
-    >>> charts.diff_changes(diff.changes(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_changes",
@@ -303,7 +295,7 @@ def diff_names(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Names, after against before, in a step",
-) -> Any:
+) -> Figure:
     """Draw the names whose time in a step differs most.
 
     Parameters
@@ -318,10 +310,6 @@ def diff_names(
     -------
     bokeh.plotting.figure
         One bar per name, as from `diff_ops`, but counts and times are of one step and rank.
-
-    Examples
-    --------
-    >>> charts.diff_names(diff.names(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_names",
@@ -352,7 +340,7 @@ def diff_waterfall(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Where the difference of the step times comes from",
-) -> Any:
+) -> Figure:
     """Draw what each part adds to the step times or takes from them, and the sum of all parts.
 
     Parameters
@@ -436,7 +424,7 @@ def diff_steps(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Steps, before and after",
-) -> Any:
+) -> Figure:
     """Draw the lengths of each pair of steps before and after, and the spread of the steps.
 
     Parameters
@@ -452,10 +440,6 @@ def diff_steps(
         One row per pair of steps, with a dot for each side and a line between them. If there are
         several pairs, a row for each side below them shows its mean, with a line of one standard
         deviation to both sides. Its source has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_steps",

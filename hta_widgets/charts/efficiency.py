@@ -17,6 +17,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     empty_figure,
@@ -47,7 +48,7 @@ def operator_efficiency(
     theme: ThemeName | Theme = "light",
     title: str = "How close to the machine",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
 
     Parameters
@@ -65,10 +66,6 @@ def operator_efficiency(
         One mark per row with FLOPs, bytes and at least 0.01 % of the device time, which is its
         area, and one roof per device and precision. Both scales are logarithmic. The marks' source
         has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operator_efficiency", frame, options,
@@ -106,7 +103,7 @@ def modules(
     theme: ThemeName | Theme = "light",
     title: str = "Layers",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the tree of modules: each below the module that calls it, as wide as its device time.
 
     Parameters
@@ -123,10 +120,6 @@ def modules(
     bokeh.plotting.figure
         One tile per path with at least 0.1 % of the time, the mean of the ranks; as wide as the
         host's time if the trace has no device work.
-
-    Examples
-    --------
-    >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",
@@ -151,7 +144,7 @@ def _roofs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
 
 
-def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
+def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
     x, y = frame["intensity"], frame["tflop_per_s"]
     peaks = roofs["peak_tflop_per_s"]

@@ -12,7 +12,7 @@ from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
@@ -40,6 +40,10 @@ models: Any = _LazyModule("bokeh.models")
 plotting: Any = _LazyModule("bokeh.plotting")
 resources: Any = _LazyModule("bokeh.resources")
 
+#: `bokeh.plotting.figure` and `bokeh.models.LayoutDOM`. Not these classes themselves: importing
+#: Bokeh takes a while, and its own types reject arguments that it accepts.
+Figure: TypeAlias = Any
+LayoutDOM: TypeAlias = Any
 
 #: For each script of BokehJS, the cell whose output includes it and the id of its execution. Other
 #: outputs wait for this script and do not include it, since it is large.
@@ -56,7 +60,7 @@ def display_in_notebooks(chart: Any) -> Any:
     return chart
 
 
-def html_of(chart: Any) -> str:
+def html_of(chart: LayoutDOM) -> str:
     """Return a chart as HTML that needs no network and no earlier call.
 
     The first chart of a Jupyter kernel includes BokehJS. The others wait until it is loaded, so
@@ -104,7 +108,7 @@ def _running_cell() -> tuple[str | None, str | None]:
 _SPACING_PX = 8
 
 
-def row(*charts: Any) -> Any:
+def row(*charts: LayoutDOM) -> LayoutDOM:
     """Place charts side by side; together they take the width that the page gives.
 
     Parameters
@@ -124,7 +128,7 @@ def row(*charts: Any) -> Any:
     return _check_layout(models.Row, charts)
 
 
-def column(*charts: Any) -> Any:
+def column(*charts: LayoutDOM) -> LayoutDOM:
     """Place charts below each other; parameters are as in `row`.
 
     Returns
@@ -134,7 +138,7 @@ def column(*charts: Any) -> Any:
     return _check_layout(models.Column, charts)
 
 
-def _check_layout(layout: Any, charts: tuple[Any, ...]) -> Any:
+def _check_layout(layout: Any, charts: tuple[LayoutDOM, ...]) -> LayoutDOM:
     _require_models(charts)
     children = list(charts)
     return display_in_notebooks(
@@ -142,7 +146,7 @@ def _check_layout(layout: Any, charts: tuple[Any, ...]) -> Any:
     )
 
 
-def _require_models(charts: tuple[Any, ...]) -> None:
+def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
     for chart in charts:
         if not isinstance(chart, models.LayoutDOM):
             raise TraceError(
@@ -179,7 +183,7 @@ def escape_text(text: str) -> str:
 
 
 def keep_fitting(
-    figure: Any,
+    figure: Figure,
     *,
     width: int | None,
     names: Sequence[tuple[float, str]] = (),
@@ -245,7 +249,7 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
-def _thinned_ticks(figure: Any) -> list[float]:
+def _thinned_ticks(figure: Figure) -> list[float]:
     """Return the ticks of a linear axis; a narrow figure shows every second or so."""
     if isinstance(figure.x_scale, models.LogScale):
         return []
@@ -343,7 +347,7 @@ def new_figure(
     select: Literal["width", "height", "both"] | None = None,
     tools: Sequence[Any] = (),
     axis_type: Literal["linear", "log"] = "linear",
-) -> Any:
+) -> Figure:
     """Return an empty figure with its title and subtitle; a drag selects along `select`."""
     theme, width = style.theme, style.width
     if select is not None:
@@ -413,7 +417,7 @@ def _title(text: str, size: str, weight: str, color: str, *, standoff: int) -> A
 
 
 def draw_areas(
-    figure: Any, source: Any, color: str, *, bottom: str | float, top: str | float, alpha: float
+    figure: Figure, source: Any, color: str, *, bottom: str | float, top: str | float, alpha: float
 ) -> Any:
     """Draw invisible rectangles of time, which tooltips and selections refer to."""
     return figure.quad(
@@ -446,7 +450,7 @@ def plain_axis(axis: Any, theme: Theme) -> None:
 
 
 def side_axis(
-    figure: Any, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
+    figure: Figure, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
 ) -> Any:
     """Add an axis at the right of a figure, and return it."""
     axis = models.LinearAxis(
@@ -457,7 +461,7 @@ def side_axis(
     return axis
 
 
-def draw_row_texts(figure: Any, source: Any, *, x: str | float, color: str) -> None:
+def draw_row_texts(figure: Figure, source: Any, *, x: str | float, color: str) -> None:
     """Write the texts of a source into its rows."""
     figure.text(
         x=x,
@@ -472,7 +476,7 @@ def draw_row_texts(figure: Any, source: Any, *, x: str | float, color: str) -> N
     )
 
 
-def add_ground(figure: Any, theme: Theme, **sides: float) -> None:
+def add_ground(figure: Figure, theme: Theme, **sides: float) -> None:
     """Draw a rectangle in the colour of empty lanes below all marks."""
     figure.add_layout(
         models.BoxAnnotation(
@@ -482,7 +486,7 @@ def add_ground(figure: Any, theme: Theme, **sides: float) -> None:
 
 
 def add_tooltip(
-    figure: Any,
+    figure: Figure,
     renderers: Sequence[Any],
     theme: Theme,
     heading: str,
@@ -514,7 +518,7 @@ def add_tooltip(
     )
 
 
-def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Any:
+def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Figure:
     """Return a figure with the reason why it is empty."""
     reason = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
@@ -568,7 +572,7 @@ def to_html(
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
-def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
+def keep_dominant(figure: Figure, segments: Any, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
     Row 0 has for each pixel the cause that takes most of its time, or none if the time without a

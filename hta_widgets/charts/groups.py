@@ -17,7 +17,7 @@ from hta_widgets.charts.data import (
     group_positions,
     require_columns_of,
 )
-from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, blend, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -52,7 +52,7 @@ def parallel_groups(
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks form which groups",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each rank's group of each kind, and the rank's time and bytes in it.
 
     Parameters
@@ -73,10 +73,6 @@ def parallel_groups(
         bytes in each group. Its source has the frame's rows. With more than 64 ranks, a row is a
         group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
         row.
-
-    Examples
-    --------
-    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "parallel_groups",
@@ -343,7 +339,7 @@ def communication_by_group(
     theme: ThemeName | Theme = "light",
     title: str = "Communication by process group",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each process group's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -359,10 +355,6 @@ def communication_by_group(
     -------
     bokeh.plotting.figure
         One bar per group; its source has the frame's times as means of the ranks in the group.
-
-    Examples
-    --------
-    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_group",
@@ -386,7 +378,7 @@ def communication_by_stream(
     theme: ThemeName | Theme = "light",
     title: str = "Communication by stream",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each stream's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -402,10 +394,6 @@ def communication_by_stream(
     -------
     bokeh.plotting.figure
         As from `communication_by_group`, with one bar per stream.
-
-    Examples
-    --------
-    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "communication_by_stream",
@@ -419,7 +407,9 @@ def communication_by_stream(
     return _draw_communication(frame, ["stream"], "stream", style)
 
 
-def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle) -> Any:
+def _draw_communication(
+    frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle
+) -> Figure:
     text = frame.assign(**{key: frame[key].astype(str) for key in keys})
     grouped = text.groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     blend,
@@ -55,7 +56,7 @@ class LaneSteps:
     exact: bool
 
 
-def time_axis(figure: Any) -> None:
+def time_axis(figure: Figure) -> None:
     """Label the x axis with times and their units."""
     axis = figure.xaxis[0]
     axis.ticker = models.AdaptiveTicker(
@@ -188,7 +189,7 @@ class StepLanes:
     pitch: float = 40
 
 
-def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
+def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     """Return a figure with one lane per step series, each scaled to its own peak."""
     series, theme = content.series, style.theme
     total = sum(len(lane.time_ns) for lane in series)
@@ -231,7 +232,7 @@ _BASE, _PEAK = 0.46, 0.86
 
 
 def _draw_steps(
-    figure: Any, row: int, steps: LaneSteps, color: str, theme: Theme
+    figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
     """Draw one lane; return the upper and the lower edge of each step."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0

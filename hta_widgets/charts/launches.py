@@ -10,7 +10,9 @@ import numpy as np
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
+    LayoutDOM,
     add_tooltip,
     display_in_notebooks,
     empty_figure,
@@ -38,7 +40,7 @@ def launch_stats(
     theme: ThemeName | Theme = "light",
     title: str = "Launches",
     **options: Any,
-) -> Any:
+) -> LayoutDOM:
     """Draw histograms of launch delays, durations of launch calls and durations of kernels.
 
     Parameters
@@ -60,10 +62,6 @@ def launch_stats(
         Three histograms: launch delays, durations of launch calls, and durations of device events,
         solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
         count, solid``.
-
-    Examples
-    --------
-    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
@@ -171,7 +169,7 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     return _DecadeBins(low, high, left, right, counts, solid_counts, zero_at)
 
 
-def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
+def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
     bins = _decade_bins(histogram)
     # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
@@ -239,7 +237,7 @@ def _count_ticks(top: float) -> list[int]:
     return tens[::-1][::step]
 
 
-def _label_decades(figure: Any, bins: _DecadeBins, top: float) -> None:
+def _label_decades(figure: Figure, bins: _DecadeBins, top: float) -> None:
     """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
     ticks = [float(power) for power in np.arange(bins.low, bins.high + 1)]
     labels = {tick: _power_of_ten(int(tick)) for tick in ticks}

@@ -16,7 +16,7 @@ from hta_widgets.charts.data import (
     spread_over_ranks,
     top_rows,
 )
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, Whiskers, time_scale
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import plural
@@ -44,7 +44,7 @@ def operators(
     theme: ThemeName | Theme = "light",
     title: str = "Top operators",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the operators with most self time, on the device and on the host.
 
     Parameters
@@ -62,10 +62,6 @@ def operators(
     -------
     bokeh.plotting.figure
         Two bars per operator; its source has the frame's columns, with times as means of ranks.
-
-    Examples
-    --------
-    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operators",
@@ -136,7 +132,7 @@ def user_annotation_breakdown(
     theme: ThemeName | Theme = "light",
     title: str = "Time in annotated ranges",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the annotations with most time.
 
     Parameters
@@ -218,7 +214,7 @@ def frequent_kernel_sequences(
     theme: ThemeName | Theme = "light",
     title: str = "Frequent sequences of kernels",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the sequences of kernels that occur most often.
 
     Parameters

@@ -18,6 +18,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of, rank_list
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     empty_figure,
@@ -53,7 +54,7 @@ def critical_path(
     theme: ThemeName | Theme = "light",
     title: str = "Critical path",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the critical path over time, and a lane for each cause.
 
     Parameters
@@ -131,7 +132,7 @@ def _draw_segments(
     window: tuple[float, float],
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw the path in the first lane and the segments of each cause in separate lanes."""
     total_ns = float(causes.sum()) or 1.0
     lanes = [
@@ -277,7 +278,7 @@ def job_critical_path(
     theme: ThemeName | Theme = "light",
     title: str = "Critical path across ranks",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw which rank the critical path is on at each moment, and what bounds it.
 
     Parameters
@@ -295,10 +296,6 @@ def job_critical_path(
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments, neighbours of one rank and cause are joined, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "job_critical_path", frame, options, "rank", "start_ns", "dur_ns", "name", "bound_by"
@@ -364,7 +361,7 @@ def _rank_lanes(
     start_ns: float,
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw segments in the lanes of their ranks, by cause, and lines from lane to lane."""
     theme = style.theme
     figure, finish = lanes_figure(
@@ -465,7 +462,7 @@ def job_path_summary(
     theme: ThemeName | Theme = "light",
     title: str = "Whose time the critical path is",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw each rank's share of the job's critical path, by cause.
 
     Parameters

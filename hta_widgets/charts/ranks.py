@@ -23,6 +23,7 @@ from hta_widgets.charts.defined import (
 )
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_ground,
     add_tooltip,
@@ -70,7 +71,7 @@ def rank_clusters(
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks behave alike",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
 
     Parameters
@@ -88,10 +89,6 @@ def rank_clusters(
         Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
         step; texts below them are the differences from the most typical ranks. Its source has one
         row per cluster with the frame's columns.
-
-    Examples
-    --------
-    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "rank_clusters",
@@ -243,7 +240,7 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
 
 
 def _draw_reasons(
-    figure: Any, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
+    figure: Figure, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
 ) -> None:
     """Write each cluster's reasons below its bars, one per row, cut to the figure's width.
 
@@ -281,7 +278,7 @@ def rank_time_heatmap(
     theme: ThemeName | Theme = "light",
     title: str = "Rank × time",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the activity of each rank's device over time.
 
     Parameters
@@ -373,7 +370,7 @@ class HeatmapContent:
     ramp: Sequence[str]
 
 
-def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Any:
+def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
     rows, (start_ns, end_ns) = len(content.names), (content.start_ns, content.end_ns)
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch

@@ -17,6 +17,7 @@ from hta_widgets.charts.data import (
     require_frame,
 )
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     draw_areas,
@@ -47,7 +48,7 @@ def queue_length(
     theme: ThemeName | Theme = "light",
     title: str = "Launched and not yet started",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the number of launches that wait on each stream over time.
 
     Parameters
@@ -67,10 +68,6 @@ def queue_length(
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
         next change. Above 20 000 changes it has the minimum and maximum (``queue_length``,
         ``most``) of slices of time instead, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
@@ -101,7 +98,7 @@ def memory_bandwidth(
     theme: ThemeName | Theme = "light",
     title: str = "Bandwidth of copies",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the bandwidth of copies, by their kind, over time.
 
     Parameters
@@ -119,10 +116,6 @@ def memory_bandwidth(
     -------
     bokeh.plotting.figure
         As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
-
-    Examples
-    --------
-    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"
@@ -203,7 +196,7 @@ def memory_timeline(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Device memory by use",
-) -> Any:
+) -> Figure:
     """Draw device memory over time, stacked by use.
 
     Parameters
@@ -265,7 +258,9 @@ def memory_timeline(
     return _stack_figure(columns, used, peak, style)
 
 
-def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle) -> Any:
+def _stack_figure(
+    columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle
+) -> Figure:
     theme, times = style.theme, columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],

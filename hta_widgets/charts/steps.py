@@ -21,7 +21,7 @@ from hta_widgets.charts.data import (
     thin_points,
 )
 from hta_widgets.charts.defined import draw_definition
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Column,
@@ -45,7 +45,7 @@ def step_phases(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Steps and phases",
-) -> Any:
+) -> Figure:
     """Draw how much each rank's steps and their phases differ from the median rank's.
 
     Parameters
@@ -113,7 +113,7 @@ def step_times(
     theme: ThemeName | Theme = "light",
     title: str = "",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the difference of each rank's steps from the median rank's.
 
     Parameters

@@ -17,7 +17,7 @@ from hta_widgets.charts.data import (
     largest_of_cells,
     rank_list,
 )
-from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, blend, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -46,7 +46,7 @@ def stragglers(
     theme: ThemeName | Theme = "light",
     title: str = "Who keeps the others waiting",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw how long the others wait for each rank, and why it is late.
 
     Parameters
@@ -63,10 +63,6 @@ def stragglers(
     bokeh.plotting.figure
         One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the first 16 and all stragglers have a row; the others share one.
-
-    Examples
-    --------
-    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
@@ -237,7 +233,7 @@ def stragglers_by_step(
     theme: ThemeName | Theme = "light",
     title: str = "",
     **options: Any,
-) -> Any:
+) -> Figure:
     """Draw the cost of each rank to the others in each step.
 
     Parameters
@@ -264,10 +260,6 @@ def stragglers_by_step(
     ------
     ValueError
         For an unknown measure.
-
-    Examples
-    --------
-    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers_by_step",
