@@ -1,10 +1,4 @@
-"""Bokeh figures: one function per analysis, which takes its frame and returns a figure.
-
-A function also takes traces, and then runs its analysis::
-
-    charts.kernel_breakdown(analysis.kernel_breakdown(traces))
-    charts.kernel_breakdown(traces)
-"""
+"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
 
 from typing import TYPE_CHECKING
 

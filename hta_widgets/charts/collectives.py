@@ -104,6 +104,10 @@ def arrivals(
         One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
         20 000 dots, one per cell of a fine grid is kept, among them the latest of each column of
         the grid, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "arrivals",
@@ -254,6 +258,10 @@ def clock_offsets(
         One dot per rank at its offset. To both sides of it are the residuals at the ends of
         collectives, on the recorded clock (pale bar) and on the fitted one (line). Its source has
         the frame's rows.
+
+    Examples
+    --------
+    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
     return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
@@ -314,6 +322,10 @@ def collectives(
     ------
     ValueError
         For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "collectives",

@@ -118,6 +118,10 @@ def diff_ops(
     -------
     bokeh.plotting.figure
         One bar per name, to the right of zero for more; its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "diff_ops",
@@ -228,6 +232,10 @@ def diff_changes(
     bokeh.plotting.figure
         One bar per change: its time in a step after, less before; its source has the frame's
         columns.
+
+    Examples
+    --------
+    >>> charts.diff_changes(diff.changes(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_changes",
@@ -310,6 +318,10 @@ def diff_names(
     -------
     bokeh.plotting.figure
         One bar per name, as from `diff_ops`, but counts and times are of one step and rank.
+
+    Examples
+    --------
+    >>> charts.diff_names(diff.names(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_names",
@@ -440,6 +452,10 @@ def diff_steps(
         One row per pair of steps, with a dot for each side and a line between them. If there are
         several pairs, a row for each side below them shows its mean, with a line of one standard
         deviation to both sides. Its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_steps",

@@ -66,6 +66,10 @@ def operator_efficiency(
         One mark per row with FLOPs, bytes and at least 0.01 % of the device time, which is its
         area, and one roof per device and precision. Both scales are logarithmic. The marks' source
         has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.operator_efficiency(analysis.operator_efficiency(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operator_efficiency", frame, options,
@@ -120,6 +124,10 @@ def modules(
     bokeh.plotting.figure
         One tile per path with at least 0.1 % of the time, the mean of the ranks; as wide as the
         host's time if the trace has no device work.
+
+    Examples
+    --------
+    >>> charts.modules(analysis.modules(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "modules", frame, options, "rank", "path", "module", "depth", "parent", "instances",

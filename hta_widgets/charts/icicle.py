@@ -51,6 +51,10 @@ def diff_icicle(
         One tile per path, coloured by the change. Its width is its time in a step, the mean of
         before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
         out. Its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
     """
     frame = diff_frame(
         "diff_icicle",

@@ -62,6 +62,10 @@ def operators(
     -------
     bokeh.plotting.figure
         Two bars per operator; its source has the frame's columns, with times as means of ranks.
+
+    Examples
+    --------
+    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "operators",

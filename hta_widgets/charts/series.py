@@ -68,6 +68,10 @@ def queue_length(
         One lane per stream. Its source has the frame's columns and ``until_ns``, the time of the
         next change. Above 20 000 changes it has the minimum and maximum (``queue_length``,
         ``most``) of slices of time instead, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "queue_length", frame, options, "rank", "stream", "time_ns", "queue_length"
@@ -116,6 +120,10 @@ def memory_bandwidth(
     -------
     bokeh.plotting.figure
         As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
+
+    Examples
+    --------
+    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "memory_bandwidth", frame, options, "rank", "copy_kind", "time_ns", "gb_per_s"

@@ -63,6 +63,10 @@ def stragglers(
     bokeh.plotting.figure
         One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the first 16 and all stragglers have a row; the others share one.
+
+    Examples
+    --------
+    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
@@ -260,6 +264,10 @@ def stragglers_by_step(
     ------
     ValueError
         For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
     frame = analysis_frame(
         "stragglers_by_step",
