@@ -109,7 +109,7 @@ def _frames_of(paths: Sequence[Path]) -> str:
 def viewer(name: str, path: Path, *, core: int | None = CORE, **limits: float) -> Run:
     """Time a viewer in our browser, from opening the file to loaded."""
     try:
-        from _viewers import VIEWERS  # noqa: PLC0415 - needs Playwright, which is optional
+        from _viewers import VIEWERS
     except ImportError as error:
         raise Missing(f"no browser to open it in ({error})") from None
     if VIEWERS[name].missing:

@@ -386,7 +386,7 @@ def temporary_folder() -> Path:
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
-def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
+def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
     """Return a frame as the bytes of a ``csv`` or ``parquet`` file."""
     file = io.BytesIO()
     _write_table(frame, file, f".{format}")

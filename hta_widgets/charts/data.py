@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -307,29 +308,39 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     return data
 
 
+@dataclass
+class _GroupColumn:
+    """A column of groups of one kind that have no rank in common."""
+
+    kind: str
+    described: str
+    members: set[int] = field(default_factory=set)
+    groups: int = 0
+
+
 def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
     """Return the column of each group, and its number in the column.
 
     A group goes to the first column of its kind that has none of its ranks, if possible to one with
     the same description; else to a new column.
     """
-    columns: list[dict[str, Any]] = []
+    columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}
     number_of: dict[Any, int] = {}
-    for code, group in groups.iterrows():
+    for code, group in groups.to_dict("index").items():
         free = [
             index
             for index, column in enumerate(columns)
-            if column["kind"] == group["kind"] and not column["members"] & group["members"]
+            if column.kind == group["kind"] and not column.members & group["members"]
         ]
-        same_groups = [index for index in free if columns[index]["described"] == group["described"]]
+        like_it = [index for index in free if columns[index].described == group["described"]]
         if not free:
             free = [len(columns)]
-            columns.append({**group[["kind", "described"]], "members": set(), "groups": 0})
-        index = (same_groups or free)[0]
-        column_of[code], number_of[code] = index, columns[index]["groups"]
-        columns[index]["members"] |= group["members"]
-        columns[index]["groups"] += 1
+            columns.append(_GroupColumn(group["kind"], group["described"]))
+        index = (like_it or free)[0]
+        column_of[code], number_of[code] = index, columns[index].groups
+        columns[index].members |= group["members"]
+        columns[index].groups += 1
     return column_of, number_of
 
 

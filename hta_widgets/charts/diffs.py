@@ -552,12 +552,12 @@ def _step_text(before: int, after: int) -> str:
     return f"step {before}" if before == after else f"step {before} → {after}"
 
 
-def _p_value_text(likely: float | None) -> str:
-    if likely is None:
+def _p_value_text(p_value: float | None) -> str:
+    if p_value is None:
         return "with one step per side, chance cannot be estimated"
-    if likely < 0.001:
+    if p_value < 0.001:
         return "by chance the means differ as much in less than 1 of 1 000 such pairs"
-    return f"by chance the means differ as much in {share(likely)} of such pairs"
+    return f"by chance the means differ as much in {share(p_value)} of such pairs"
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:

@@ -66,10 +66,10 @@ def html_of(chart: LayoutDOM) -> str:
     The first chart of a Jupyter kernel includes BokehJS. The others wait until it is loaded, so
     the page may run their scripts in any order.
     """
-    from bokeh.core.json_encoder import serialize_json  # noqa: PLC0415 - takes a while
-    from bokeh.core.types import ID  # noqa: PLC0415
-    from bokeh.embed.bundle import bundle_for_objs_and_resources  # noqa: PLC0415
-    from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
+    from bokeh.core.json_encoder import serialize_json  # takes a while
+    from bokeh.core.types import ID
+    from bokeh.embed.bundle import bundle_for_objs_and_resources
+    from bokeh.util.serialization import make_globally_unique_id
 
     place = f"hta-chart-{make_globally_unique_id()}"
     item = str(serialize_json(embed.json_item(chart, ID(place)))).replace("</", "<\\/")
@@ -96,7 +96,7 @@ def html_of(chart: LayoutDOM) -> str:
 
 def _running_cell() -> tuple[str | None, str | None]:
     """Return the ids of the running cell and of its execution, if the front end sends them."""
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
+    from IPython.core.getipython import get_ipython  # absent from plain Python
 
     kernel = getattr(get_ipython(), "kernel", None)
     if kernel is None:

@@ -283,7 +283,7 @@ class ParserConfig:
     def show_available_args(cls) -> None:
         """Print `AVAILABLE_ARGS`."""
         for key, spec in AVAILABLE_ARGS.items():
-            print(f"{key}: {spec.raw_name!r} becomes {spec.name}")  # noqa: T201 - its purpose
+            print(f"{key}: {spec.raw_name!r} becomes {spec.name}")
 
     @classmethod
     def transform_arg_name(cls, arg: str) -> str:
@@ -418,7 +418,7 @@ class HtaConfig:
 
     def show(self) -> None:
         """Print the settings."""
-        print(json.dumps(self.config, indent=4, sort_keys=True))  # noqa: T201 - its purpose
+        print(json.dumps(self.config, indent=4, sort_keys=True))
 
 
 def get_value_from_dict(d: object, key: str, default: object = None) -> Any:

@@ -351,7 +351,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         table, rows = self.path.trace.table, self.path.nodes.row
         for number in self.critical_path_nodes:
             name = table.names[table.name[rows[number]]]
-            print(f"{self.node_list[number]} {name}")  # noqa: T201 - its purpose
+            print(f"{self.node_list[number]} {name}")
 
     @cached_property
     def node_list(self) -> list[CPNode]:

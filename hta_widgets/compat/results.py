@@ -255,10 +255,10 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
     frame = frame() if callable(frame) else frame
     if frame.empty:
         return
-    from IPython.display import display  # noqa: PLC0415 - only present in notebooks
+    from IPython.display import display  # only present in notebooks
 
-    from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
-    from hta_widgets.charts.figure import html_of  # noqa: PLC0415
+    from hta_widgets import charts  # Bokeh takes a while to import
+    from hta_widgets.charts.figure import html_of
 
     figure = getattr(charts, chart)(frame, **options)
     output = {"text/html": html_of(figure), "text/plain": repr(figure)}
@@ -268,7 +268,7 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
 @cache
 def print_where_figures_show() -> None:
     """Print, once per process, that figures show in notebooks."""
-    print(  # noqa: T201 - for scripts, which may have no logging
+    print(
         "figures are shown in notebooks only; hta_widgets.charts.to_html(figure, path) writes a"
         " page",
         file=sys.stderr,
@@ -347,7 +347,7 @@ class Timeline:
         if save_path is not None:
             timeline.save_html(save_path)
         if in_notebook():
-            from IPython.display import display  # noqa: PLC0415 - only present in notebooks
+            from IPython.display import display  # only present in notebooks
 
             display(timeline)  # type: ignore[no-untyped-call]
         return timeline
@@ -477,6 +477,6 @@ class MemoryAnalysis:
         if not save_graph:
             show("memory_timeline", frame)
             return
-        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+        from hta_widgets import charts  # Bokeh takes a while to import
 
         charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")

@@ -337,6 +337,6 @@ def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_sh
     if is_shown:
         show("diff_ops", frame, **options)
     if path is not None:
-        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+        from hta_widgets import charts  # Bokeh takes a while to import
 
         charts.to_html(charts.diff_ops(frame, **options), Path(path).with_suffix(".html"))

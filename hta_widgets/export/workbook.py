@@ -59,7 +59,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
         If openpyxl is not installed.
     """
     try:
-        from openpyxl import Workbook  # noqa: PLC0415 - an extra
+        from openpyxl import Workbook  # an extra
     except ImportError:
         raise TraceError(
             "writing a workbook needs openpyxl",
@@ -102,7 +102,7 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
 
 def _cells(sheet: Any, values: Iterable[Any]) -> list[Any]:
     """Return what a row of a sheet holds: numbers, and cells of texts."""
-    from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415 - an extra
+    from openpyxl.cell import WriteOnlyCell  # an extra
 
     cells: list[Any] = []
     for value in values:

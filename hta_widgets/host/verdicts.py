@@ -58,11 +58,11 @@ def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     kind, communication without compute.
     """
     # These imports take a second or two, which the host's own start should not.
-    from hta_widgets.analysis.steps import step_length, step_times  # noqa: PLC0415
-    from hta_widgets.live.job import TileEngine  # noqa: PLC0415
-    from hta_widgets.panels.headline import headline, text_of  # noqa: PLC0415
-    from hta_widgets.readers.load import load  # noqa: PLC0415
-    from hta_widgets.tiles.packing import unpack  # noqa: PLC0415
+    from hta_widgets.analysis.steps import step_length, step_times
+    from hta_widgets.live.job import TileEngine
+    from hta_widgets.panels.headline import headline, text_of
+    from hta_widgets.readers.load import load
+    from hta_widgets.tiles.packing import unpack
 
     traces = load(paths[0] if len(paths) == 1 else list(paths), progress=False)
     steps = step_times(traces)

@@ -458,7 +458,7 @@ class TileEngine:
         return LatenessIndex(self.traces, frame, compute, late, _clock_facts(self.traces))
 
     def _cluster(self) -> Clusters:
-        from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
+        from hta_widgets.analysis import rank_clusters  # slow to import
 
         return clusters_reply(rank_clusters(self.traces))
 

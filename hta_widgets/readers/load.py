@@ -111,7 +111,7 @@ def load(
     source: Any,
     *,
     ranks: int | Iterable[int] | None = None,
-    format: str = "auto",  # noqa: A002 - the contract's name
+    format: str = "auto",
     executor: Executor | None = None,
     cache: bool = True,
     progress: bool | Progress = True,

@@ -132,7 +132,7 @@ class Selection:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
-        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+        from hta_widgets.trace.arrow import event_stream  # refers to this module
 
         return event_stream(list(self.owner.values()), self.rows).__arrow_c_stream__(
             requested_schema

@@ -115,33 +115,36 @@ class Drawing:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._fill = ""
+        self._fill = ""  # attributes of the paths that are not written yet
         self._paths: list[str] = []
 
-    def path(self, data: str, fill: str) -> None:
+    def path(self, data: str, colour: str, opacity: float = 1) -> None:
         """Fill a path; consecutive paths of one colour are joined."""
         if not data:
             return
+        fill = f'fill="{colour}"' if opacity == 1 else f'fill="{colour}" fill-opacity="{opacity}"'
         if fill != self._fill:
             self._flush()
             self._fill = fill
         self._paths.append(data)
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, colour: str, opacity: float = 1
+    ) -> None:
         """Fill a rectangle."""
         if width <= 0 or height <= 0:
             return
         w = number(width)
-        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", fill)
+        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", colour, opacity)
 
-    def rects(self, left: Floats, right: Floats, y: float, height: float, fill: str) -> None:
+    def rects(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
         """Fill rectangles of one height."""
         top, down = number(y), number(height)
         data = [
             f"M{x} {top}h{w}v{down}h-{w}z"
             for x, w in zip(numbers(left), numbers(right - left), strict=True)
         ]
-        self.path("".join(data), fill)
+        self.path("".join(data), colour)
 
     def frame(
         self, x: float, y: float, width: float, height: float, colour: str, line: float = 1
@@ -173,9 +176,9 @@ class Drawing:
         """Draw a line of one px below `y`."""
         self.rect(x0, y, x1 - x0, 1, colour)
 
-    def vertical(self, x: float, y0: float, y1: float, colour: str) -> None:
+    def vertical(self, x: float, y0: float, y1: float, colour: str, opacity: float = 1) -> None:
         """Draw a line of one px right of `x`."""
-        self.rect(x, y0, 1, y1 - y0, colour)
+        self.rect(x, y0, 1, y1 - y0, colour, opacity)
 
     def dashed_line(self, x: float, y0: float, y1: float, colour: str) -> None:
         """Draw a vertical dashed line: 2 px on, 3 px off."""
@@ -235,7 +238,7 @@ class Drawing:
 
     def _flush(self) -> None:
         if self._paths:
-            self._parts.append(f'<path d="{"".join(self._paths)}" fill="{self._fill}"/>')
+            self._parts.append(f'<path d="{"".join(self._paths)}" {self._fill}/>')
         self._paths, self._fill = [], ""
 
 

@@ -26,6 +26,8 @@ from hta_widgets.trace.arrays import Array
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
+#: Opacity of the veil over the minimap outside of the window, and of the lines at ticks.
+_VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
 #: Marks of events that begin before the window, and of those that end after it.
@@ -98,9 +100,8 @@ class HeaderPainter(Painter):
         x0, x1 = job.x(place.start), job.x(place.end)
         if x1 - x0 > place.across - 1:
             return
-        veil = f'{theme.bg}" fill-opacity="0.72'
-        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, veil)
-        drawing.rect(x1, y, place.right - x1, _MINIMAP, veil)
+        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, theme.bg, _VEIL)
+        drawing.rect(x1, y, place.right - x1, _MINIMAP, theme.bg, _VEIL)
         width = max(x1 - x0, 3)
         left = min(x0, place.right - width)
         drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
@@ -152,10 +153,9 @@ class HeaderPainter(Painter):
     def lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
         place, drawing = self.place, self.drawing
-        grid = f'{self.theme.rule_strong}" fill-opacity="0.19'
         for x in tick_xs:
             if x > place.left:
-                drawing.vertical(x, top, bottom, grid)
+                drawing.vertical(x, top, bottom, self.theme.rule_strong, _GRID)
         last = -math.inf
         for step in self.scene["steps"]:
             if not place.start < step["start"] < place.end:

@@ -147,7 +147,7 @@ class _Picture(Painter):
         if place.margin:
             drawing.vertical(place.right, top + 33, bottom, theme.rule)
         drawing.horizontal(bottom, 0, place.width, theme.rule)
-        self._selection(first)
+        self._mark_selection(first)
         head.scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
         room = place.across - 220
@@ -328,31 +328,36 @@ class _Picture(Painter):
                     drawing.rect(x, y, words, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
-    def _selection(self, first: float) -> None:
+    def _mark_selection(self, first: float) -> None:
+        """Dim everything outside of the selected window and ranks, and frame the rest."""
         chosen = self.state.get("selection") or {}
-        window = (chosen.get("start_ns"), chosen.get("end_ns"))
-        ranks = chosen.get("ranks")
-        if window == (None, None) and ranks is None:
+        start, end, ranks = (chosen.get(name) for name in ("start_ns", "end_ns", "ranks"))
+        if start is None and end is None and ranks is None:
             return
-        place, line = self.place, self.theme.brush_line
-        x0 = place.left if window[0] is None else place.x(window[0])
-        x1 = place.right if window[1] is None else place.x(window[1])
-        stretches: list[list[float]] = []
-        for row in self.rows:
-            if x1 <= x0 or (ranks is not None and row.rank["rank"] not in ranks):
-                continue
-            top, low = first + row.top, first + row.top + row.height
-            if stretches and stretches[-1][1] == top:
-                stretches[-1][1] = low
-            else:
-                stretches.append([top, low])
-        drawing, veil = self.drawing, f'{self.theme.bg}" fill-opacity="{_VEIL}'
+        place, theme, drawing = self.place, self.theme, self.drawing
+        x0 = place.left if start is None else place.x(start)
+        x1 = place.right if end is None else place.x(end)
+        blocks = self._selected_blocks(first, ranks) if x1 > x0 else []
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
-        dimmed_from = first
-        for top, low in [*stretches, [bottom, bottom]]:
-            drawing.rect(place.left, dimmed_from, place.across, top - dimmed_from, veil)
-            drawing.rect(place.left, top, x0 - place.left, low - top, veil)
-            drawing.rect(x1, top, place.right - x1, low - top, veil)
-            dimmed_from = low
-        for top, low in stretches:
-            drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)
+        above = first
+        for top, low in [*blocks, (bottom, bottom)]:
+            drawing.rect(place.left, above, place.across, top - above, theme.bg, _VEIL)
+            drawing.rect(place.left, top, x0 - place.left, low - top, theme.bg, _VEIL)
+            drawing.rect(x1, top, place.right - x1, low - top, theme.bg, _VEIL)
+            above = low
+        for top, low in blocks:
+            width = 2 if ranks is None else 1.5
+            drawing.frame(x0, top, x1 - x0, low - top, theme.brush_line, width)
+
+    def _selected_blocks(
+        self, first: float, ranks: Collection[int] | None
+    ) -> list[tuple[float, float]]:
+        """Return top and bottom of each run of adjacent rows of the ranks; None for all ranks."""
+        blocks: list[tuple[float, float]] = []
+        for row in self.rows:
+            if ranks is None or row.rank["rank"] in ranks:
+                top = first + row.top
+                is_adjacent = bool(blocks) and blocks[-1][1] == top
+                block_top = blocks.pop()[0] if is_adjacent else top
+                blocks.append((block_top, top + row.height))
+        return blocks
