@@ -329,7 +329,7 @@ def result_of(future: Future[Any]) -> Any:
 def missing_file_error(path: str) -> TraceError:
     """Return the error of a worker that does not see a file."""
     return TraceError(
-        f"is not there on the worker {socket.gethostname()}",
+        f"does not exist on the worker {socket.gethostname()}",
         path=path,
         remedy="Workers open files by themselves: mount their folder at the same path on all.",
     )

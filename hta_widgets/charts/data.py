@@ -27,7 +27,7 @@ _MIN_COLLECTIVES = 4
 
 
 def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
-    """Return for each value the median of its group."""
+    """Return the median of each value's group."""
     numbers = pd.Series(np.asarray(values, dtype=float))
     return numbers.groupby(np.asarray(groups)).transform("median").to_numpy(float)
 

@@ -39,7 +39,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, plural, share
 
 _MAX_SEGMENTS = 20_000
-_DEFINED = "the chain of work and waits that decides how long it takes; every moment counts once"
+_DEFINED = "the chain of work and waits that sets its duration; every moment counts once"
 
 
 def _path_note(frame: pd.DataFrame) -> str:

@@ -131,14 +131,14 @@ def rank_clusters(
                 Column("ranks", _spread_texts(data, heights, "{ranks:count}")),
                 Column("step", _spread_texts(data, heights, "{step_ns:duration}"), 420),
                 Column(
-                    "stands for them", _spread_texts(data, heights, "rank {representative}"), 620
+                    "representative", _spread_texts(data, heights, "rank {representative}"), 620
                 ),
             ],
             tooltip=Tooltip(
                 "@{members}",
                 [
                     ("ranks", "@{ranks}"),
-                    ("stands for them", "rank @{representative}"),
+                    ("representative", "rank @{representative}"),
                     ("against the typical ranks", "@{why}"),
                     *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
                     ("step", "{step_ns:duration}"),

@@ -279,7 +279,7 @@ def _outliers(data: pd.DataFrame) -> Bools:
 
 
 def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
-    """Return for each row the rank that stands out most, and by how much, as text."""
+    """Return the rank that stands out most in each row, and by how much, as text."""
     texts = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
     late = late.drop_duplicates(["row", "rank"], keep="last")

@@ -209,7 +209,7 @@ _MAX_TOP = 40
 _MAX_STEPS = 300
 #: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05
-#: Minimum share of lost time that is drawn in the darkest colour, whatever other steps cost.
+#: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
 _STALL = 0.25
 
 _TITLES = {

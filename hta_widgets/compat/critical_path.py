@@ -399,7 +399,7 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @property
     def _has_event(self) -> Bools:
-        """Return for each exact edge whether its time belongs to an event."""
+        """Return a mask of the exact edges whose time belongs to an event."""
         edges = self.path.edges
         return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)
 

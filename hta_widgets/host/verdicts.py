@@ -34,7 +34,7 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
         "-m",
         "hta_widgets.host.verdicts",
         *paths,
-        # `-m` imports from the working directory first, and that of the host may hold anything.
+        # `-m` imports from the working directory first, which may contain other modules.
         cwd=Path(sys.executable).parent,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -168,7 +168,7 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
-    """Return for each edge the sum of its distances from all marks before it."""
+    """Return the sum of each edge's distances from all marks before it."""
     marks = np.sort(marks)
     positions = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])

@@ -92,7 +92,7 @@ def whole_job_panel(
     panel_frame: Callable[[TraceSet], pd.DataFrame],
     analysis_frame: Callable[[TraceSet], pd.DataFrame],
 ) -> Panel:
-    """Return a panel of the catalogue that neither windows nor ranks narrow."""
+    """Return a panel of the catalogue that ignores windows and ranks."""
 
     def frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
         return panel_frame(traces)
@@ -416,7 +416,7 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return for each name the rank with the mean farthest from the median, and their ratio."""
+    """Return the rank whose mean is farthest from each name's median, and their ratio."""
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     deviation = np.abs(mean - median[names.code])

@@ -409,7 +409,9 @@ class ArgTable:
         """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
         numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
-            raise ValueError("the args of communication are not as many as its records")
+            raise ValueError(
+                "the number of args of communication differs from the number of its records"
+            )
         if (np.diff(numbers) <= 0).any():
             raise ValueError("the records of communication are not in order")
         if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):

@@ -163,7 +163,7 @@ class EventTypes:
 
 _STATIC = Path(__file__).parents[2] / "static"
 
-#: The page may load nothing, and run only its own script, whatever its data contain. Modules are
+#: The page loads nothing and runs only its own script, even if its data contain markup. Modules are
 #: unpacked into blobs.
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "

@@ -64,7 +64,7 @@ class HeaderPainter(Painter):
     scene: Mapping[str, Any]
     late: frozenset[int]
 
-    def minimap(
+    def draw_minimap(
         self,
         reply: Mapping[str, Any],
         columns: Mapping[str, Any],
@@ -118,7 +118,7 @@ class HeaderPainter(Painter):
             layers.append((below, self.colours.column(code, "solid")))
         return layers
 
-    def axis(self, y: float) -> list[float]:
+    def draw_axis(self, y: float) -> list[float]:
         """Draw the axis down to `y`; return the x of its ticks."""
         place, theme, drawing = self.place, self.theme, self.drawing
         times, step = ticks(place)
@@ -132,25 +132,25 @@ class HeaderPainter(Painter):
                 drawing.text(x + 4, y - 7, label, theme.ink2)
         return tick_xs
 
-    def strip(self, ribbon: Answered | None, y: float) -> None:
+    def draw_strip(self, ribbon: Answered | None, y: float) -> None:
         """Draw steps, phases and the ribbon of late ranks."""
         scene, place, theme = self.scene, self.place, self.theme
         names: list[str] = []
         if scene["steps"]:
             several = len(scene["ranks"]) > 1 and not place.narrow
             names.append("steps, median rank" if several else "steps")
-            self._steps(y)
+            self._draw_steps(y)
         if scene["phases"]:
-            self._phases(y + 16 * len(names))
+            self._draw_phases(y + 16 * len(names))
             names.append("phases")
         if ribbon is not None:
-            self._job_ribbon(*ribbon, y + 16 * len(names))
+            self._draw_job_ribbon(*ribbon, y + 16 * len(names))
             names.append("comes last" if place.narrow else "who comes last")
         for index, name in enumerate(names):
             room = place.left - 20
             self.drawing.text(12, y + 16 * index + 11, fit_text(name, room), theme.ink3)
 
-    def lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
+    def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
         place, drawing = self.place, self.drawing
         for x in tick_xs:
@@ -165,7 +165,7 @@ class HeaderPainter(Painter):
                 drawing.dashed_line(x, top, bottom, self.theme.kind["annotation"])
                 last = x
 
-    def scale_bar(self, y: float) -> None:
+    def draw_scale_bar(self, y: float) -> None:
         """Draw a bar of a round time's length, with that time."""
         place, theme, drawing = self.place, self.theme, self.drawing
         length_ns = round_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
@@ -186,7 +186,7 @@ class HeaderPainter(Painter):
                 name = f"{_BEFORE} {step['name']}" if begun else step["name"]
                 yield step, place.x(start), place.x(end), begun, name
 
-    def _steps(self, y: float) -> None:
+    def _draw_steps(self, y: float) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         dark = theme.name == "dark"
         tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
@@ -207,7 +207,7 @@ class HeaderPainter(Painter):
             if (not begun or goes_on) and text_width(end) <= room:
                 drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
 
-    def _phases(self, y: float) -> None:
+    def _draw_phases(self, y: float) -> None:
         theme, drawing = self.theme, self.drawing
         reached = -math.inf
         for _, x0, x1, begun, name in self._in_view(self.scene["phases"]):
@@ -220,7 +220,9 @@ class HeaderPainter(Painter):
                 drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
             reached = x1
 
-    def _job_ribbon(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
+    def _draw_job_ribbon(
+        self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float
+    ) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         if not reply["of"]:
             drawing.text(place.left + 6, y + 11, "no collectives matched", theme.ink3)

@@ -110,7 +110,7 @@ def read_profile(
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     if data.count(_REPLACED) > len(data) // 1000:
         return TraceError(
-            "was changed by a conversion of text, which replaces bytes",
+            "was damaged by a text conversion, which replaced bytes",
             path=path,
             remedy="Copy the file again as binary.",
         )
@@ -159,7 +159,7 @@ class _ProfileEvents:
         self._problems.add("repaired", self._step_count, detail, file=self._path)
         # Repeated work is not lost; other planes belong to neither devices nor threads.
         self._problems.add(
-            "part", others, "events of planes of neither devices nor hosts", file=self._path
+            "part", others, "events on planes that belong to no device or host", file=self._path
         )
         self._problems.add(
             "repaired", derived, "events that repeat device work by module or scope are left out",
