@@ -92,7 +92,7 @@ def record(
     steps: Positive = 5,
     warmup: Count = 1,
     dir: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> TraceSet:
     """Call a function several times under PyTorch's profiler, and load the trace.
 
@@ -124,7 +124,7 @@ def record(
     loaded: list[TraceSet] = []
     write = None if dir is None else trace_handler(dir)
 
-    def keep(profiler: Any) -> None:
+    def keep(profiler: object) -> None:
         # PyTorch exports a trace once.
         source = profiler if write is None else write(profiler)
         loaded.append(load(source, progress=False))

@@ -285,7 +285,7 @@ class _Call:
             _submitted_by.reset(token)
 
 
-def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
+def submit(executor: Executor, function: Callable[..., Any], *args: object) -> Future[Any]:
     """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
     main_path = (
         package_version("hta_widgets"),

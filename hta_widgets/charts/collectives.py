@@ -80,7 +80,7 @@ def arrivals(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "How late each rank arrives",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw how late ranks arrive at collectives over time, against the median of each collective.
 
@@ -237,7 +237,7 @@ def clock_offsets(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Clock offsets",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each rank's clock offset, and its residuals before and after the fit.
 
@@ -293,7 +293,7 @@ def collectives(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw how long each rank waits at each collective, or how late it arrives.
 

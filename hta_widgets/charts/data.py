@@ -216,7 +216,7 @@ def _run_analysis(name: str, source: Any, options: dict[str, Any]) -> pd.DataFra
     return frame
 
 
-def _leaves_out_events(selection: Any) -> bool:
+def _leaves_out_events(selection: object) -> bool:
     """Return whether a selection excludes any event within its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
@@ -249,7 +249,7 @@ def diff_frame(chart: str, source: ChartFrame, *columns: str) -> pd.DataFrame:
 
 
 def require_frame(
-    chart: str, source: Any, origin: str, *, takes_traces: bool = False
+    chart: str, source: object, origin: str, *, takes_traces: bool = False
 ) -> pd.DataFrame:
     """Return the source if it is a frame; else raise a `TraceError` that names its origin."""
     if isinstance(source, pd.DataFrame):

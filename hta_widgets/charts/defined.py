@@ -158,7 +158,7 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
     group_of_item = np.where(place > 0, -place, rank)
     folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
-    def reduce_folds(function: str, *columns: Any) -> Any:
+    def reduce_folds(function: str, *columns: object) -> Any:
         return aggregate(function, columns, {"by": folds})
 
     members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
@@ -543,7 +543,7 @@ def _add_mark(
 ) -> Bars | Dots | Whiskers:
     """Return a mark, and add its columns."""
 
-    def place(code: Any) -> Any:
+    def place(code: object) -> Any:
         if not isinstance(code, str):
             return code
         data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))

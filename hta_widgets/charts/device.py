@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
@@ -35,7 +34,7 @@ def temporal_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Where GPU time goes",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the activity of each rank's device, as shares of its span.
 
@@ -71,7 +70,7 @@ def kernel_type_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Kinds of GPU work",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
 
@@ -106,7 +105,7 @@ def comm_comp_overlap(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication and overlap",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each rank's communication: time hidden behind compute, and exposed time.
 
@@ -136,7 +135,7 @@ def idle_time_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Why streams are idle",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each stream's idle time, split by cause.
 
@@ -171,7 +170,7 @@ def device_idle_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Why GPUs are idle",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the idle time of each rank's whole device, split by cause.
 
@@ -204,7 +203,7 @@ def kernel_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top kernels",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the kernels with most time.
 
@@ -302,7 +301,7 @@ def kernel_duration_by_rank(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw how long kernels take on each rank.
 
@@ -415,7 +414,7 @@ def queue_length_summary(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launch queue",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the mean and the maximum length of each stream's queue of launched work.
 

@@ -98,7 +98,7 @@ def diff_ops(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the names whose time, or count, differs most between two runs.
 

@@ -47,7 +47,7 @@ def operator_efficiency(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "How close to the machine",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
 
@@ -106,7 +106,7 @@ def modules(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Layers",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the tree of modules: each below the module that calls it, as wide as its device time.
 

@@ -342,8 +342,8 @@ def new_figure(
     style: FigureStyle,
     *,
     frame_height: int,
-    x_range: Any,
-    y_range: Any,
+    x_range: object,
+    y_range: object,
     select: Literal["width", "height", "both"] | None = None,
     tools: Sequence[Any] = (),
     axis_type: Literal["linear", "log"] = "linear",
@@ -417,7 +417,13 @@ def _title(text: str, size: str, weight: str, color: str, *, standoff: int) -> A
 
 
 def draw_areas(
-    figure: Figure, source: Any, color: str, *, bottom: str | float, top: str | float, alpha: float
+    figure: Figure,
+    source: object,
+    color: str,
+    *,
+    bottom: str | float,
+    top: str | float,
+    alpha: float,
 ) -> Any:
     """Draw invisible rectangles of time, which tooltips and selections refer to."""
     return figure.quad(
@@ -461,7 +467,7 @@ def side_axis(
     return axis
 
 
-def draw_row_texts(figure: Figure, source: Any, *, x: str | float, color: str) -> None:
+def draw_row_texts(figure: Figure, source: object, *, x: str | float, color: str) -> None:
     """Write the texts of a source into its rows."""
     figure.text(
         x=x,
@@ -543,7 +549,7 @@ def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> 
 
 @check_arguments
 def to_html(
-    chart: Any, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
+    chart: object, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
 ) -> Path:
     """Write a chart, or a layout of charts, as one file that needs no network.
 
@@ -572,7 +578,7 @@ def to_html(
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
-def keep_dominant(figure: Figure, segments: Any, causes: Mapping[int, str]) -> Any:
+def keep_dominant(figure: Figure, segments: object, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
     Row 0 has for each pixel the cause that takes most of its time, or none if the time without a

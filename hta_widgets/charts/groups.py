@@ -51,7 +51,7 @@ def parallel_groups(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks form which groups",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each rank's group of each kind, and the rank's time and bytes in it.
 
@@ -342,7 +342,7 @@ def communication_by_group(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication by process group",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each process group's communication: time hidden behind compute, and exposed time.
 
@@ -385,7 +385,7 @@ def communication_by_stream(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication by stream",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each stream's communication: time hidden behind compute, and exposed time.
 

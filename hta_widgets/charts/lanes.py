@@ -128,7 +128,7 @@ def lanes_figure(
     if any(lane.number for lane in lanes):
         columns.append((side_axis(figure, ticks, numbers, style.theme), 0))
 
-    def finish(legend: Any, names: Sequence[tuple[float, str]] | None = None) -> None:
+    def finish(legend: object, names: Sequence[tuple[float, str]] | None = None) -> None:
         keep_fitting(
             figure,
             width=style.width,

@@ -59,7 +59,7 @@ _HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
 _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
-def is_rows(value: Any) -> bool:
+def is_rows(value: object) -> bool:
     """Whether there is one value for each item or row."""
     return isinstance(value, np.ndarray) and value.ndim > 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ def launch_stats(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launches",
-    **options: Any,
+    **options: object,
 ) -> LayoutDOM:
     """Draw histograms of launch delays, durations of launch calls and durations of kernels.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -43,7 +42,7 @@ def operators(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top operators",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the operators with most self time, on the device and on the host.
 
@@ -135,7 +134,7 @@ def user_annotation_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Time in annotated ranges",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the annotations with most time.
 
@@ -217,7 +216,7 @@ def frequent_kernel_sequences(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Frequent sequences of kernels",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the sequences of kernels that occur most often.
 

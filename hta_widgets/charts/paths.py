@@ -53,7 +53,7 @@ def critical_path(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Critical path",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the critical path over time, and a lane for each cause.
 
@@ -277,7 +277,7 @@ def job_critical_path(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Critical path across ranks",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw which rank the critical path is on at each moment, and what bounds it.
 
@@ -465,7 +465,7 @@ def job_path_summary(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Whose time the critical path is",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw each rank's share of the job's critical path, by cause.
 

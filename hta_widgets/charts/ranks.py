@@ -70,7 +70,7 @@ def rank_clusters(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks behave alike",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
 
@@ -281,7 +281,7 @@ def rank_time_heatmap(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Rank × time",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the activity of each rank's device over time.
 

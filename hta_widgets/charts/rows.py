@@ -142,7 +142,7 @@ def view_of(column: str, value: str) -> Any:
 
 
 def draw_mark(
-    figure: Figure, mark: Bars | Whiskers | Dots, source: Any, theme: Theme, *, profile: bool
+    figure: Figure, mark: Bars | Whiskers | Dots, source: object, theme: Theme, *, profile: bool
 ) -> Any:
     """Add a mark to a figure; rows of a `profile` have no space between them."""
     if isinstance(mark, Whiskers):
@@ -220,7 +220,7 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
     return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
-def extremes_text(names: Sequence[str], values: Any, words: Callable[[float], str]) -> str:
+def extremes_text(names: Sequence[str], values: object, words: Callable[[float], str]) -> str:
     """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():

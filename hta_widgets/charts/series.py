@@ -47,7 +47,7 @@ def queue_length(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launched and not yet started",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the number of launches that wait on each stream over time.
 
@@ -101,7 +101,7 @@ def memory_bandwidth(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Bandwidth of copies",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the bandwidth of copies, by their kind, over time.
 

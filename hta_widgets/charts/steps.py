@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -112,7 +112,7 @@ def step_times(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the difference of each rank's steps from the median rank's.
 

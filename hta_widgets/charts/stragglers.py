@@ -45,7 +45,7 @@ def stragglers(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Who keeps the others waiting",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw how long the others wait for each rank, and why it is late.
 
@@ -236,7 +236,7 @@ def stragglers_by_step(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw the cost of each rank to the others in each step.
 

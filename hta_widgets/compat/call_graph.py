@@ -500,8 +500,8 @@ class CallGraph:
     def get_call_stacks(
         self,
         rank: int | None = None,
-        pid: Any = None,
-        tid: Any = None,
+        pid: object = None,
+        tid: object = None,
         stack_index: int | None = None,
     ) -> Iterator[CallStackGraph]:
         """Yield the call stacks of a rank, process or thread; all by default."""

@@ -242,7 +242,7 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
     return kernels[kernels["occurrence"] == last]
 
 
-def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: Any) -> None:
+def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: object) -> None:
     """Show a frame with the function of `hta_widgets.charts`; do nothing if it is empty.
 
     A callable that returns the frame is only called in notebooks. Elsewhere one line on stderr

@@ -151,7 +151,7 @@ class TraceAnalysis:
         return f"<TraceAnalysis of {self.t!r}>"
 
     def _hta_result(
-        self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
+        self, name: str, figure: Mapping[str, Any] | None = None, /, **options: object
     ) -> pd.DataFrame:
         """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
         frame = getattr(analysis, name)(self.kept, **options)
@@ -165,7 +165,7 @@ class TraceAnalysis:
         ranks: Iterable[int] | None,
         figure: Mapping[str, Any] | None = None,
         /,
-        **options: Any,
+        **options: object,
     ) -> dict[int, pd.DataFrame]:
         """Return the result of `_made` for each rank."""
         chosen = self._ranks(ranks)

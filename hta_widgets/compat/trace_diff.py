@@ -178,8 +178,8 @@ class TraceDiff:
     @classmethod
     def compare_traces(
         cls,
-        control: Any,
-        test: Any,
+        control: object,
+        test: object,
         control_rank: Numbers = None,
         test_rank: Numbers = None,
         control_iteration: Numbers = None,
@@ -248,8 +248,8 @@ class TraceDiff:
     @classmethod
     def ops_diff(
         cls,
-        control: Any,
-        test: Any,
+        control: object,
+        test: object,
         control_rank: Numbers = None,
         test_rank: Numbers = None,
         control_iteration: Numbers = None,
@@ -289,7 +289,7 @@ class TraceDiff:
         _draw_differences(df, "duration", export_image_path, is_shown=show_image)
 
 
-def _trace_set(source: Any) -> TraceSet:
+def _trace_set(source: object) -> TraceSet:
     """Return the set in a user's object: a set, a rank, or one of HTA's objects."""
     if isinstance(source, TraceSet):
         return source

@@ -100,7 +100,7 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
         sheet.append(_cells(sheet, row))
 
 
-def _cells(sheet: Any, values: Iterable[Any]) -> list[Any]:
+def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
     """Return what a row of a sheet holds: numbers, and cells of texts."""
     from openpyxl.cell import WriteOnlyCell  # an extra
 

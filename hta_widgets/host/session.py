@@ -465,7 +465,7 @@ class Session:
             )
         return source
 
-    def _report(self, load: _Load, **at: Any) -> None:
+    def _report(self, load: _Load, **at: object) -> None:
         for page, number in list(load.waiting.items()):
             self.hub.send({"type": "progress", "id": number, **at}, to=page)
         self._answer_others(load)

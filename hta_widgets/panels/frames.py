@@ -377,7 +377,7 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     return add_call_rates(operators, traces, selection, selected_operators)
 
 
-def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:
+def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()

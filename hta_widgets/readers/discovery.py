@@ -45,7 +45,7 @@ def manifest_in(folder: str | Path) -> str | None:
 
 
 def read_store(
-    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+    path: str, *, advance: Callable[[int], object] | None = None, keepalive: object = None
 ) -> Outcome:
     """Return a store's ranks, without the clock of the set that was saved."""
     del advance, keepalive
@@ -87,7 +87,7 @@ class FoundFile:
     format: str = "kineto"
 
 
-def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[FoundFile]:
+def find_files(source: object, problems: Problems, wanted: str = "auto") -> list[FoundFile]:
     """List the trace files of a source in natural order; report other files as problems.
 
     Parameters
@@ -225,7 +225,7 @@ class _Search:
 
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def files_of(self, source: Any) -> Iterator[FoundFile]:
+    def files_of(self, source: object) -> Iterator[FoundFile]:
         """Yield the files that a source names, with their ranks if it is a mapping."""
         if isinstance(source, (str, bytes, os.PathLike)):
             yield from self._files_at(_text(source))

@@ -35,7 +35,7 @@ _DRIVERS = {
 }  # fmt: skip
 
 
-def is_remote(source: Any) -> bool:
+def is_remote(source: object) -> bool:
     """Whether a source names a remote file."""
     if isinstance(source, str):
         return _URL.match(source) is not None
@@ -51,7 +51,7 @@ class LocalCopies:
     keep: bool
     _names: dict[str, str] = field(default_factory=dict)
 
-    def source(self, source: Any) -> Any:
+    def source(self, source: object) -> Any:
         """Return the source with local paths; download the files that are not there yet."""
         if isinstance(source, str) and is_remote(source):
             return self._local(source)

@@ -117,7 +117,7 @@ class Manifest(TypedDict):
     captures: NotRequired[list[tuple[Rank, RankEntry]]]
 
 
-def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
+def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
     """Return a manifest's body; raise `DamagedFileError` if it cannot describe a set of traces."""
     try:
         manifest: Manifest = convert(body, Manifest)

@@ -139,7 +139,7 @@ class Selection:
         )
 
     @check_arguments
-    def export(self, path: str | Path, **options: Any) -> Any:
+    def export(self, path: str | Path, **options: object) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
         if exporter is None:
             raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
@@ -212,7 +212,7 @@ class Selection:
         return {**state, "traces": None}
 
 
-def normalize_ranks(ranks: Any) -> list[int]:
+def normalize_ranks(ranks: object) -> list[int]:
     """Return one rank or several as an ascending list without duplicates."""
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]

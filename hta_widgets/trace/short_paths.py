@@ -91,11 +91,11 @@ def shorten_record(record: bytes) -> bytes:
         return b"{}"
 
 
-def _to_ascii(value: Any) -> bytes:
+def _to_ascii(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: object, change: Callable[[str], str]) -> Any:
     """Return a JSON value with all its texts changed, including keys."""
     if isinstance(value, _VerbatimNumber):
         return msgspec.Raw(value.encode())

@@ -68,7 +68,7 @@ class PagePart:
 
 
 def _args_part(
-    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None
+    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
     """Return the arguments of a rank's events, the directory last, or why they are missing."""
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}

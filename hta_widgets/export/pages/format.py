@@ -253,7 +253,7 @@ def ascii_json(value: object) -> bytes:
     return text.encode("ascii")
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     """Return JSON values with null for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -145,7 +145,7 @@ def embed(
     limit_bytes: float,
     saved_at: datetime | None = None,
     files: Sequence[tuple[str, int | None]] = (),
-    **more: Any,
+    **more: object,
 ) -> PageContent:
     """Return the part of a job that fits into `limit_bytes`.
 
