@@ -108,11 +108,8 @@ class TraceSet(Mapping[int, Trace]):
         """Return a stored set, whose traces are already shifted onto its time axis."""
         restored_set = cls((), problems=problems)
         restored_set._traces = {trace.rank: trace for trace in traces}
-        restored_set._clock, restored_set._origin_ns, restored_set.origin_offset_ns = (
-            clock,
-            origin_ns,
-            lift_ns,
-        )
+        restored_set._clock, restored_set._origin_ns = clock, origin_ns
+        restored_set.origin_offset_ns = lift_ns
         return restored_set
 
     def __getitem__(self, rank: int) -> Trace:
