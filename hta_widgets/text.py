@@ -94,12 +94,12 @@ def time_point(ns: float) -> str:
     return f"{sign}{_group_digits(integer)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
 
 
-def axis_time(ns: float, step: float, most: float = 0) -> str:
+def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
     """Format an axis tick with the unit and decimals that the step between ticks needs.
 
-    `most` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
+    `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
-    in_s, in_ms = step >= 1e9 or most >= 1e9, step >= 1e5 or most >= 1e6
+    in_s, in_ms = step >= 1e9 or largest_ns >= 1e9, step >= 1e5 or largest_ns >= 1e6
     unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed_decimals(abs(ns) / scale, decimals)

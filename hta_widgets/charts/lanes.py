@@ -145,24 +145,26 @@ def lanes_figure(
     return figure, finish
 
 
-def lane_steps(time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, most: int) -> LaneSteps:
+def lane_steps(
+    time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
+) -> LaneSteps:
     """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
-    if len(times) <= most:
+    if len(times) <= max_steps:
         return LaneSteps(times, until, values, values, exact=True)
-    edges = np.linspace(times[0], until[-1], most + 1)
+    edges = np.linspace(times[0], until[-1], max_steps + 1)
     first = np.searchsorted(times, edges[:-1], side="left")
     # A slice includes the value from before its start, unless the value changes exactly there.
     carried = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
     last = np.append(first[1:], len(times))
-    least, highest = values[carried].copy(), values[carried].copy()
+    lowest, highest = values[carried].copy(), values[carried].copy()
     filled = np.flatnonzero(last > first)
     # Slices without a change have no index, so `reduceat` needs the starts of the others only.
-    least[filled] = np.minimum(least[filled], np.minimum.reduceat(values, first[filled]))
+    lowest[filled] = np.minimum(lowest[filled], np.minimum.reduceat(values, first[filled]))
     highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
-    return LaneSteps(edges[:-1], edges[1:], least, highest, exact=False)
+    return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
 
 
 @dataclass(frozen=True)

@@ -306,12 +306,12 @@ def _stack_figure(
     return figure
 
 
-def _rows_to_draw(times: Array, total: Array, most: int) -> Array:
+def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
-    if len(times) <= most:
+    if len(times) <= max_rows:
         return np.arange(len(times))
-    edges = np.linspace(times[0], times[-1], most // 2 + 1)
-    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, most // 2 - 1)
+    edges = np.linspace(times[0], times[-1], max_rows // 2 + 1)
+    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, max_rows // 2 - 1)
     order = np.lexsort((total, slices))
     starts = np.flatnonzero(np.r_[True, np.diff(slices[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1

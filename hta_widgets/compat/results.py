@@ -38,7 +38,7 @@ from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _OTHERS = "others"
 #: Minimum duration of a collective that counts, as a share of the mean iteration.
-_LEAST_SHARE = 0.01
+_MIN_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
 _NAMES = (
@@ -235,7 +235,7 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
     kernels = kernels.sort_values("ts", kind="stable")
     kernels = kernels.assign(occurrence=kernels.groupby(["rank", *_SERIES]).cumcount())
     longest = kernels.groupby([*_SERIES, "occurrence"])["dur"].transform("max")
-    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _LEAST_SHARE
+    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _MIN_SHARE
     if is_long.any():
         kernels = kernels[is_long]
     last = kernels.groupby(_SERIES)["occurrence"].transform("max")

@@ -500,7 +500,7 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
         "causes": [{"cause": cause, "time": ns} for cause, ns in causes if ns > 0],
         "ends": event_summary(index, events, idle_gap.next),
         "launch": None if idle_gap.call < 0 else event_summary(index, events, idle_gap.call),
-        "host": _times_by_group(index, rows, spent, rank.table.name[rows]),
+        "host": _times_by_group(index, rows, spent, rank.table.name[rows].astype(np.int64)),
         "host_time": int(spent.sum()),
     }
 

@@ -71,7 +71,7 @@ def natural_key(path: str) -> list[tuple[int, int, str]]:
     ]
 
 
-_MOST_FOREIGN_ROWS = 50
+_MAX_FOREIGN_ROWS = 50
 _PERFETTO_COPY = re.compile(r"perfetto_trace\.json(\.gz)?")
 
 
@@ -206,9 +206,9 @@ def files_below(directory: str) -> Iterator[str]:
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
     """Report files of other formats: the first ones one by one, the others as a count."""
-    for path, detail in foreign[:_MOST_FOREIGN_ROWS]:
+    for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
-    rest = len(foreign) - _MOST_FOREIGN_ROWS
+    rest = len(foreign) - _MAX_FOREIGN_ROWS
     if rest > 0:
         problems.add("foreign", rest, "further files that are not traces")
 

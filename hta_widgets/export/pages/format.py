@@ -212,7 +212,7 @@ def save_page(
     make: Callable[[float, datetime], PageContent],
     *,
     max_mb: float,
-    least_mb: float,
+    min_mb: float,
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
@@ -220,8 +220,8 @@ def save_page(
 
     The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
     """
-    if not max_mb >= least_mb:
-        raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
+    if not max_mb >= min_mb:
+        raise TraceError(f"max_mb must be at least {min_mb}, not {max_mb}", remedy=remedy)
     target = target_path(path)
     host = _host_script()
     blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]

@@ -61,7 +61,7 @@ def save_html(
         [engine],
         make,
         max_mb=max_mb,
-        least_mb=0.1,
+        min_mb=0.1,
         remedy="A page without any event takes about as much, one of a dashboard 0.8.",
         more_code=more_code,
     )

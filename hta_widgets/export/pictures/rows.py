@@ -269,13 +269,13 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 
 
 def _busiest_threads(
-    rank: RankScene, threads: list[Mapping[str, Any]], most: int
+    rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
     """Return the threads with most events, in the scene's order."""
-    if len(threads) <= most:
+    if len(threads) <= max_threads:
         return threads
     events = {t["label"]: t["events"] for t in rank["tracks"] if t["role"] == "thread"}
-    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:most]
+    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:max_threads]
     return [row for row in threads if row in by_events]
 
 
