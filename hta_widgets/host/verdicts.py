@@ -54,8 +54,8 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return ranks, median time of a step, picture and first sentence of a job; None for no steps.
 
-    The picture has the share in percent of each bin of the job that all ranks spend in work of a
-    kind, communication without compute.
+    The picture has, for each bin of the job, the percentage that all ranks together spend in each
+    kind of work; communication that overlaps compute does not count.
     """
     # These imports take a second or two, which the host's own start should not.
     from hta_widgets.analysis.steps import step_length, step_times

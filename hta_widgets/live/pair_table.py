@@ -1,7 +1,7 @@
 """The pairs of events of two runs, and the class of each event by its change, for its color.
 
 A row of the table is a pair, or an event of one side without a partner. Only changes that `changes`
-lists have a color: what varies by chance is ``same``. For example, if `changes` has ``aten::gelu``
+lists have a color; variation by chance is ``same``. For example, if `changes` has ``aten::gelu``
 slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2`` on both sides:
 at least a third longer, and less than twice as long.
 """

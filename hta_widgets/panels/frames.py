@@ -67,7 +67,7 @@ class Panel:
     #: Parts of the selection that do not filter it: ``window``, ``ranks``, ``tracks``, ``ids``, or
     #: of its query the ``names``, the ``kinds`` and the ``rest``.
     own: tuple[str, ...]
-    #: What its rows name: ``operators``, ``kernels``, or something else.
+    #: Kind of the names in its rows: ``operators``, ``kernels``, or something else.
     rows: str = ""
     #: Whether it is a chart.
     is_chart: bool = False
@@ -533,7 +533,7 @@ _SELECTED = (
 
 
 def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
-    """Return the times `_SELECTED` of a rank. What is not selected hides selected work, too."""
+    """Return the times `_SELECTED` of a rank. Unselected work hides selected work, too."""
     compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
     waited = union(*wait_intervals(part, waits)[1:])
     copying = subtract(part.union_of_kinds("memory"), compute)

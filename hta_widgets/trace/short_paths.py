@@ -21,7 +21,7 @@ import msgspec
 
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
-#: What does not precede an absolute path, and the beginning of one.
+#: The beginning of an absolute path, and the characters that cannot precede it.
 _BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
 #: A user's name may hold blanks if a separator follows.
 _USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""

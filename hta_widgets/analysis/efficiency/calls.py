@@ -305,7 +305,7 @@ class OperatorCall:
 class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
-    An estimate or a bound has a reason too: what it assumes.
+    An estimate or a bound has a reason too, which states its assumption.
     `parameters` are columns of `operator_efficiency`, such as ``m, n, k``.
     """
 
