@@ -226,6 +226,15 @@ def run_text(run: range, dash: str = "\u2013") -> str:
     return f"{run[0]}{dash}{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
 
 
+def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
+    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
+    numbers = sorted(map(int, ranks))
+    shown = consecutive_runs(numbers)[:max_runs]
+    left = len(numbers) - sum(map(len, shown))
+    more_text = f" and {count(left)} more" if left else ""
+    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(map(run_text, shown))}{more_text}"
+
+
 def as_ns(time: Any) -> int:
     """Convert a time to ns: a number of ns, or text such as ``"12.3ms"`` or ``"1.5 s"``."""
     if isinstance(time, str):

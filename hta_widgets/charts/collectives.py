@@ -19,7 +19,6 @@ from hta_widgets.charts.data import (
     largest_of_cells,
     median_of,
     most_often_last,
-    rank_list,
     thin_points,
 )
 from hta_widgets.charts.defined import draw_analysis
@@ -52,7 +51,7 @@ from hta_widgets.charts.rows import (
     tick_step,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
-from hta_widgets.text import MINUS, axis_time, count, duration, rate, size
+from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
 #: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thin_points`).

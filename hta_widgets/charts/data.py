@@ -16,7 +16,7 @@ from hta_widgets.analysis.frames import require_columns
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
-from hta_widgets.text import consecutive_runs, count, plural, run_text
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -110,16 +110,6 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
     is_largest = np.append((np.diff(corners, axis=0) != 0).any(axis=1), True)
     largest: pd.DataFrame = data.iloc[order[is_largest]].reset_index(drop=True)
     return largest
-
-
-def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
-    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
-    numbers = sorted(int(rank) for rank in ranks)
-    shown = consecutive_runs(numbers)[:max_runs]
-    words = map(run_text, shown)
-    left = len(numbers) - sum(map(len, shown))
-    more_text = f" and {count(left)} more" if left else ""
-    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more_text}"
 
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:

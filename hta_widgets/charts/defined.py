@@ -19,7 +19,6 @@ from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
     color_ramp,
-    rank_list,
     require_columns_of,
 )
 from hta_widgets.charts.definition import (
@@ -81,6 +80,7 @@ from hta_widgets.text import (
     consecutive_runs,
     count,
     duration,
+    rank_list,
     run_text,
     share,
     share_delta,

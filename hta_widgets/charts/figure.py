@@ -17,12 +17,11 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from hta_widgets.arguments import check_arguments
-from hta_widgets.charts.data import rank_list
 from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.files import write_text
-from hta_widgets.text import count
+from hta_widgets.text import count, rank_list
 
 
 class _LazyModule:

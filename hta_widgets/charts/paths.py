@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
-from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of, rank_list
+from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.figure import (
     Figure,
     FigureStyle,
@@ -36,7 +36,7 @@ from hta_widgets.charts.rows import (
     view_of,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
 _DEFINED = "the chain of work and waits that sets its duration; every moment counts once"

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, row_texts
-from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, rank_list
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp
 from hta_widgets.charts.defined import (
     TOGETHER,
     chart_scope,
@@ -50,7 +50,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.facts import facts
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
 _MAX_CLUSTERS = 60

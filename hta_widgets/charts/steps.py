@@ -16,7 +16,6 @@ from hta_widgets.charts.data import (
     groups_of_ranks,
     late_ranks,
     panel_frame,
-    rank_list,
     require_columns_of,
     thin_points,
 )
@@ -32,7 +31,7 @@ from hta_widgets.charts.rows import (
     round_ticks,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, share_delta
+from hta_widgets.text import count, duration, rank_list, share_delta
 from hta_widgets.trace.arrays import Bools
 
 

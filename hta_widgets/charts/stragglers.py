@@ -15,7 +15,6 @@ from hta_widgets.charts.data import (
     analysis_frame,
     color_ramp,
     largest_of_cells,
-    rank_list,
 )
 from hta_widgets.charts.figure import Figure, FigureStyle, blend, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
@@ -28,7 +27,7 @@ from hta_widgets.charts.rows import (
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, plural
+from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
