@@ -13,6 +13,7 @@ import pandas as pd
 
 from hta_widgets import analysis as analyses
 from hta_widgets.analysis.frames import require_columns
+from hta_widgets.charts.theme import color_channels
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
@@ -114,9 +115,7 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    channels = np.array(
-        [[int(stop[digit : digit + 2], 16) for digit in (1, 3, 5)] for stop in stops]
-    )
+    channels = np.array([color_channels(stop) for stop in stops])
     places = np.linspace(0, len(stops) - 1, steps)
     mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
     return [

@@ -44,7 +44,6 @@ from hta_widgets.charts.definition import (
 from hta_widgets.charts.figure import (
     Figure,
     FigureStyle,
-    blend,
     empty_figure,
     join_sentences,
     text_on,
@@ -72,7 +71,7 @@ from hta_widgets.charts.rows import (
     rows_chart,
     tick_step,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.text import (

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from hta_widgets.arguments import check_arguments
-from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, color_channels, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.files import write_text
@@ -288,21 +288,9 @@ def _wrap_lines(text: str, letters: int) -> str:
     return "\n".join(lines)
 
 
-def blend(color: str, ground: str, part: float) -> str:
-    """Return a colour blended over a ground with opacity `part`.
-
-    Translucent marks would show seams where their edges overlap.
-    """
-    channels = [
-        (int(color[digit : digit + 2], 16), int(ground[digit : digit + 2], 16))
-        for digit in (1, 3, 5)
-    ]
-    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
-
-
 def text_on(color: str) -> str:
     """Return the colour of text on a mark of this colour."""
-    red, green, blue = ((int(color[digit : digit + 2], 16) / 255) ** 2.2 for digit in (1, 3, 5))
+    red, green, blue = ((channel / 255) ** 2.2 for channel in color_channels(color))
     return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
 
 

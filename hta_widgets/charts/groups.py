@@ -17,7 +17,7 @@ from hta_widgets.charts.data import (
     group_positions,
     require_columns_of,
 )
-from hta_widgets.charts.figure import Figure, FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -29,7 +29,7 @@ from hta_widgets.charts.rows import (
     round_ticks,
     time_scale,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import UNKNOWN, count, duration, plural, size
 
 _MAX_COLUMNS = 8

@@ -14,7 +14,6 @@ from hta_widgets.charts.figure import (
     Figure,
     FigureStyle,
     add_tooltip,
-    blend,
     draw_areas,
     escape_text,
     keep_fitting,
@@ -24,7 +23,7 @@ from hta_widgets.charts.figure import (
     side_axis,
 )
 from hta_widgets.charts.rows import Tooltip
-from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import Theme, blend
 from hta_widgets.text import count
 from hta_widgets.trace.arrays import Floats
 

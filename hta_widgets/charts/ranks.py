@@ -27,7 +27,6 @@ from hta_widgets.charts.figure import (
     FigureStyle,
     add_ground,
     add_tooltip,
-    blend,
     draw_row_texts,
     empty_figure,
     escape_text,
@@ -48,7 +47,7 @@ from hta_widgets.charts.rows import (
     rows_apart,
     time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import FONT, Theme, ThemeName, blend, theme_of
 from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats

@@ -14,7 +14,6 @@ from hta_widgets.charts.figure import (
     Figure,
     FigureStyle,
     add_tooltip,
-    blend,
     draw_row_texts,
     escape_text,
     keep_fitting,
@@ -22,7 +21,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     side_axis,
 )
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, blend
 from hta_widgets.text import axis_time
 
 

@@ -16,7 +16,7 @@ from hta_widgets.charts.data import (
     color_ramp,
     largest_of_cells,
 )
-from hta_widgets.charts.figure import Figure, FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -26,7 +26,7 @@ from hta_widgets.charts.rows import (
     Tooltip,
     time_scale,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 

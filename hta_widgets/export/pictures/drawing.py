@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, blend, color_channels
 from hta_widgets.facts import facts
 from hta_widgets.live.comparison import DiffAnswers
 from hta_widgets.live.pair_table import BINS, CLASSES
@@ -98,16 +98,6 @@ def number(value: float) -> str:
 def numbers(values: Floats) -> list[str]:
     """Return coordinates as texts."""
     return [number(value) for value in values.tolist()]
-
-
-def blend(over: str, under: str, share: float) -> str:
-    """Return `share` of one colour over another."""
-    pairs = zip(_channels(over), _channels(under), strict=True)
-    return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
-
-
-def _channels(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[digit : digit + 2], 16) for digit in (1, 3, 5))
 
 
 class Drawing:
@@ -379,7 +369,7 @@ def hatch(name: str, ground: str, line: str) -> str:
 
 def luminance(colour: str) -> float:
     """Return the relative luminance of WCAG, 0 … 1."""
-    parts = [channel / 255 for channel in _channels(colour)]
+    parts = [channel / 255 for channel in color_channels(colour)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

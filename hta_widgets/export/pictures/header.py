@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hta_widgets.charts.theme import blend
 from hta_widgets.export.pictures.drawing import (
     ClassParts,
     EventClassing,
     Painter,
     PlotArea,
-    blend,
     first_text_that_fits,
     fit_text,
     number,

@@ -17,9 +17,8 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import DARK, figure as in_notebooks
-from hta_widgets.charts.figure import blend
 from hta_widgets.charts.lanes import lane_steps
-from hta_widgets.charts.theme import theme_of
+from hta_widgets.charts.theme import blend, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.trace.names import disambiguate
