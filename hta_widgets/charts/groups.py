@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.comm_events import sum_known_bytes
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
@@ -431,7 +432,7 @@ def _draw_communication(
     data["most_ns"] = grouped["communication_ns"].max()
     with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
     for key in ("in_bytes", "out_bytes") if with_sizes else ():
-        data[key] = grouped[key].agg(_sum_stated)
+        data[key] = grouped[key].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
         data[f"{key}_text"] = [_size_text(size_bytes) for size_bytes in data[key]]
     data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
     data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
@@ -479,12 +480,6 @@ def _draw_communication(
             unmatched_note(frame),
         ),
     )
-
-
-def _sum_stated(sizes: pd.Series) -> int:
-    """Return the sum of the sizes that are stated, -1 if none is."""
-    stated = sizes[sizes >= 0]
-    return int(stated.sum()) if len(stated) else -1
 
 
 def _row_label(record: dict[Any, Any], noun: str) -> str:
