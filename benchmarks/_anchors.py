@@ -112,7 +112,7 @@ def viewer(
 ) -> Run:
     """Time a viewer in our browser, from opening the file to loaded."""
     try:
-        from _viewers import VIEWERS  # noqa: PLC0415 - needs Playwright, which is optional
+        from _viewers import VIEWERS
     except ImportError as error:
         raise Missing(f"no browser to open it in ({error})") from None
     if VIEWERS[name].missing:

@@ -62,7 +62,7 @@ def groups(results: "Results") -> list[Group]:
 
 
 def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> Bar:
-    from _report import time_text  # noqa: PLC0415 - it draws with this module
+    from _report import time_text
 
     if theirs is None or not own:
         return Bar(label, None, why or "not measured")
@@ -70,7 +70,7 @@ def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> 
 
 
 def _titled(title: str, own: float | None) -> str:
-    from _report import time_text  # noqa: PLC0415
+    from _report import time_text
 
     return f"{title} · ours {time_text(own)}" if own else title
 

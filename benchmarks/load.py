@@ -58,7 +58,7 @@ def large() -> Path:
 
 def job() -> list[Path]:
     """4.3 GB in 64 ranks, ten million events: the demo generator's."""
-    from _job import RANKS, STEPS, demo_job  # noqa: PLC0415 - the other rows do without ours
+    from _job import RANKS, STEPS, demo_job
 
     folder = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
     return sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
@@ -66,7 +66,7 @@ def job() -> list[Path]:
 
 def saved(path: Path) -> Path:
     """Return a store of a file's trace, and leave the trace in the cache."""
-    import hta_widgets as hw  # noqa: PLC0415 - the other rows start processes of their own
+    import hta_widgets as hw
 
     os.environ["HTA_WIDGETS_CACHE"] = str(DATA / "cache")
     store = DATA / f"{path.name}.store"

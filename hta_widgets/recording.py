@@ -32,7 +32,7 @@ _GZIP_LEVEL = 3  # a third of the time of the default level, for a tenth more by
 
 @check_arguments
 def trace_handler(
-    dir: str | os.PathLike[str],  # noqa: A002 - as torch.profiler.tensorboard_trace_handler
+    dir: str | os.PathLike[str],
     *,
     compress: bool = True,
     name: str | None = None,
@@ -91,8 +91,8 @@ def record(
     *,
     steps: Positive = 5,
     warmup: Count = 1,
-    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - as in trace_handler
-    **options: Any,
+    dir: str | os.PathLike[str] | None = None,
+    **options: object,
 ) -> TraceSet:
     """Call a function several times under PyTorch's profiler, and load the trace.
 
@@ -124,7 +124,7 @@ def record(
     loaded: list[TraceSet] = []
     write = None if dir is None else trace_handler(dir)
 
-    def keep(profiler: Any) -> None:
+    def keep(profiler: object) -> None:
         # PyTorch exports a trace once.
         source = profiler if write is None else write(profiler)
         loaded.append(load(source, progress=False))

@@ -320,7 +320,7 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free memory of a device, if as often as in a program without a cache.
+    """Return the calls that free device memory, if as frequent as without an allocator cache.
 
     PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. If one
     call takes more time than all others together, it does other work, too: the first call of a

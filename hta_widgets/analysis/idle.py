@@ -479,7 +479,7 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 
 @memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
-    """Return for each event the start of the first device work that it launched."""
+    """Return the start of the first device work that each event launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     # Work without a launch goes to the last place, -1, which no event has.

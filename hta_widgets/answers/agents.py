@@ -148,7 +148,7 @@ class AgentTools:
         )  # fmt: skip
 
     @_as_answer
-    def event(self, job: str, rank: int, id: int) -> Reply:  # noqa: A002 - the column's name
+    def event(self, job: str, rank: int, id: int) -> Reply:
         """Return one event: args, operators around it, what launched it or what it launched."""
         return _limit_reply(describe_event(self._job(job), rank, id), 1)
 

@@ -315,8 +315,8 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
-    """Return one event, and what is known of it: args, callers, launches, others of its name."""
-    from hta_widgets.live.job import TileEngine  # noqa: PLC0415 - other tables do without
+    """Return one event with its args, callers, launches, and statistics of its name."""
+    from hta_widgets.live.job import TileEngine  # other tables do without
 
     event = job.traces.event(event_id, rank)  # raises for what does not exist
     frame = job.traces[rank].events.loc[[event.id]].reset_index()

@@ -447,7 +447,7 @@ def _add_demo(commands: Any) -> None:
             *("pipeline", "moe", "graph"),
         ),
         default="training",
-        help="training, data_loading, launch_bound, memory_bound: what takes the time of a step. "
+        help="training, data_loading, launch_bound, memory_bound: what a step spends its time on. "
         "pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
         "stages; 4 ranks with experts; a server that replays a graph, with its capture; no other "
         "option applies (%(default)s)",

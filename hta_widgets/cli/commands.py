@@ -85,8 +85,8 @@ def _drift_text(traces: TraceSet) -> str:
 def report(options: argparse.Namespace) -> None:
     """Write a dashboard as one page."""
     # Importing widgets takes a while, and the other commands need none.
-    from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
-    from hta_widgets.widgets.timeline import Timeline  # noqa: PLC0415
+    from hta_widgets.widgets.dashboard import Dashboard
+    from hta_widgets.widgets.timeline import Timeline
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = load_events(options.paths, options.ranks)

@@ -67,7 +67,7 @@ _CHANCE = 0.001  # smaller p-values are not called chance, however small the dif
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
-    "single_step": "With one step on each side, what is particular to it looks like a change.",
+    "single_step": "With one step on each side, the peculiarities of a step look like changes.",
     "unmatched": "Communication includes waiting for other ranks, whose events are not here.",
 }
 

@@ -294,7 +294,7 @@ def build_traces(
         for process, device, at in _rows_of_ranks(events, path, problems)
     )  # fmt: skip
     if not traces:
-        message = "holds no events of devices or of the host with possible times"
+        message = "holds no events of devices or of the host with plausible times"
         raise TraceError(message, path=path, remedy=how_to_record)
     return Outcome(traces, problems)
 

@@ -56,7 +56,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
 _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
-_MOST_OF_FAMILY = 0.9  # of a kernel's time, for a variant that is named alone
+_MAX_VARIANT_SHARE = 0.9  # of a kernel's time, for a variant that is named alone
 _MOSTLY = 0.5  # of the device's time
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
@@ -459,7 +459,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         return
     variants = by_name.assign(name=names, short=disambiguate(shorts, names))
     variants = variants[np.array(families) == family].nlargest(len(names), "sum_ns")
-    if variants["sum_ns"].iloc[0] > _MOST_OF_FAMILY * time_ns:
+    if variants["sum_ns"].iloc[0] > _MAX_VARIANT_SHARE * time_ns:
         variants = variants[:1]
         time_ns = int(variants["sum_ns"].iloc[0])
     calls = int(variants["count"].sum())

@@ -20,7 +20,7 @@ from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
-_MOST_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
+_MAX_STATED_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
 _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
 #: Minimum length of a call that frees memory but first has to start the device's driver.
 _INITIALIZING_NS = 100_000_000
@@ -99,7 +99,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
-    if wait_share < _MOST_WAITS:
+    if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
 

@@ -103,7 +103,7 @@ class FileReading:
     profile : type
         The class of `Trace.profile`.
     companions : (path) -> iterable of (path, whether it repeats the events)
-        Files of the same recording that are not loaded if a file is: what it was exported from,
+        Files of the same recording that are skipped if this file is loaded: its source,
         tables, and traces of the same events. Only those with the same events are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.

@@ -445,7 +445,7 @@ class StoredTrace(Trace):
             state.pop("metadata", None)
         return state
 
-    def replace(self, **changes: Any) -> Trace:
+    def replace(self, **changes: object) -> Trace:
         """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})

@@ -285,7 +285,7 @@ Table = TypeVar("Table", EventTable, FlowTable, CounterTable, InstantTable, Asyn
 _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "series"}
 
 
-def replace_columns(table: Table, **changes: Any) -> Table:
+def replace_columns(table: Table, **changes: object) -> Table:
     """Return a table with other values of some fields; it is in memory if `table` is mapped."""
     # A mapped table is of a subclass, which `dataclasses.replace` cannot make.
     kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
@@ -294,7 +294,7 @@ def replace_columns(table: Table, **changes: Any) -> Table:
     return kind(**columns, **changes)  # type: ignore[no-any-return]
 
 
-def take_rows(table: Table, rows: Rows, **changes: Any) -> Table:
+def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
     """Return some rows of a table; `changes` are fields of the result."""
     columns = dict(changes)
     for name in (column.name for column in fields(table) if column.name not in changes):
@@ -306,7 +306,7 @@ def take_rows(table: Table, rows: Rows, **changes: Any) -> Table:
     return replace_columns(table, **columns)
 
 
-def concatenate_tables(tables: Sequence[Table], **changes: Any) -> Table:
+def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
     """Return the rows of all tables; other fields are from `changes`, else from the first table."""
     columns = dict(changes)
     for name in {column.name for column in fields(tables[0])} - _SHARED_FIELDS - set(changes):
@@ -409,7 +409,9 @@ class ArgTable:
         """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
         numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
-            raise ValueError("the args of communication are not as many as its records")
+            raise ValueError(
+                "the number of args of communication differs from the number of its records"
+            )
         if (np.diff(numbers) <= 0).any():
             raise ValueError("the records of communication are not in order")
         if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):
@@ -527,7 +529,7 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
 
 
 def _read_args(
-    trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: Any = Any
+    trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: object = Any
 ) -> dict[str, list[Any]]:
     values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
@@ -567,7 +569,7 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
     return lambda body: _selected_args(body, keys, decoder)
 
 
-def _decoder(keys: Sequence[str], kind: Any = Any) -> msgspec.json.Decoder[Any]:
+def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[Any]:
     fields = [(f"a{number}", kind, None) for number in range(len(keys))]
     names = {f"a{number}": key for number, key in enumerate(keys)}
     args = msgspec.defstruct("Args", fields, rename=names, gc=False)

@@ -545,7 +545,7 @@ class Trace:
         )
 
     @check_arguments
-    def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
+    def args(self, id: int) -> dict[str, Any]:
         """Return the event's own args, as the file has them.
 
         Parameters
@@ -590,7 +590,7 @@ class Trace:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
-        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+        from hta_widgets.trace.arrow import event_stream  # refers to this module
 
         return event_stream([self]).__arrow_c_stream__(requested_schema)
 

@@ -123,7 +123,7 @@ def _time_before_arrival(
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
-    # What the others do during their wait, the last rank may do later; the wait is not a part.
+    # The last rank may do later what the others do during their wait; the wait is not a part.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)

@@ -91,15 +91,15 @@ class Matching:
         return np.diff(np.append(self.starts, len(self)))
 
     def per_entry(self, values: Array) -> Array:
-        """Return for each entry the value of its collective."""
+        """Return the value of each entry's collective."""
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return for each entry the values of its collective's entries, reduced to one."""
+        """Return the values of each entry's collective, reduced to one."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return for each collective the first of its entries that does not wait."""
+        """Return the first entry of each collective that does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 

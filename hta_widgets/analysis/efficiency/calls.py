@@ -308,7 +308,7 @@ class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
     Formulas leave the category to the table of operators.
-    An estimate or a bound has a reason too: what it assumes.
+    An estimate or a bound has a reason too, which states its assumption.
     `parameters` are columns of `operator_efficiency`, such as ``m, n, k``; `type_name` is the type
     of the operands, empty for that of the first tensor.
     """

@@ -7,9 +7,9 @@ that made the node, which a flow of the file or the sequence number names. A cal
 a node is recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later ``AddmmBackward0`` runs on
-autograd's thread, with the sequence number of that ``addmm``: what it launches is backward work of
-``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its work there is
-recomputation.
+autograd's thread, with the sequence number of that ``addmm``: the work that it launches is
+backward work of ``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its
+work there is recomputation.
 """
 
 from __future__ import annotations

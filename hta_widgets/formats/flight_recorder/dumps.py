@@ -256,42 +256,42 @@ def _last_collective(
 def _records(dump: FlightDump) -> list[dict[str, Any]]:
     """Return the records of a dump: names of its tracks, one per group, and its collectives."""
     tracks: dict[str, int] = {}
-    records: list[dict[str, Any]] = []
-    for entry in dump.entries:
-        if entry.created_ns < 0:
-            continue
-        args = {
-            "Process Group Name": entry.group,
-            "Process Group Description": dump.descriptions.get(entry.group, ""),
-            "Seq": entry.sequence,
-            "state": "finished" if entry.is_finished else entry.state,
-            "In shapes": entry.input_sizes,
-            "Out shapes": entry.output_sizes,
-            "dtype": entry.dtype,
-            "called in": frame_text(dump.stacks[entry.stack]),
-            "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
-            "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
-        }
-        unfinished = "" if entry.is_finished else " (unfinished)"
-        records.append(
-            {
-                "ph": "X",
-                "cat": CATEGORY,
-                "name": entry.operation + unfinished,
-                "pid": 0,
-                "tid": tracks.setdefault(entry.group, len(tracks)),
-                "ts": time_value(entry.created_ns),
-                "dur": 0,
-                "args": {key: arg for key, arg in args.items() if arg != ""},
-            }
-        )
-    names = {group: group_name(group, dump.descriptions.get(group, "")) for group in tracks}
+    records = [
+        _entry_record(dump, entry, tracks.setdefault(entry.group, len(tracks)))
+        for entry in dump.entries
+        if entry.created_ns >= 0
+    ]
     named = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0}
     records.append({**named, "args": {"name": "enqueued collectives"}})
     for group, tid in tracks.items():
-        args = {"name": f"group {names[group]}"}
+        args = {"name": f"group {group_name(group, dump.descriptions.get(group, ''))}"}
         records.append({**named, "name": "thread_name", "tid": tid, "args": args})
     return records
+
+
+def _entry_record(dump: FlightDump, entry: EnqueuedCollective, tid: int) -> dict[str, Any]:
+    args = {
+        "Process Group Name": entry.group,
+        "Process Group Description": dump.descriptions.get(entry.group, ""),
+        "Seq": entry.sequence,
+        "state": "finished" if entry.is_finished else entry.state,
+        "In shapes": entry.input_sizes,
+        "Out shapes": entry.output_sizes,
+        "dtype": entry.dtype,
+        "called in": frame_text(dump.stacks[entry.stack]),
+        "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
+        "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
+    }
+    return {
+        "ph": "X",
+        "cat": CATEGORY,
+        "name": entry.operation + ("" if entry.is_finished else " (unfinished)"),
+        "pid": 0,
+        "tid": tid,
+        "ts": time_value(entry.created_ns),
+        "dur": 0,
+        "args": {key: arg for key, arg in args.items() if arg != ""},
+    }
 
 
 def group_name(group: str, description: str) -> str:

@@ -487,7 +487,7 @@ class _Documents:
                     is_cut = not closed
                     lists += 1
                     continue
-                notes.add("skipped", "a further traceEvents that is not read", window.offset)
+                notes.add("skipped", "a second list traceEvents, which is not read", window.offset)
             if end is None:
                 is_cut = True
                 notes.add("truncated", "what follows the list of events is cut off", None)

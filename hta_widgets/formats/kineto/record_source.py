@@ -172,7 +172,9 @@ class FileRecords(NumberedRecords):
         if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
             raise ValueError("the positions of records are not in order")
         if not np.array_equal(records[odd_slices], counts):
-            raise ValueError("the records of a slice are not as many as their positions")
+            raise ValueError(
+                "the number of records of a slice differs from the number of their positions"
+            )
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
         spans_of_slice = dict(zip(odd_slices.tolist(), spans, strict=False))
         slices = [

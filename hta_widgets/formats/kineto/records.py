@@ -54,7 +54,7 @@ _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 
 
-#: In place of a rank: the ids of the records are as they were.
+#: Stands for a rank if the ids of the records were not changed.
 UNSCOPED = -1
 
 

@@ -234,7 +234,7 @@ class _SnapshotReader:
                 " segments hold; it is taken to begin with nothing in use"
             )
             self.problems.add("repaired", 1, detail, file=self.path)
-        if not self._has_segments:  # what is reserved is at least what is in use
+        if not self._has_segments:  # reserved memory is at least the memory in use
             unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
             total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved

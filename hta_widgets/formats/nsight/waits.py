@@ -8,7 +8,7 @@ call that recorded it::
     SYNCHRONIZATION  eventSyncId 71, stream 21, correlation 603   cudaStreamWaitEvent
         {"wait_on_stream": 33, "wait_on_cuda_event_record_corr_id": 601, …}
 
-Ids of events are used again, so ``eventSyncId`` counts where an export has it.
+Ids of events are reused, so ``eventSyncId`` takes precedence if an export has it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events of ROCm's profilers, whatever file they are in, as rows of a device and of a host.
+"""Events of ROCm's profilers, from all of their files, as rows of a device and of a host.
 
 Times count from the start of the host. RCCL makes a stream per channel, and most have one
 kernel: the rare streams of a device share rows, each event in the first row that is free then.

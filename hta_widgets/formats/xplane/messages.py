@@ -7,8 +7,8 @@ event of metadata 5 that begins 1,000 ps after its line's start::
     10 e8 07  field 2, a varint: 1,000
 
 Messages nest by the schema, so depth is bounded. A length beyond the message around it means
-that the file was cut: what came before is kept. Messages with names are few and are read one by
-one; `hta_widgets.formats.xplane.events` reads events, which are many, in columns.
+that the file was cut; the messages before it are kept. Messages with names are few and are read
+one by one; `hta_widgets.formats.xplane.events` reads events, which are many, in columns.
 """
 
 from __future__ import annotations

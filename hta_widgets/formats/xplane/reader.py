@@ -110,7 +110,7 @@ def read_profile(
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     if data.count(_REPLACED) > len(data) // 1000:
         return TraceError(
-            "was changed by a conversion of text, which replaces bytes",
+            "was damaged by a text conversion, which replaced bytes",
             path=path,
             remedy="Copy the file again as binary.",
         )
@@ -159,7 +159,7 @@ class _ProfileEvents:
         self._problems.add("repaired", self._step_count, detail, file=self._path)
         # Repeated work is not lost; other planes belong to neither devices nor threads.
         self._problems.add(
-            "part", others, "events of planes of neither devices nor hosts", file=self._path
+            "part", others, "events on planes that belong to no device or host", file=self._path
         )
         self._problems.add(
             "repaired", derived, "events that repeat device work by module or scope are left out",
@@ -201,18 +201,18 @@ class _ProfileEvents:
             first_stream = stream if line is work[0] else first_stream
             thread = f"stream {stream}" if match else line.name
             place = self.rows.place(label, str(stream), label, thread)
-            self._add(plane, line, "kernel", place, number, stream)
+            self._add_line(plane, line, "kernel", place, number, stream)
         for line in plane.lines:
             if line.name == _MODULES:
                 place = self.rows.place(label, str(first_stream), label)
-                self._add(plane, line, "gpu_user_annotation", place, number, first_stream)
+                self._add_line(plane, line, "gpu_user_annotation", place, number, first_stream)
             elif line.name == _STEPS and not streams:
                 self._add_steps(plane, line, self.rows.place(label, _STEPS, label, _STEPS), number)
             elif line not in work:
                 derived += len(line.events)
         return derived
 
-    def _add(
+    def _add_line(
         self, plane: Plane, line: Line, category: str, place: int, device: int, stream: int
     ) -> None:
         events = self._events(plane, line)

@@ -160,7 +160,7 @@ def test_a_cut_profile_keeps_what_came_before(opened):
         (message(1, message(2, "/host:CPU")), "no events"),
         (
             message(1, message(2, "/device:GPU:0") + b"\xef\xbf\xbd" * 9 + b"\x1b"),
-            "conversion of text",
+            "text conversion",
         ),
         (profile(plane("/device:GPU:0", {"Stream #1": [("k", 0, 1 << 63, {})]})), "50 days"),
         (
