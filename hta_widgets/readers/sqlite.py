@@ -99,6 +99,10 @@ class Database:
             self._columns[table] = [str(row[1]) for row in rows]
         return self._columns[table]
 
+    def is_empty(self, table: str) -> bool:
+        """Whether a table has no rows."""
+        return not self._select(["rowid"], table, "1 limit 1")
+
     def integers(
         self,
         table: str,
@@ -158,7 +162,11 @@ class Database:
         for start in range(0, len(wanted) if has_texts else 0, _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
             rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
-            texts.update((number, text) for number, text in rows if isinstance(text, str))
+            texts.update(
+                (number, text_of(value))
+                for number, value in rows
+                if isinstance(value, (str, bytes))
+            )
         self.missing_texts[table].update(number for number in wanted if number > 0)
         self.missing_texts[table].difference_update(texts)
         return texts
@@ -290,6 +298,11 @@ def _parse_integers(text: str, count: int) -> Ints | None:
         except (DeprecationWarning, ValueError):
             return None
     return values if len(values) == count else None
+
+
+def text_of(value: str | bytes) -> str:
+    """Return a text, which some writers store as a blob."""
+    return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 
 def _empty_block(columns: int) -> Ints:

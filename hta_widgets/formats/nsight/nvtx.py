@@ -19,7 +19,14 @@ import msgspec
 import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
-from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, Columns, process_of, text_codes
+from hta_widgets.formats.nsight.tables import (
+    ID_BITS,
+    ID_MASK,
+    Columns,
+    process_of,
+    text_codes,
+    texts_by_id,
+)
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
@@ -32,7 +39,7 @@ _DOMAIN_CREATION = 75
 #: Types of rows that are not events: categories, domains, names of devices and threads, resources.
 _NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; those without a recorded name have a number other than 0.
-_LIBRARY = re.compile(
+LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
     r"|tensorrt|nvjpeg|dali|ucx|openacc|(?P<unnamed>domain) \d+",
     re.IGNORECASE,
@@ -130,7 +137,7 @@ def read_ranges(
     names_of_texts = [name for name, _ in operators]
     is_operator = np.array(names_of_texts) != np.array(texts.values)
     is_step = np.array([name.startswith(_STEP_RANGE) for name in names_of_texts])
-    of_library = np.array([_LIBRARY.fullmatch(name) is not None for name in domains], bool)
+    of_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
     is_call = (is_operator[text] | of_library[domain]) & ~is_step[text]
     annotation, call = rows.category_codes(("user_annotation", "cpu_op"))
     is_mark = phase == ord("i")
@@ -198,25 +205,47 @@ _INTEGERS = {
     22: (8, False),
 }  # fmt: skip
 _PAYLOAD_HEADER_BYTES = 32
+#: Columns of payloads: as a blob, as JSON, and as the id of a text of JSON.
+_PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
 _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
     """Return the distinct payloads of ranges, and the position of each row's among them."""
     payloads: list[dict[str, int]] = [{}]
-    if "binaryData" not in database.columns_of(NVTX_TABLE):
+    stored = [name for name in _PAYLOADS if name in database.columns_of(NVTX_TABLE)]
+    if not stored:
         return payloads, np.zeros(len(rowids), np.int64)
     schemas = _payload_schemas(database)
-    rows = database.rows(NVTX_TABLE, ("rowid", "binaryData"), where='"binaryData" is not null')
+    has_payload = " or ".join(f'"{name}" is not null' for name in stored)
+    rows = database.rows(NVTX_TABLE, ("rowid", *_PAYLOADS), where=f"({has_payload})")
+    texts = texts_by_id(database, (row[3] for row in rows if isinstance(row[3], int)))
     number_of: dict[object, int] = {}
-    numbers = []
-    for _, blob in rows:
-        if blob not in number_of:
-            number_of[blob] = len(payloads)
-            payloads.append(_decode_payload(blob, schemas))
-        numbers.append(number_of[blob])
-    positions = positions_in(np.array([row for row, _ in rows], np.int64), rowids)
-    return payloads, np.where(positions >= 0, np.array([*numbers, 0])[positions], 0)
+    for _, *content in rows:
+        if tuple(content) not in number_of:
+            number_of[tuple(content)] = len(payloads)
+            blob, json_text, json_id = content
+            fields = _decode_payload(blob, schemas)
+            payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
+    positions = positions_in(np.array([row[0] for row in rows], np.int64), rowids)
+    numbers = [*(number_of[row[1:]] for row in rows), 0]
+    return payloads, np.where(positions >= 0, np.array(numbers)[positions], 0)
+
+
+def _decode_json_payload(text: object) -> dict[str, int]:
+    """Return the fields of a payload in JSON that are integers, also in quotes."""
+    try:
+        fields = _decode_json(text) if isinstance(text, str) else None
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    values = (
+        {name: str(value) for name, value in (fields or {}).items()}
+        if isinstance(fields, dict)
+        else {}
+    )
+    return {
+        name: int(value) for name, value in values.items() if re.fullmatch(r"-?\d{1,20}", value)
+    }
 
 
 def _payload_schemas(database: Database) -> dict[tuple[int, int], list[_PayloadField]]:

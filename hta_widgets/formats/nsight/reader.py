@@ -57,6 +57,8 @@ _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
+#: A mark of Megatron and others on the rank and its place in the job.
+_RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 #: Columns of work from which steps are found.
 _OF_WORK = ("start_ns", "end_ns", "process", "device", "correlation")
 _UNIFIED = "unified memory"
@@ -287,7 +289,7 @@ class _ExportEvents:
             series = [*device_metrics(self._database, gpu), *memory, *network]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
-            host=recording.host,
+            host=recording.host(process),
             rank=self._stated_rank(process, device),
             device_properties=gpu.properties() if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
@@ -296,11 +298,15 @@ class _ExportEvents:
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:
-        """Return the rank by NCCL; of a process with one device by MPI, or by its environment."""
+        """Return the rank by NCCL; of a process with one device by MPI, a mark or variables."""
         has_one_device = self._devices_of[process] <= 1
         stated = self._recording.mpi_ranks.get(process) if has_one_device else None
         if stated is None:
             ranges = self._ranges.select(self._ranges.columns["process"] == process)
+            if has_one_device:
+                names = (self.rows.name[code] for code in np.unique(ranges.columns["name"]))
+                stated = next((int(m[1]) for m in map(_RANK_MARK.match, names) if m), None)
+        if stated is None:
             stated = rank_in_communicators(ranges, None if has_one_device else device)
         if stated is None and self._devices_of.total() == 1:
             stated = self._recording.rank_of_variables()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -53,8 +53,10 @@ class Recording:
     ----------
     epoch_ns : int or None
         UTC at time 0 of the events.
-    version, host : str
-        Of Nsight Systems, and the host's name.
+    version : str
+        Of Nsight Systems.
+    hosts : dict of int or None to str
+        Names of hosts by hardware and virtual machine; None for an export that states neither.
     cut : bool
         Whether the file was cut from another export.
     processes : dict of int to str
@@ -71,7 +73,7 @@ class Recording:
 
     epoch_ns: int | None = None
     version: str = ""
-    host: str = ""
+    hosts: dict[int | None, str] = field(default_factory=dict)
     cut: bool = False
     processes: dict[int, str] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -85,6 +87,11 @@ class Recording:
         """Return a device of a process."""
         pid = id_in_system(process)
         return self._gpus.get((pid, device)) or self._gpus.get((None, device)) or Gpu(device)
+
+    def host(self, process: int) -> str | None:
+        """Return the name of the host of a process, if it is known."""
+        names = set(self.hosts.values())
+        return next(iter(names)) if len(names) == 1 else self.hosts.get(process >> ID_BITS)
 
     def rank_of_variables(self) -> int | None:
         """Return the rank in the environment of the process that was launched."""
@@ -102,7 +109,7 @@ def read_recording(database: Database) -> Recording:
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
         version=version,
-        host=_host(database),
+        hosts=_hosts(database),
         cut=cut,
         processes=dict(_process_names(database)),
         threads=_thread_names(database),
@@ -137,11 +144,16 @@ def _first_integer(database: Database, table: str, column: str) -> int | None:
     return values[0] if values else None
 
 
-def _host(database: Database) -> str:
+def _hosts(database: Database) -> dict[int | None, str]:
     if "name" not in database.columns_of("TARGET_INFO_SYSTEM_ENV"):
-        return ""
-    rows = database.rows("TARGET_INFO_SYSTEM_ENV", ("value",), where="name = 'Hostname'")
-    return next((value for (value,) in rows if isinstance(value, str)), "")
+        return {}
+    columns = ("globalVid", "value")
+    rows = database.rows("TARGET_INFO_SYSTEM_ENV", columns, where="name = 'Hostname'")
+    return {
+        machine >> 2 * ID_BITS if isinstance(machine, int) else None: name
+        for machine, name in rows
+        if isinstance(name, str)
+    }
 
 
 def _process_names(database: Database) -> Iterable[tuple[int, str]]:
@@ -203,7 +215,8 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
     columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
     for number, device, pid, sms in database.rows("TARGET_INFO_CUDA_DEVICE", columns):
         if isinstance(number, int) and isinstance(device, int) and isinstance(pid, int):
-            gpus[pid, device] = on_host.get(number) or Gpu(number, sms=_count(sms))
+            gpu = on_host.get(number, Gpu(number))
+            gpus[pid, device] = replace(gpu, sms=_count(sms) or gpu.sms)  # fewer with MIG
     columns = ("deviceId", "pid", "name", "numMultiprocessors")
     for device, pid, name, sms in database.rows("TARGET_INFO_CUDA_GPU", columns):  # of 2021
         if isinstance(device, int):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hta_widgets.formats.event_rows import STEP_NAME, match_steps, select_rows
-from hta_widgets.formats.nsight.nvtx import NvtxRanges
+from hta_widgets.formats.nsight.nvtx import LIBRARY, NvtxRanges
 from hta_widgets.formats.nsight.tables import Columns
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import StringPool
@@ -64,8 +64,8 @@ def _find_steps(
     names = {code: pool[code] for code in np.unique(columns["name"]).tolist()}
     if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names.values()):
         return None  # they are steps already
-    unnamed = [code for code, domain in enumerate(ranges.domains) if not domain]
-    free = np.flatnonzero(np.isin(columns["domain"], unnamed))
+    of_program = [n for n, domain in enumerate(ranges.domains) if not LIBRARY.fullmatch(domain)]
+    free = np.flatnonzero(np.isin(columns["domain"], of_program))
     free = free[np.argsort(columns["start_ns"][free], kind="stable")]
     columns = select_rows(columns, free)
     codes = np.array(list(names))[match_steps(list(names.values()), pattern)]

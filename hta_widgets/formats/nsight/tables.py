@@ -109,14 +109,23 @@ class ExportTable:
     args: dict[str, str] = field(default_factory=dict)
 
     def stored_name(self, database: Database) -> str:
-        """Return the name of the table in a file; the name itself if it is missing."""
+        """Return the name of the table in a file; the name itself if it is missing.
+
+        Of several versions of a table, one with rows counts.
+        """
         pattern = re.compile(rf"{self.name}(_V\d+)?")
-        return next((name for name in database.tables if pattern.fullmatch(name)), self.name)
+        names = sorted(filter(pattern.fullmatch, database.tables), reverse=True)
+        names.sort(key=database.is_empty)
+        return names[0] if names else self.name
 
 
 def _copy_label(kind: int, source: int, target: int) -> str:
     ends = f"{_word(_MEMORY_KINDS, source)} -> {_word(_MEMORY_KINDS, target)}"
     return f"Memcpy {_word(_COPY_KINDS, kind)} ({ends})"
+
+
+def _fill_label(kind: int) -> str:
+    return f"Memset ({_word(_MEMORY_KINDS, kind) if kind >= 0 else 'Device'})"
 
 
 def _word(words: tuple[str, ...], code: int) -> str:
@@ -163,7 +172,7 @@ DEVICE_TABLES = (
         label=_copy_label, of_device=True, args=_COPY_ARGS,
     ),
     ExportTable(
-        "CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset", ("deviceId",), label="Memset (Device)".format,
+        "CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset", ("memKind",), label=_fill_label,
         of_device=True, args={"value": "value", **_CONTEXT_ARGS},
     ),
     GRAPHS,

@@ -578,3 +578,87 @@ def test_what_has_no_name_or_no_time_is_said(export):
     assert problems["NVTX ranges without times"] == 2
     assert problems["rows of NVTX_EVENTS of other types"] == 2
     assert "the export does not state when the recording began" in problems.index
+
+
+JSON_PAYLOAD = json.dumps(
+    {"NCCL communicator ID": str(0xABCD), "Message size [bytes]": MESSAGE_BYTES, "Root": "none"}
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("jsonText text", f"'{JSON_PAYLOAD}'"), ("jsonTextId integer", "9000")]
+)
+def test_payloads_of_nccl_may_be_json(export, column, value):
+    change(
+        export,
+        f"insert into StringIds values (9000, '{JSON_PAYLOAD}')",
+        "alter table NVTX_EVENTS drop column binaryData",
+        f"alter table NVTX_EVENTS add column {column}",
+        f"update NVTX_EVENTS set {column.split()[0]} = {value} where text = 'ncclAllReduce'",
+    )
+    traces = load(export)
+    rows = np.flatnonzero(traces[0].table.stream == 21)
+    args = event_args(traces[0], rows, ("Process Group Name", "In msg nelems"))
+    assert args["Process Group Name"] == ["NCCL 000000000000abcd"] * 3
+    assert args["In msg nelems"] == [MESSAGE_BYTES // 4] * 3
+    assert "part" not in set(traces.problems.kind)
+
+
+def test_slices_of_a_device_have_their_own_size_and_hosts_their_processes(export):
+    change(
+        export,
+        "alter table TARGET_INFO_CUDA_DEVICE add column numMultiprocessors",
+        "update TARGET_INFO_CUDA_DEVICE set gpuId = 0, numMultiprocessors = 16 + 16 * (pid = 4001)",
+        "alter table TARGET_INFO_SYSTEM_ENV add column globalVid",
+        f"update TARGET_INFO_SYSTEM_ENV set globalVid = {1 << 48}",
+        f"insert into TARGET_INFO_SYSTEM_ENV values ('Hostname', 'node1', {2 << 48})",
+        *(f"update {table} set {column} = {column} + {1 << 48}"
+          f" where {column} >> 24 & 16777215 = 4001"
+          for table, column in (
+              (KERNELS, "globalPid"), ("CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid"),
+              ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"), ("NVTX_EVENTS", "globalTid"),
+              ("MPI_RANKS", "globalTid"),
+          )),
+    )  # fmt: skip
+    traces = load(export)
+    assert {rank: trace.host for rank, trace in traces.items()} == {0: "node0", 1: "node1"}
+    sizes = [trace.metadata["deviceProperties"][0]["numSms"] for trace in traces.values()]
+    assert sizes == [16, 32]
+
+
+def test_names_may_be_blobs_and_an_empty_table_may_precede_its_next_version(export):
+    before = temporal_breakdown(load(export))
+    change(
+        export,
+        "update StringIds set value = cast(value as blob)",
+        f"create table {KERNELS}_V2 as select * from {KERNELS}",
+        f"delete from {KERNELS}",
+    )
+    assert temporal_breakdown(load(export)).equals(before)
+
+
+@pytest.mark.parametrize("pattern", [None, "iteration"])
+def test_steps_of_a_domain_of_the_program(export, pattern):
+    change(
+        export,
+        "update NVTX_EVENTS set domainId = 7 where text like 'iteration%'",
+        "insert into NVTX_EVENTS select 0, null, 75, 'trainer', null, globalTid, 0, 7, null"
+        " from MPI_RANKS",
+    )
+    assert step_times(load(export, steps=pattern)).step.tolist() == [5, 6, 7] * 2
+
+
+def test_a_mark_states_the_rank_and_fills_name_their_memory(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1, mpi=False)
+    change(
+        path,
+        f"insert into NVTX_EVENTS select {FIRST_NS}, null, 34, 'rank=6; pp=0/2 dp=3/4', null,"
+        " min(globalTid), 0, 0, null from CUPTI_ACTIVITY_KIND_RUNTIME",
+        "create table CUPTI_ACTIVITY_KIND_MEMSET"
+        " (start, end, deviceId, streamId, correlationId, globalPid, bytes, memKind)",
+        f"insert into CUPTI_ACTIVITY_KIND_MEMSET select {FIRST_NS}, {FIRST_NS + 9}, 0, 7, 0,"
+        " globalPid, 64, 1 from PROCESSES",
+    )
+    (trace,) = load(path).values()
+    assert trace.stated_rank == 6
+    assert trace.events.query("category == 'gpu_memset'").name.tolist() == ["Memset (Pinned)"]
