@@ -27,6 +27,7 @@ XPLANE = Format(
         sniff=f"{__name__}:is_profile",
         read=f"{__name__}.reader:read_profile",
         sources={"columns": "hta_widgets.formats.event_rows:ColumnRecords"},
+        finish=f"{__name__}.reader:note_captures",
         companions=f"{__name__}.reader:companions_of",
         memory_factor=6.0,
         takes_steps=True,

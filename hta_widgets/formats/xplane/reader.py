@@ -6,8 +6,10 @@ also have lines that repeat the work of the streams by module, operation and sco
     /device:GPU:0   Stream #16(Kernel)   device work
                     XLA Modules          ranges of the device
                     XLA Ops              repeats the kernels: left out
-    /device:TPU:0   XLA Ops              device work: a TPU has no other line of it
+    /device:TPU:0   XLA Ops              device work; loops and calls that contain other operations
+                                         are ranges of the device
                     Steps                steps
+    /device:TPU:0 SparseCore 1           more work of the same device: Sparse Core Ops
 
 Kernels have the operation of XLA (``hlo_op``) that they are a part of; a collective's operation
 has the same name on all ranks, so its kernels are matched by module, operation and order.
@@ -16,6 +18,7 @@ has the same name on all ranks, so its kernels are matched by module, operation 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -42,18 +45,24 @@ from hta_widgets.formats.xplane.messages import (
 )
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.problems import ANOTHER_RUN, Problems
+from hta_widgets.trace.trace import Trace
 
-_DEVICE = re.compile(r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})")
+_DEVICE = re.compile(
+    r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
+)
 #: Threads of the host; calls that CUPTI and ROCtracer record have planes of their own in old files.
 _HOST = re.compile(r"/host:(?!metadata)(\w+)")
 _ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream #(\d{1,9})\b.*")
-_OPS = re.compile(r"(Async )?XLA Ops")
-_MODULES, _STEPS = "XLA Modules", "Steps"
+_OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
+_MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 #: Lines that XProf derives from others.
-_DERIVED = re.compile(r"XLA .*|Steps|Framework .*|TensorFlow .*|Source code|Launch Stats|.*Scope.*")
+_DERIVED = re.compile(
+    r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
+    r"|.*Scope.*"
+)
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
@@ -107,6 +116,19 @@ def read_profile(
     return build_traces(events.rows, path, "xplane", problems, events.facts, _RECORD_AGAIN)
 
 
+def note_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
+    """Report the devices that several captures hold, which are no further ranks of a job."""
+    first: dict[tuple[str | None, int], str] = {}
+    for trace in traces:
+        if trace.format == "xplane":
+            path = first.setdefault((trace.host, trace.local_rank), trace.path)
+            if trace.host and Path(path).parent != Path(trace.path).parent:
+                detail = f"is {ANOTHER_RUN}: {path} holds device {trace.local_rank} of {trace.host}"
+                detail += " too; load the folder of one capture"
+                problems.add("duplicate_rank", 1, detail, file=trace.path)
+    return traces
+
+
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     if data.count(_REPLACED) > len(data) // 1000:
         return TraceError(
@@ -131,6 +153,9 @@ class _ProfileEvents:
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
         self._steps, self._step_count = steps, 0
+        #: number of lines without the number of a stream by device, and of nested operations
+        self._unnumbered: Counter[int] = Counter()
+        self._containers = 0
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
         started = environment.stats.get("profile_start_time")
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
@@ -142,25 +167,29 @@ class _ProfileEvents:
 
     def read(self) -> None:
         """Read all planes with events of devices and of threads."""
-        derived = others = 0
+        derived = 0
+        others: dict[str, int] = {}
         # Devices first, as calls on the host get figures of the kernels that they launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
             if device is not None:
-                derived += self._read_device(plane, device["kind"], int(device["number"]))
+                label = f"{device['kind']} {device['number']}"
+                derived += self._read_device(plane, label, int(device["number"]), device["core"])
             elif _HOST.fullmatch(plane.name):
                 for line in plane.lines:
                     self._read_thread(plane, line)
             else:
-                others += sum(len(line.events) for line in plane.lines)
+                others[plane.name] = sum(len(line.events) for line in plane.lines)
         if self._steps is not None:
             self._step_count = self.rows.add_named_steps(self._steps)
         detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
         self._problems.add("repaired", self._step_count, detail, file=self._path)
         # Repeated work is not lost; other planes belong to neither devices nor threads.
-        self._problems.add(
-            "part", others, "events of planes of neither devices nor hosts", file=self._path
-        )
+        names = ", ".join([name[:60] for name, count in others.items() if count][:3])
+        detail = f"events of planes of neither devices nor hosts: {names}"
+        self._problems.add("part", sum(others.values()), detail, file=self._path)
+        detail = "operations that contain others, as loops do, are ranges; their parts are the work"
+        self._problems.add("repaired", self._containers, detail, file=self._path)
         self._problems.add(
             "repaired", derived, "events that repeat device work by module or scope are left out",
             file=self._path,
@@ -184,29 +213,31 @@ class _ProfileEvents:
             has_steps_of_device="TPU" in plane.name,
         )
 
-    def _read_device(self, plane: Plane, kind: str, number: int) -> int:
-        """Read the work of a device; return the number of events that repeat it."""
+    def _read_device(self, plane: Plane, label: str, number: int, core: str | None) -> int:
+        """Read the work of a device, or of a core; return the number of events that repeat it."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
         work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
         work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
         if not any(line.events for line in work):
             return 0
-        label = f"{kind} {number}"
-        self._devices[number] = plane
+        has_steps = not streams and number not in self._devices
+        self._devices.setdefault(number, plane)
         derived = 0
         first_stream = 0
-        for order, line in enumerate(work):
+        first_order = self._unnumbered[number]
+        self._unnumbered[number] += len(work)
+        for order, line in enumerate(work, first_order):
             match = _STREAM.fullmatch(line.name)
             stream = int(match[1]) if match else order
             first_stream = stream if line is work[0] else first_stream
-            thread = f"stream {stream}" if match else line.name
+            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
             place = self.rows.place(label, str(stream), label, thread)
             self._add(plane, line, "kernel", place, number, stream)
         for line in plane.lines:
             if line.name == _MODULES:
                 place = self.rows.place(label, str(first_stream), label)
                 self._add(plane, line, "gpu_user_annotation", place, number, first_stream)
-            elif line.name == _STEPS and not streams:
+            elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self.rows.place(label, _STEPS, label, _STEPS), number)
             elif line not in work:
                 derived += len(line.events)
@@ -215,8 +246,18 @@ class _ProfileEvents:
     def _add(
         self, plane: Plane, line: Line, category: str, place: int, device: int, stream: int
     ) -> None:
-        events = self._events(plane, line)
+        self._add_events(self._events(plane, line), category, place, device, stream, line.name)
+
+    def _add_events(
+        self, events: LineEvents, category: str, place: int, device: int, stream: int, line: str
+    ) -> None:
         is_work = category == "kernel"
+        if is_work and line == _NESTED:
+            is_container = _are_containers(events)
+            self._containers += int(is_container.sum())
+            ranges = events.take(np.flatnonzero(is_container))
+            self._add_events(ranges, "gpu_user_annotation", place, device, stream, line)
+            events = events.take(np.flatnonzero(~is_container))
         args = (
             map(_args, events.names, events.stats) if is_work else map(_args_of_stats, events.stats)
         )
@@ -321,6 +362,17 @@ class _ProfileEvents:
         detail = "events that are sums of several, without times"
         self._problems.add("skipped", sums, detail, file=self._path)
         return events
+
+
+def _are_containers(events: LineEvents) -> Bools:
+    """Return which events contain another one, that is, the next in the order of their starts."""
+    rows = np.flatnonzero(events.end_ns > events.start_ns)
+    rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
+    following, is_container = rows[1:], np.zeros(len(events.kind), bool)
+    rows = rows[:-1]
+    is_container[rows] = events.start_ns[following] < events.end_ns[rows]
+    is_container[rows] &= events.end_ns[following] <= events.end_ns[rows]
+    return is_container
 
 
 def _numbers(stats: list[Stats], key: str) -> Ints:
