@@ -122,11 +122,17 @@ class Hang:
 def flight_jobs(traces: TraceSet) -> list[_Job]:
     """Return the jobs of a set, by the names of the files before the rank."""
     dumps: dict[str, dict[int, tuple[int, FlightDump]]] = defaultdict(dict)
-    for key, trace in traces.items():
-        if isinstance(trace.profile, FlightDump):
-            dump = trace.profile
-            rank = dump.rank if dump.rank >= 0 else trace.rank
-            dumps[trace.job or ""].setdefault(rank, (key, dump))
+    loaded = [
+        (key, trace) for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
+    ]
+    ranks = [trace.profile.rank for _, trace in loaded]
+    # Names may begin with a host: dumps of different ranks are of one job.
+    is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
+    for key, trace in loaded:
+        dump = trace.profile
+        rank = dump.rank if dump.rank >= 0 else trace.rank
+        job = loaded[0][1].job if is_one_job else trace.job
+        dumps[job or ""].setdefault(rank, (key, dump))
     jobs = []
     for name, of_rank in dumps.items():
         by_rank = {rank: dump for rank, (_, dump) in sorted(of_rank.items())}
@@ -142,6 +148,8 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
         for name, ranks in dump.members.items():
             if rank in ranks:
                 listed[name].add(tuple(ranks))
+    described = (dump.descriptions.items() for dump in dumps.values())
+    descriptions = {name: text for items in described for name, text in items if text}
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
         count_of: dict[tuple[str, str], int] = defaultdict(int)
@@ -151,7 +159,7 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
         for name in sorted(names):
             of_name = sorted(listed[name])
             members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
-            label = group_name(name, dump.descriptions.get(name, ""))
+            label = group_name(name, descriptions.get(name, ""))
             group = groups.setdefault(
                 (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
@@ -498,6 +506,8 @@ def hang_text(hang: Hang) -> str:
     if hang.kind == "no dump":
         missing = _subject(hang.without_dump)
         return f"{what} is unfinished: {wait}{called}, and no dump of {missing} is loaded."
+    if hang.is_p2p and _P2P.search(hang.operation) is None:
+        return f"{what} is unfinished: {wait}{called}. The dump does not state its peers."
     reason = "its peer called it too" if hang.is_p2p else "all of its ranks enqueued it"
     cause = "the network or a device may have failed"
     return f"{what} is unfinished: {wait}{called}. As {reason}, {cause}."

@@ -141,7 +141,9 @@ class _TableSet:
         name = self._names(events, "string", ("string",), columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        self._add_work(events, columns, agent, name, is_copy=True, size_bytes=columns["size"])
+        self._add_work(
+            events, columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"]
+        )
 
     def _add_work(
         self,
@@ -233,6 +235,13 @@ def _rank_of(environment: object) -> int | None:
     return ranks[0] if ranks and is_rank(ranks[0]) else None
 
 
+def _old_category(operation: str) -> str:
+    """Return the category of an operation of a kind such as ``CopyDeviceToHost``."""
+    if re.match(r"Copy|Fill", operation):
+        return "gpu_memcpy" if operation[0] == "C" else "gpu_memset"
+    return "gpu_sync" if re.match(r"Barrier|Marker|Signal", operation) else "kernel"
+
+
 def _read_old(database: Database, events: RocmEvents) -> None:
     """Read a database of rocmProfileData, whose links are a table of their own."""
     columns = database.integers(
@@ -248,16 +257,23 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     pool = events.rows.name
 
     def names_of(text_ids: Ints) -> Ints:
-        return map_distinct(text_ids, lambda key: pool.add(texts.get(key) or "operation"))
+        return map_distinct(
+            text_ids, lambda key: pool.add(copy_name(texts.get(key) or "operation"))
+        )
 
     described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
     name = np.where(described, names_of(ids[0]), names_of(ids[1]))
     call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
+    copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
+    size_of = np.append(copies["size"], -1)[first_positions(copies["api_ptr_id"], call_of)]
+    add = events.rows.category.add
+    kinds = map_distinct(ids[1], lambda key: add(_old_category(texts.get(key, ""))))
     if len(name):
         events.add_work(
-            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            start_ns=columns["start"], end_ns=columns["end"], name=name, category=kinds,
             process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
             stream=columns["queueId"], correlation=call_of,
+            size_bytes=np.where(kinds == add("gpu_memcpy"), size_of, -1),
         )  # fmt: skip
     is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
     categories = events.rows.category_codes(("cuda_runtime", "user_annotation"))

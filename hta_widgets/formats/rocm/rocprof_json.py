@@ -232,7 +232,7 @@ class _ProcessReader:
         agents = [target if target in self._gpus else source for target, source in ends]
         names = (copy_name(self._operation(record)) for record in records)
         self._events.add_work(
-            is_copy=True,
+            category="gpu_memcpy",
             name=self._events.rows.name_codes(names),
             device=self._devices(agents),
             size_bytes=np.array([record.bytes for record in records], np.int64),
