@@ -59,7 +59,7 @@ _COLUMNS = (
 )  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 #: Those of them that mostly fit into 32 bits.
-_SMALL = ("name", "category", "place", "device", "stream", "args", "phase")
+_SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
 _M, _X, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXbe")
@@ -190,12 +190,11 @@ class EventRows:
             start_ns, end_ns, name, code, place, process, device, target,
             stream, correlation, size_bytes, args, ord(phase),
         )  # fmt: skip
+        columns = zip(_COLUMNS, values, strict=True)
+        block = narrow_columns({column: np.asarray(value) for column, value in columns})
         count = len(start_ns)
         self._blocks.append(
-            {
-                column: np.broadcast_to(np.asarray(value, np.int64), count)
-                for column, value in zip(_COLUMNS, values, strict=True)
-            }
+            {name: np.broadcast_to(values, count) for name, values in block.items()}
         )
 
     def add_named_steps(self, pattern: str | None = None) -> int:
@@ -240,15 +239,36 @@ class EventRows:
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""
-        none = np.empty(0, np.int64)
-        return {
-            name: np.concatenate([none, *(block[name] for block in self._blocks)])
-            for name in _COLUMNS
-        }
+        if not self._blocks:
+            return {name: np.empty(0, np.int64) for name in _COLUMNS}
+        # They stay as the only block, so that they are not in memory twice.
+        self._blocks[:] = [join_columns(self._blocks)]
+        return dict(self._blocks[0])
+
+    def take_columns(self) -> dict[str, Ints]:
+        """Return all events, and keep none."""
+        events = self.columns()
+        self._blocks.clear()
+        return events
+
+
+def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
+    """Return the rows of several blocks, which lose their columns, so that each is freed."""
+    names = list(blocks[0])
+    return narrow_columns(
+        {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
+    )
+
+
+def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Return columns of events with integers of 32 bits where these fit, except in times."""
+    return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
 def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
-    """Return some rows of columns."""
+    """Return some rows of columns; without a copy if they are all."""
+    if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
+        return dict(columns)
     return {name: values[rows] for name, values in columns.items()}
 
 
@@ -282,27 +302,30 @@ def build_traces(
     how_to_record: str,
 ) -> Outcome:
     """Return a trace per process and device; device -1 for processes of a job without devices."""
-    events = rows.columns()
+    events = rows.take_columns()
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    if not timed.all():
-        events = select_rows(events, timed)
-    traces = tuple(
-        _build(rows, select_rows(events, at), path, format_name, problems,
-               facts_of(process, device), device)
-        for process, device, at in _rows_of_ranks(events, path, problems)
-    )  # fmt: skip
+    events = select_rows(events, timed)
+    ranks = list(_rows_of_ranks(events, path, problems))
+    del events["process"], events["target"]
+    traces = []
+    for number, (process, device, is_of_rank) in enumerate(ranks, 1):
+        of_rank = select_rows(events, is_of_rank)
+        if number == len(ranks):
+            events.clear()  # a file may have one large rank
+        facts = facts_of(process, device)
+        traces.append(_build(rows, of_rank, path, format_name, problems, facts, device))
     if not traces:
         message = "holds no events of devices or of the host with possible times"
         raise TraceError(message, path=path, remedy=how_to_record)
-    return Outcome(traces, problems)
+    return Outcome(tuple(traces), problems)
 
 
 def _rows_of_ranks(
     events: Mapping[str, Ints], path: str, problems: Problems
-) -> Iterator[tuple[int, int, Rows]]:
-    """Yield each process with a device, and the positions of its events.
+) -> Iterator[tuple[int, int, Bools]]:
+    """Yield each process with a device, and which events are its own.
 
     Calls on the host belong to the device that they launch on or have as ``target``, else to the
     one that their thread launches on most. Device -1 is of the processes of a file without devices.
@@ -312,7 +335,7 @@ def _rows_of_ranks(
     pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
     if not pairs:
         for number in np.unique(process[process >= 0]).tolist():
-            yield number, -1, np.flatnonzero(process == number)
+            yield number, -1, process == number
         return
     work_ids = events["correlation"][on_device]
     is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])
@@ -344,7 +367,7 @@ def _rows_of_ranks(
             events["place"][calls], devices, events["target"][calls],
         )  # fmt: skip
     for number, of in pairs:
-        yield number, of, np.flatnonzero((process == number) & (rank_device == of))
+        yield number, of, (process == number) & (rank_device == of)
 
 
 def _devices_of_calls(
@@ -379,11 +402,10 @@ def _build(
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
-        used = np.unique(events[name])
-        texts[name] = StringPool(pool[code] for code in used.tolist())
-        events[name] = np.searchsorted(used, events[name])
-    used, events["place"] = np.unique(events["place"], return_inverse=True)
-    places = [rows.places[code] for code in used.tolist()]
+        used, events[name] = _used_codes(events[name], len(pool))
+        texts[name] = StringPool(pool[code] for code in used)
+    used, events["place"] = _used_codes(events["place"], len(rows.places))
+    places = [rows.places[code] for code in used]
     naming = list(_naming_records(places, events["device"], events["place"]))
     ends = select_rows(events, events["phase"] == _ASYNC_BEGIN)
     if len(ends["phase"]):
@@ -410,6 +432,14 @@ def _build(
     label = facts.label or f"GPU {max(device, 0)}"
     counters = _counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
     return trace if counters is None else trace.replace(counter_table=counters)
+
+
+def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
+    """Return which of `count` codes occur, and each code's position among them."""
+    used = np.flatnonzero(np.bincount(codes, minlength=count))
+    position = np.zeros(count, np.int64)
+    position[used] = np.arange(len(used))
+    return used.tolist(), _narrow(position)[codes]
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
@@ -556,9 +586,7 @@ class ColumnRecords(NumberedRecords):
         self.path = path
         self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
-        self._columns = {name: columns[name] for name in _STORED}
-        for name in _SMALL:
-            self._columns[name] = _narrow(columns[name])
+        self._columns = narrow_columns({name: columns[name] for name in _STORED})
         self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
@@ -648,7 +676,9 @@ class ColumnRecords(NumberedRecords):
 
 def _narrow(values: Ints) -> Ints:
     """Return integers of 32 bits if these fit."""
-    is_small = not len(values) or (abs(values.min()) | abs(values.max())) >> 31 == 0
+    if values.dtype == np.int32 or not values.size:
+        return values
+    is_small = (abs(int(values.min())) | abs(int(values.max()))) >> 31 == 0
     return values.astype(np.int32) if is_small else values
 
 

@@ -134,6 +134,8 @@ class _ExportEvents:
         self._add_steps(steps)
         for phase in "Xib":
             self._add(self._ranges.of_phase(phase).columns, phase=phase)
+        self._tables.clear()
+        self._work.clear()
         if self.rows.first_ns > _MIN_UTC_NS:
             self._recording.epoch_ns = 0
 

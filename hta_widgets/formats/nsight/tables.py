@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
@@ -192,11 +192,18 @@ HOST_TABLES = (
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
     """Return the columns of a table's events, with codes of the names and args in `rows`."""
     place = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
-    columns = database.integers(
+    blocks = database.integer_blocks(
         table.stored_name(database),
         tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
         optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
     )
+    return join_columns([_event_columns(database, table, columns, rows) for columns in blocks])
+
+
+def _event_columns(
+    database: Database, table: ExportTable, columns: Columns, rows: EventRows
+) -> Columns:
+    """Return the events of some rows of a table."""
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
         driver = rows.category.add("cuda_driver")

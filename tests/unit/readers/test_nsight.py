@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import tracemalloc
 from contextlib import closing
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_a_process_with_a_device_is_a_rank(export):
     assert (trace.format, trace.host, trace.local_rank) == ("nsight", "node0", 0)
     assert trace.zero_ns == EPOCH_NS + FIRST_NS
     assert trace.metadata["deviceProperties"][0] == {
-        "id": 1, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 80 << 30
+        "id": 1, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 80 << 400
     }  # fmt: skip
     assert [track.key for track in trace.tracks] == [
         "python3 · thread 4001 (python3)", "GPU 1 · stream 7", "GPU 1 · stream 21",
@@ -662,3 +663,19 @@ def test_a_mark_states_the_rank_and_fills_name_their_memory(tmp_path):
     (trace,) = load(path).values()
     assert trace.stated_rank == 6
     assert trace.events.query("category == 'gpu_memset'").name.tolist() == ["Memset (Pinned)"]
+
+
+def test_many_events_take_little_memory(export):
+    numbers = f"with recursive n(i) as (select 1 union all select i + 1 from n limit {40_000})"
+    change(
+        export,
+        f"{numbers} insert into {KERNELS} select {FIRST_NS} + i, {FIRST_NS} + i + 1, 0, 7,"
+        " 1000 + i, globalPid, demangledName, shortName, 1, 1, 1, null"
+        f" from n, (select * from {KERNELS} limit 1)",
+    )
+    load(write_export(export.with_name("small.sqlite")))  # what is imported does not count
+    tracemalloc.start()
+    traces = load(export)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes / sum(map(len, traces.values())) < 400
