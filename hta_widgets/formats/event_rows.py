@@ -62,7 +62,7 @@ _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 _SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
-_M, _X, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXbe")
+_M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, in the order of trust.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -179,19 +179,24 @@ class EventRows:
         correlation: Any = -1,
         size_bytes: Any = -1,
         args: Any = 0,
-        phase: str = "X",
+        phase: str | Ints = "X",
     ) -> None:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call.
 
-        The phases are ``X``, ``i`` for instants, and ``b`` for ranges that need not nest.
+        The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
+        ``E`` for the two ends of ranges, and ``C`` for samples of counters, which are the args.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         values = (
             start_ns, end_ns, name, code, place, process, device, target,
-            stream, correlation, size_bytes, args, ord(phase),
+            stream, correlation, size_bytes, args, ord(phase) if isinstance(phase, str) else phase,
         )  # fmt: skip
-        columns = zip(_COLUMNS, values, strict=True)
-        block = narrow_columns({column: np.asarray(value) for column, value in columns})
+        block = narrow_columns(
+            {
+                column: np.asarray(value, getattr(value, "dtype", np.int64))
+                for column, value in zip(_COLUMNS, values, strict=True)
+            }
+        )
         count = len(start_ns)
         self._blocks.append(
             {name: np.broadcast_to(values, count) for name, values in block.items()}
@@ -302,11 +307,7 @@ def build_traces(
     how_to_record: str,
 ) -> Outcome:
     """Return a trace per process and device; device -1 for processes of a job without devices."""
-    events = rows.take_columns()
-    start, end = events["start_ns"], events["end_ns"]
-    timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
-    problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    events = select_rows(events, timed)
+    events = timed_columns(rows, path, problems)
     ranks = list(_rows_of_ranks(events, path, problems))
     del events["process"], events["target"]
     traces = []
@@ -315,11 +316,20 @@ def build_traces(
         if number == len(ranks):
             events.clear()  # a file may have one large rank
         facts = facts_of(process, device)
-        traces.append(_build(rows, of_rank, path, format_name, problems, facts, device))
+        traces.append(build_rank(rows, of_rank, path, format_name, problems, facts, device))
     if not traces:
         message = "holds no events of devices or of the host with possible times"
         raise TraceError(message, path=path, remedy=how_to_record)
     return Outcome(tuple(traces), problems)
+
+
+def timed_columns(rows: EventRows, path: str, problems: Problems) -> dict[str, Ints]:
+    """Take all events with possible times."""
+    events = rows.take_columns()
+    start, end = events["start_ns"], events["end_ns"]
+    timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
+    problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
+    return select_rows(events, timed)
 
 
 def _rows_of_ranks(
@@ -390,15 +400,17 @@ def _devices_of_calls(
     return np.where(votes_of, of_call, home[number])
 
 
-def _build(
+def build_rank(
     rows: EventRows,
     events: dict[str, Ints],
     path: str,
     format_name: str,
     problems: Problems,
     facts: RankFacts,
-    device: int,
+    device: int = -1,
+    **about: Any,
 ) -> Trace:
+    """Return the trace of some events of `rows`; `about` are further fields of it."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
@@ -424,6 +436,7 @@ def _build(
         host=facts.host or None,
         stated_rank=facts.rank,
         local_rank=device,
+        **about,
     )
     for problem in notes:  # without the rank, which may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
@@ -513,7 +526,9 @@ def _rank_columns(
     def column(values: Array, of_naming: Any, dtype: Any = np.int64) -> Array:
         return np.concatenate([values, np.broadcast_to(of_naming, further)]).astype(dtype)
 
-    sizes = np.flatnonzero(events["size_bytes"] >= 0)
+    sizes, samples = (
+        np.flatnonzero(mask) for mask in (events["size_bytes"] >= 0, events["phase"] == _SAMPLE)
+    )
     dur_ns = events["end_ns"] - events["start_ns"]
     phase, flow = events["phase"], np.full(count + further, -1, np.int32)
     number_of_async = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
@@ -536,7 +551,10 @@ def _rank_columns(
         pids=pids,
         tids=tids,
         flow_ids=StringPool(map(str, number_of_async.tolist())),
-        small_args={count + number: record["args"] for number, record in enumerate(naming)},
+        small_args={
+            **{count + number: record["args"] for number, record in enumerate(naming)},
+            **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},
+        },
         record=np.arange(count + further, dtype=np.int64),
         copies=_copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
     )
@@ -668,7 +686,7 @@ class ColumnRecords(NumberedRecords):
             record["s"] = "t"
         elif phase == "b":
             record["id"] = int(np.searchsorted(self._async_begins, number))
-        else:  # the ends are last, in the order of their begins
+        elif phase == "e":  # these are last, in the order of their begins
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
         return _record_json(record, ts=row["start_ns"])

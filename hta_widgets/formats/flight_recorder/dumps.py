@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.made_records import time_value, trace_of_records
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
@@ -111,16 +111,11 @@ def read_dump(
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
     dump = _dump_of(value, -1 if rank is None else rank, path, problems)
-    trace = trace_of_records(
-        _records(dump),
-        path,
-        problems,
-        rank=rank or 0,
-        stated_rank=rank,
-        job=job,
-        format=FORMAT,
-        profile=dump,
-    )
+    rows = EventRows()
+    _add_collectives(rows, dump)
+    events = timed_columns(rows, path, problems)
+    facts = RankFacts(rank=rank)
+    trace = build_rank(rows, events, path, FORMAT, problems, facts, job=job, profile=dump)
     return Outcome((trace,), problems)
 
 
@@ -253,45 +248,39 @@ def _last_collective(
     )  # fmt: skip
 
 
-def _records(dump: FlightDump) -> list[dict[str, Any]]:
-    """Return the records of a dump: names of its tracks, one per group, and its collectives."""
+def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
+    """Add the collectives of a dump, on a track per group."""
+    entries = [entry for entry in dump.entries if entry.created_ns >= 0]
     tracks: dict[str, int] = {}
-    records: list[dict[str, Any]] = []
-    for entry in dump.entries:
-        if entry.created_ns < 0:
-            continue
-        args = {
-            "Process Group Name": entry.group,
-            "Process Group Description": dump.descriptions.get(entry.group, ""),
-            "Seq": entry.sequence,
-            "state": "finished" if entry.is_finished else entry.state,
-            "In shapes": entry.input_sizes,
-            "Out shapes": entry.output_sizes,
-            "dtype": entry.dtype,
-            "called in": frame_text(dump.stacks[entry.stack]),
-            "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
-            "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
-        }
-        unfinished = "" if entry.is_finished else " (unfinished)"
-        records.append(
-            {
-                "ph": "X",
-                "cat": CATEGORY,
-                "name": entry.operation + unfinished,
-                "pid": 0,
-                "tid": tracks.setdefault(entry.group, len(tracks)),
-                "ts": time_value(entry.created_ns),
-                "dur": 0,
-                "args": {key: arg for key, arg in args.items() if arg != ""},
-            }
+    places = [
+        rows.place(
+            *("0", str(tracks.setdefault(entry.group, len(tracks))), "enqueued collectives"),
+            f"group {group_name(entry.group, dump.descriptions.get(entry.group, ''))}",
         )
-    names = {group: group_name(group, dump.descriptions.get(group, "")) for group in tracks}
-    named = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0}
-    records.append({**named, "args": {"name": "enqueued collectives"}})
-    for group, tid in tracks.items():
-        args = {"name": f"group {names[group]}"}
-        records.append({**named, "name": "thread_name", "tid": tid, "args": args})
-    return records
+        for entry in entries
+    ]
+    names = [f"{e.operation}{'' if e.is_finished else ' (unfinished)'}" for e in entries]
+    times_ns = [entry.created_ns for entry in entries]
+    rows.add(
+        start_ns=times_ns, end_ns=times_ns, name=rows.name_codes(names), category=CATEGORY,
+        place=places, args=rows.args_codes(_args(entry, dump) for entry in entries),
+    )  # fmt: skip
+
+
+def _args(entry: EnqueuedCollective, dump: FlightDump) -> dict[str, Any]:
+    args = {
+        "Process Group Name": entry.group,
+        "Process Group Description": dump.descriptions.get(entry.group, ""),
+        "Seq": entry.sequence,
+        "state": "finished" if entry.is_finished else entry.state,
+        "In shapes": entry.input_sizes,
+        "Out shapes": entry.output_sizes,
+        "dtype": entry.dtype,
+        "called in": frame_text(dump.stacks[entry.stack]),
+        "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
+        "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
+    }
+    return {key: arg for key, arg in args.items() if arg != ""}
 
 
 def group_name(group: str, description: str) -> str:

@@ -14,7 +14,7 @@ A block is in use until ``free_completed``: after ``free_requested``, streams ma
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.made_records import time_value, trace_of_records
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
@@ -40,6 +40,7 @@ _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 #: The change of reserved memory by an event of a segment.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_BYTES = 1 << 62
+_MAX_US = _MAX_BYTES // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +123,11 @@ def read_snapshot(
         raise TraceError(message, path=path, remedy=_REMEDY)
     reader = _SnapshotReader(path, problems)
     snapshot = reader.read(value)
-    records = [*reader.records(snapshot), *_annotations(value.get("external_annotations"))]
-    trace = trace_of_records(
-        [*records, *reader.instants],
-        path,
-        problems,
-        rank=0,
-        job=PurePath(path).name.partition(".")[0],
-        format=FORMAT,
-        profile=snapshot,
+    _add_annotations(reader.rows, value.get("external_annotations"))
+    events = timed_columns(reader.rows, path, problems)
+    job = PurePath(path).name.partition(".")[0]
+    trace = build_rank(
+        reader.rows, events, path, FORMAT, problems, RankFacts(), job=job, profile=snapshot
     )
     return Outcome((trace,), problems)
 
@@ -140,7 +137,7 @@ class _SnapshotReader:
 
     def __init__(self, path: str, problems: Problems) -> None:
         self.path, self.problems = path, problems
-        self.instants: list[dict[str, Any]] = []
+        self.rows = EventRows()
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
         self._number_of_list: dict[int, int] = {}
         self._skipped = 0
@@ -172,7 +169,10 @@ class _SnapshotReader:
             detail = "events or blocks without a size or an address"
             self.problems.add("skipped", self._skipped, detail, file=self.path)
         stacks = list(map(list, self._number_of))
-        return MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
+        snapshot = MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
+        for memory in devices:
+            _add_history(self.rows, snapshot, memory)
+        return snapshot
 
     def _stack(self, frames: Any) -> int:
         # Events share the lists of their frames.
@@ -190,13 +190,13 @@ class _SnapshotReader:
         for place, event in enumerate(_list(events)):
             entry = event if isinstance(event, dict) else {}
             action, size = entry.get("action"), _integer(entry.get("size"))
-            address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"))
+            address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"), _MAX_US)
             has_times |= time_us >= 0
             time_ns = (time_us if time_us >= 0 else place) * 1000
             if action == "oom":
                 args = {"size": size, "device free": _integer(entry.get("device_free"))}
                 memory.failed.append((size, args["device free"]))
-                self._add_instant("out of memory", number, time_ns, args)
+                self._add_failure(number, time_ns, args)
             elif action in _RESERVES and size >= 0:
                 reserved += _RESERVES[action] * size
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
@@ -260,50 +260,57 @@ class _SnapshotReader:
         for column, each in zip(columns, values, strict=True):
             column.append(each)
 
-    def _add_instant(self, name: str, device: int, time_ns: int, args: dict[str, int]) -> None:
-        record = {"ph": "i", "s": "p", "cat": "memory_snapshot", "name": name, "pid": device}
-        self.instants.append({**record, "tid": 0, "ts": time_value(time_ns), "args": args})
+    def _add_failure(self, device: int, time_ns: int, args: dict[str, int]) -> None:
+        self.rows.add(
+            start_ns=[time_ns], end_ns=[time_ns], name=self.rows.name.add("out of memory"),
+            category="memory_snapshot", place=_place(self.rows, device), phase="i",
+            args=self.rows.args_codes([args]),
+        )  # fmt: skip
 
-    def records(self, snapshot: MemorySnapshot) -> Iterator[dict[str, Any]]:
-        """Yield an instant and samples of counters for each event, as in PyTorch's traces."""
-        uses = [use_of(stack) for stack in snapshot.stacks]
-        places = [frame_text(stack) for stack in snapshot.stacks]
-        for memory in snapshot.devices:
-            device = memory.device
-            at = {"pid": device, "tid": 0}
-            name = {"name": f"cuda:{device}"}
-            yield {"ph": "M", "name": "process_name", **at, "args": name}
-            yield {"ph": "M", "name": "thread_name", **at, "args": {"name": "allocator"}}
-            if memory.time_ns:
-                low, high = min(memory.time_ns), max(memory.time_ns)
-                yield {
-                    "ph": "X", "cat": "memory_snapshot", "name": "recorded history", **at,
-                    "ts": time_value(low), "dur": time_value(high - low),
-                }  # fmt: skip
-            used = {BEFORE, *(uses[stack] for stack in memory.stack if stack >= 0)}
-            amounts = {use: 0 for use in USES if use in used} | {BEFORE: memory.start_bytes}
-            total = memory.start_bytes
-            columns = zip(
-                memory.time_ns, memory.change_bytes, memory.reserved_bytes, memory.address,
-                memory.stack, strict=True,
-            )  # fmt: skip
-            for time_ns, change, reserved, address, stack in columns:
-                total += change
-                amounts[BEFORE if stack < 0 else uses[stack]] += change
-                ts = time_value(time_ns)
-                args = {
-                    "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": device,
-                    "Total Allocated": total, "Total Reserved": reserved,
-                    "allocated in": places[stack] if stack >= 0 else BEFORE,
-                }  # fmt: skip
-                yield {
-                    "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **at,
-                    "ts": ts, "args": args,
-                }  # fmt: skip
-                in_use = {"in use": total, "reserved": reserved}
-                for counter, values in (("memory", in_use), ("from", amounts)):
-                    sizes = {f"{series} (bytes)": size for series, size in values.items()}
-                    yield {"ph": "C", "name": counter, **at, "ts": ts, "args": sizes}
+
+def _place(rows: EventRows, device: int, tid: str = "0", thread: str = "allocator") -> int:
+    return rows.place(str(device), tid, f"cuda:{device}", thread)
+
+
+def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory) -> None:
+    """Add an instant and samples of counters for each event, as in PyTorch's traces."""
+    if not memory.time_ns:
+        return
+    uses = [use_of(stack) for stack in snapshot.stacks]
+    places = [frame_text(stack) for stack in snapshot.stacks]
+    used = {BEFORE, *(uses[stack] for stack in memory.stack if stack >= 0)}
+    amounts = {use: 0 for use in USES if use in used} | {BEFORE: memory.start_bytes}
+    instants, totals, parts = [], [], []
+    columns = zip(
+        memory.change_bytes, memory.levels.tolist(), memory.reserved_bytes, memory.address,
+        memory.stack, strict=True,
+    )  # fmt: skip
+    for change, total, reserved, address, stack in columns:
+        amounts[BEFORE if stack < 0 else uses[stack]] += change
+        instants.append(
+            {
+                "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": memory.device,
+                "Total Allocated": total, "Total Reserved": reserved,
+                "allocated in": places[stack] if stack >= 0 else BEFORE,
+            }
+        )  # fmt: skip
+        totals.append({"in use (bytes)": total, "reserved (bytes)": reserved})
+        parts.append({f"{use} (bytes)": size for use, size in amounts.items()})
+    place = _place(rows, memory.device)
+    first_ns, last_ns = min(memory.time_ns), max(memory.time_ns)
+    rows.add(
+        start_ns=[first_ns], end_ns=[last_ns], name=rows.name.add("recorded history"),
+        category="memory_snapshot", place=place,
+    )  # fmt: skip
+    for phase, category, name, args in (
+        ("i", "cpu_instant_event", "[memory]", instants),
+        ("C", "", "memory", totals),
+        ("C", "", "from", parts),
+    ):
+        rows.add(
+            start_ns=memory.time_ns, end_ns=memory.time_ns, name=rows.name.add(name),
+            category=category, place=place, phase=phase, args=rows.args_codes(args),
+        )  # fmt: skip
 
 
 def _frames_of_history(block: Mapping[str, Any]) -> Any:
@@ -351,24 +358,34 @@ def _used_bytes(entry: Mapping[str, Any]) -> int:
     return active if active >= 0 else _integer(entry.get("allocated_size"))
 
 
-def _annotations(entries: Any) -> Iterator[dict[str, Any]]:
-    """Yield the ranges that the program named."""
-    for entry in _list(entries):
-        stage = entry.get("stage") if isinstance(entry, dict) else None
-        time_us = _integer(entry.get("time_us")) if stage else -1
-        if stage in {"START", "END"} and time_us >= 0:
-            yield {
-                "ph": "B" if stage == "START" else "E", "cat": "user_annotation", "tid": 1,
-                "name": str(entry.get("name")), "pid": max(_integer(entry.get("device")), 0),
-                "ts": time_value(time_us * 1000),
-            }  # fmt: skip
+def _add_annotations(rows: EventRows, entries: Any) -> None:
+    """Add the ranges that the program named."""
+    stages = {"START": ord("B"), "END": ord("E")}
+    ends = [
+        (
+            *(
+                _integer(entry.get("time_us"), _MAX_US) * 1000,
+                rows.name.add(str(entry.get("name"))),
+            ),
+            _place(rows, max(_integer(entry.get("device")), 0), "1", "annotations"),
+            stages[entry["stage"]],
+        )
+        for entry in _list(entries)
+        if isinstance(entry, dict) and str(entry.get("stage")) in stages
+    ]
+    if ends:
+        time_ns, name, place, phase = np.array(ends, np.int64).T
+        rows.add(
+            start_ns=time_ns, end_ns=time_ns, name=name, category="user_annotation", place=place,
+            phase=phase,
+        )  # fmt: skip
 
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def _integer(value: Any) -> int:
-    """Return an integer; -1 for anything else."""
+def _integer(value: Any, limit: int = _MAX_BYTES) -> int:
+    """Return an integer below a limit; -1 for anything else."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < _MAX_BYTES else -1
+    return int(value) if is_number and -1 <= value < limit else -1

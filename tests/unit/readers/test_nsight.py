@@ -52,7 +52,7 @@ def test_a_process_with_a_device_is_a_rank(export):
     assert (trace.format, trace.host, trace.local_rank) == ("nsight", "node0", 0)
     assert trace.zero_ns == EPOCH_NS + FIRST_NS
     assert trace.metadata["deviceProperties"][0] == {
-        "id": 1, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 80 << 400
+        "id": 1, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 80 << 30
     }  # fmt: skip
     assert [track.key for track in trace.tracks] == [
         "python3 · thread 4001 (python3)", "GPU 1 · stream 7", "GPU 1 · stream 21",
