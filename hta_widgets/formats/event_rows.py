@@ -477,12 +477,7 @@ def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
 
 
 def _counter_table(
-    series: Sequence[Series],
-    label: str,
-    epoch_ns: int,
-    trace: Trace,
-    path: str,
-    problems: Problems,
+    series: Sequence[Series], label: str, epoch_ns: int, trace: Trace, path: str, problems: Problems
 ) -> CounterTable | None:
     """Return the counters of a rank's device; None if it has none."""
     if not series or not len(trace):

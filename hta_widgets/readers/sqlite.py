@@ -104,12 +104,7 @@ class Database:
         return not self._select(["rowid"], table, "1 limit 1")
 
     def integers(
-        self,
-        table: str,
-        columns: Sequence[str],
-        *,
-        optional: Iterable[str] = (),
-        missing: int = -1,
+        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
     ) -> dict[str, Ints]:
         """Return columns of integers, and ``rowid``, in the order of row ids.
 
@@ -121,12 +116,7 @@ class Database:
         }
 
     def integer_blocks(
-        self,
-        table: str,
-        columns: Sequence[str],
-        *,
-        optional: Iterable[str] = (),
-        missing: int = -1,
+        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
     ) -> Iterator[dict[str, Ints]]:
         """Yield the columns of integers of some rows after the other, at least once.
 

@@ -19,7 +19,7 @@ import numpy as np
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_traces
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, first_positions
@@ -50,12 +50,7 @@ def is_database(start: FileStart) -> bool:
     return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
 
 
-def read_database(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the rank of a database."""
     problems = Problems()
     with Database(path, advance) as database:

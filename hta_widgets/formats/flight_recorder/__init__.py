@@ -1,12 +1,6 @@
 """Dumps of PyTorch's flight recorder."""
 
-from hta_widgets.readers.formats import (
-    FileReading,
-    Format,
-    FormatAnalyses,
-    FormatViews,
-    references,
-)
+from hta_widgets.readers.formats import FileReading, Format, FormatAnalyses, FormatViews, references
 
 DUMPS = Format(
     name="flight-recorder",

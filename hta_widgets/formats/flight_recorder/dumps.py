@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -26,7 +26,7 @@ import msgspec
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.streams import read_whole_file
@@ -87,12 +87,7 @@ def is_dump(start: FileStart) -> bool:
     return has_states and b"traceEvents" not in text and any(key in text for key in keys)
 
 
-def read_dump(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
     value = _value_of(path, problems, advance)
@@ -119,7 +114,7 @@ def read_dump(
     return Outcome((trace,), problems)
 
 
-def _value_of(path: str, problems: Problems, advance: Callable[[int], object] | None) -> Any:
+def _value_of(path: str, problems: Problems, advance: Advance) -> Any:
     data = read_whole_file(path, problems, advance)
     start = FileStart(path, data, len(data))
     if is_pickle(start):

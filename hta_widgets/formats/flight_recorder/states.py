@@ -25,11 +25,7 @@ import pandas as pd
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.formats.flight_recorder.dumps import (
-    EnqueuedCollective,
-    FlightDump,
-    group_name,
-)
+from hta_widgets.formats.flight_recorder.dumps import EnqueuedCollective, FlightDump, group_name
 from hta_widgets.formats.stack_frames import frame_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import event_args, to_int64

@@ -14,7 +14,7 @@ A block is in use until ``free_completed``: after ``free_requested``, streams ma
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -24,7 +24,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
 from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
@@ -107,12 +107,7 @@ def is_snapshot(start: FileStart) -> bool:
     return is_pickle(start) and any(key in start.text for key in keys)
 
 
-def read_snapshot(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read a snapshot as events of allocations, and counters of memory in use."""
     problems = Problems()
     value = read_pickle(path, read_whole_file(path, problems, advance), problems)

@@ -97,10 +97,7 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
 
 
 def read_ranges(
-    database: Database,
-    rows: EventRows,
-    names: Mapping[tuple[int, int], str],
-    problems: Problems,
+    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str], problems: Problems
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are those of domains that processes registered."""
     columns = database.integers(

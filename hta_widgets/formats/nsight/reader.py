@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from hta_widgets.formats.nsight.tables import (
     read_table,
 )
 from hta_widgets.formats.nsight.waits import read_waits
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.problems import ProblemKind, Problems
@@ -79,11 +79,7 @@ def reports_of(path: str) -> list[tuple[Path, bool]]:
 
 
 def read_export(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of an export; `steps` is a regular expression of the ranges that are steps."""
     problems = Problems()

@@ -26,7 +26,7 @@ from hta_widgets.formats.rocm.events import (
     device_properties,
     launch_args,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, first_positions
@@ -50,11 +50,7 @@ def is_rocpd(start: FileStart) -> bool:
 
 
 def read_rocpd(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
     events = RocmEvents.of(path)
@@ -146,12 +142,7 @@ class _TableSet:
         )
 
     def _add_work(
-        self,
-        events: RocmEvents,
-        columns: dict[str, Ints],
-        agent: Ints,
-        name: Ints,
-        **further: Any,
+        self, events: RocmEvents, columns: dict[str, Ints], agent: Ints, name: Ints, **further: Any
     ) -> None:
         if len(name):
             stream = columns["stream_id"]

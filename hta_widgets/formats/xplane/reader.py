@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import (
-    EventRows,
-    RankFacts,
-    Series,
-    build_traces,
-    distinct_rows,
-)
+from hta_widgets.formats.event_rows import EventRows, RankFacts, Series, build_traces, distinct_rows
 from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
 from hta_widgets.formats.xplane.messages import (
     Line,
@@ -43,7 +37,7 @@ from hta_widgets.formats.xplane.messages import (
     Stats,
     read_profile_messages,
 )
-from hta_widgets.readers.formats import Outcome
+from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.problems import ANOTHER_RUN, Problems
@@ -92,11 +86,7 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 
 
 def read_profile(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a profile; `steps` is a regular expression of the ranges that are steps."""
     problems = Problems()
