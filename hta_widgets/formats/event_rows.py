@@ -25,7 +25,6 @@ that the file is not needed again.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,7 +33,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.store.rank_file import StoredSource
@@ -66,20 +64,6 @@ _M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, in the order of trust.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: What programs call the ranges of their steps.
-STEP_NAME = re.compile(
-    r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
-)
-_PROFILER_STEP = "ProfilerStep#"
-
-
-def match_steps(names: Sequence[str], pattern: str | None) -> Bools:
-    """Return which names are of steps: they match `pattern` or, without one, `STEP_NAME`."""
-    if pattern is not None:
-        return match_pattern(pattern, names)
-    return np.array([STEP_NAME.fullmatch(name) is not None for name in names], bool)
-
-
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
 
@@ -180,11 +164,13 @@ class EventRows:
         size_bytes: Any = -1,
         args: Any = 0,
         phase: str | Ints = "X",
+        is_outer: bool = False,
     ) -> None:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call.
 
         The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
         ``E`` for the two ends of ranges, and ``C`` for samples of counters, which are the args.
+        With `is_outer`, events of the same times are within these.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         values = (
@@ -198,49 +184,8 @@ class EventRows:
             }
         )
         count = len(start_ns)
-        self._blocks.append(
-            {name: np.broadcast_to(values, count) for name, values in block.items()}
-        )
-
-    def add_named_steps(self, pattern: str | None = None) -> int:
-        """Put a ``ProfilerStep#n`` around ranges of the host called as steps are; return how many.
-
-        Each device of a process has the steps that do not name a device.
-
-        These are ranges that `pattern` matches or, without one, annotations such as ``step 3``. The
-        number is the last in the name; without numbers, ranges are numbered in order.
-        """
-        if pattern is None and any(name.startswith(_PROFILER_STEP) for name in self.name.values):
-            return 0
-        codes = np.flatnonzero(match_steps(self.name.values, pattern))
-        annotation = self.category.add("user_annotation")
-        events = self.columns()
-        chosen = np.isin(events["name"], codes) & (events["device"] < 0)
-        if pattern is None:
-            chosen &= events["category"] == annotation
-        rows = np.flatnonzero(chosen)
-        rows = rows[np.argsort(events["start_ns"][rows], kind="stable")]
-        names = [self.name[code] for code in events["name"][rows]]
-        name_matches = [re.search(r"(\d{1,17})\D*$", name) for name in names]
-        numbers = [int(match[1]) if match else -1 for match in name_matches]
-        if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
-            numbers = list(range(len(rows)))
-        name_codes = self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers)
-        on_device = events["device"] >= 0
-        pairs, _ = distinct_rows(events["process"][on_device], events["device"][on_device])
-        for process in np.unique(events["process"][rows]).tolist():
-            of_process = np.flatnonzero(events["process"][rows] == process)
-            targets = events["target"][rows[of_process]]
-            devices = [device for number, device in pairs if number == process]
-            for device in devices or [-1]:
-                is_step = (targets < 0) | (targets == device)
-                steps = of_process[is_step]
-                taken = {
-                    name: events[name][rows[steps]]
-                    for name in ("start_ns", "end_ns", "place", "process")
-                }
-                self.add(**taken, category="user_annotation", name=name_codes[steps], target=device)
-        return len(rows)
+        columns = {name: np.broadcast_to(values, count) for name, values in block.items()}
+        self._blocks.insert(0 if is_outer else len(self._blocks), columns)
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""
@@ -332,6 +277,13 @@ def timed_columns(rows: EventRows, path: str, problems: Problems) -> dict[str, I
     return select_rows(events, timed)
 
 
+def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
+    """Return each process with a device, or each process with -1 if none has a device."""
+    process, on_device = events["process"], events["device"] >= 0
+    pairs = distinct_rows(process[on_device], events["device"][on_device])[0]
+    return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
+
+
 def _rows_of_ranks(
     events: Mapping[str, Ints], path: str, problems: Problems
 ) -> Iterator[tuple[int, int, Bools]]:
@@ -341,11 +293,9 @@ def _rows_of_ranks(
     one that their thread launches on most. Device -1 is of the processes of a file without devices.
     """
     process, device = events["process"], events["device"]
-    on_device = device >= 0
-    pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
-    if not pairs:
-        for number in np.unique(process[process >= 0]).tolist():
-            yield number, -1, process == number
+    on_device, pairs = device >= 0, ranks_of(events)
+    if not on_device.any():
+        yield from ((number, -1, process == number) for number, _ in pairs)
         return
     work_ids = events["correlation"][on_device]
     is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])

@@ -25,7 +25,7 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     RowPlace,
     build_traces,
-    distinct_rows,
+    ranks_of,
     select_rows,
 )
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
@@ -33,7 +33,6 @@ from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics
 from hta_widgets.formats.nsight.graph_nodes import captured_calls
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
 from hta_widgets.formats.nsight.recording import read_recording
-from hta_widgets.formats.nsight.steps import steps_of_device
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,
@@ -47,6 +46,7 @@ from hta_widgets.formats.nsight.tables import (
     read_table,
 )
 from hta_widgets.formats.nsight.waits import read_waits
+from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
@@ -59,8 +59,6 @@ _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DI
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
 #: A mark of Megatron and others on the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
-#: Columns of work from which steps are found.
-_OF_WORK = ("start_ns", "end_ns", "process", "device", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -105,8 +103,7 @@ class _ExportEvents:
         self._recording = read_recording(database)
         self._network = network_metrics(database)
         self._tables: dict[ExportTable, Columns] = {}
-        #: times and devices of the work of all tables, and number of devices by process
-        self._work: Columns = {}
+        #: number of devices by process
         self._devices_of: Counter[int] = Counter()
         #: processes with calls on the host
         self._callers: set[int] = set()
@@ -118,8 +115,6 @@ class _ExportEvents:
         for table in DEVICE_TABLES:
             self._assign_process(self._tables[table])
         self._drop_recorded_graphs()
-        work = [self._tables[table] for table in DEVICE_TABLES]
-        self._work = {name: np.concatenate([part[name] for part in work]) for name in _OF_WORK}
         self._ranges = self._read_ranges()
         self._add_communication_args()
         self._add_args_of_calls()
@@ -127,11 +122,11 @@ class _ExportEvents:
             self._add(columns)
         callers = [self._tables[table]["process"] for table in HOST_TABLES]
         self._callers = set(np.concatenate(callers).tolist())
-        self._add_steps(steps)
         for phase in "Xib":
             self._add(self._ranges.of_phase(phase).columns, phase=phase)
         self._tables.clear()
-        self._work.clear()
+        add_steps(self.rows, steps, "NVTX ranges", self._path, self._problems)
+        self._devices_of.update(process for process, _ in ranks_of(self.rows.columns()))
         if self.rows.first_ns > _MIN_UTC_NS:
             self._recording.epoch_ns = 0
 
@@ -247,35 +242,6 @@ class _ExportEvents:
         if thread == UNIFIED_THREAD:
             return RowPlace(gpu, _UNIFIED, process_name or gpu, _UNIFIED, _LAST_SORT)
         return RowPlace(gpu, str(thread), process_name or gpu)
-
-    def _add_steps(self, pattern: str | None) -> None:
-        """Put a ``ProfilerStep#n`` around the ranges that are steps of each rank."""
-        calls, ranges = self._tables[CALLS], self._ranges
-        work, number = self._work, np.empty(0, np.int64)
-        processes = sorted(self._callers | set(ranges.columns["process"].tolist()))
-        ranks: list[tuple[int, ...]] = [(process, -1) for process in processes if process >= 0]
-        if len(work["device"]):
-            ranks, number = distinct_rows(work["process"], work["device"])
-        self._devices_of.update(process for process, _ in ranks)
-        for place, (process, device) in enumerate(ranks):
-            steps = steps_of_device(
-                select_rows(work, number == place),
-                select_rows(calls, calls["process"] == process),
-                ranges.select(ranges.columns["process"] == process),
-                self.rows.name,
-                pattern,
-            )
-            if steps is None:
-                continue
-            detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
-            self._problems.add("repaired", len(steps.numbers), detail, file=self._path)
-            names = [self.rows.name[code] for code in steps.ranges["name"].tolist()]
-            derived = {
-                "name": self.rows.name_codes(f"ProfilerStep#{n}" for n in steps.numbers.tolist()),
-                "category": np.full(len(names), self.rows.category.add("user_annotation")),
-                "args": self.rows.args_codes({"NVTX range": name} for name in names),
-            }
-            self._add(steps.ranges | derived, target=device)
 
     def facts(self, process: int, device: int) -> RankFacts:
         """Return a rank's identity; the first also has the counters of its host."""

@@ -21,6 +21,7 @@ from hta_widgets.formats.event_rows import (
     build_traces,
     distinct_rows,
 )
+from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
@@ -92,9 +93,7 @@ class RocmEvents:
         self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        named = self.rows.add_named_steps(steps)
-        detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
-        self.problems.add("repaired", named, detail, file=self.path)
+        add_steps(self.rows, steps, "ranges of the host", self.path, self.problems)
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
         return build_traces(self.rows, self.path, format_name, self.problems, facts, record)
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, Series, build_traces, distinct_rows
+from hta_widgets.formats.steps import add_steps
 from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
 from hta_widgets.formats.xplane.messages import (
     Line,
@@ -171,7 +172,8 @@ class _ProfileEvents:
             else:
                 others[plane.name] = sum(len(line.events) for line in plane.lines)
         if self._steps is not None:
-            self._step_count = self.rows.add_named_steps(self._steps)
+            noun = "ranges of the host"
+            add_steps(self.rows, self._steps, noun, self._path, self._problems)
         detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
         self._problems.add("repaired", self._step_count, detail, file=self._path)
         # Repeated work is not lost; other planes belong to neither devices nor threads.

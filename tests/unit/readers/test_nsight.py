@@ -679,3 +679,9 @@ def test_many_events_take_little_memory(export):
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes / sum(map(len, traces.values())) < 400
+
+
+def test_steps_are_found_on_a_thread_that_launches_less(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1)
+    change(path, "update CUPTI_ACTIVITY_KIND_RUNTIME set globalTid = globalTid + 1 where rowid > 3")
+    assert step_times(load(path)).step.tolist() == [5, 6, 7]
