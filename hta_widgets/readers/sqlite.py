@@ -149,11 +149,12 @@ class Database:
             yield {name: read.get(name, lacking) for name in names}
 
     def rows(
-        self, table: str, columns: Sequence[str], *, where: str = "1"
+        self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and texts.
 
-        ``where`` is a further condition in SQL, on columns that the table has.
+        ``where`` is a further condition in SQL, on columns that the table has. Rows whose first
+        values are not of the types `kinds` are left out.
         """
         present = self.columns_of(table)
         if not present:
@@ -162,7 +163,7 @@ class Database:
         selected = [_quote(name) if name in present else "null" for name in columns]
         result = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(result))
-        return result
+        return [row for row in result if all(map(isinstance, row, kinds))]
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
         """Return the texts in the column `value` of the rows with these keys."""

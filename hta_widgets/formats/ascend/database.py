@@ -77,14 +77,12 @@ class _AscendTables:
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function from a process and device to what the file states about its rank."""
-        ranks = {
-            device: rank
-            for rank, device in self._database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))
-            if is_rank(rank) and isinstance(device, int)
-        }
+        columns, kinds = ("deviceId", "rankId"), (int, int)
+        stated = self._database.rows("RANK_DEVICE_MAP", columns, kinds=kinds)
+        ranks = {device: rank for device, rank in stated if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", ("id", "name")))
-        hosts = [name for (name,) in self._database.rows("HOST_INFO", ("hostName",))]
-        host = hosts[0] if len(hosts) == 1 and isinstance(hosts[0], str) else None
+        hosts = self._database.rows("HOST_INFO", ("hostName",), kinds=(str,))
+        host = hosts[0][0] if len(hosts) == 1 else None
 
         def of_rank(_process: int, device: int) -> RankFacts:
             properties = {"id": device, "name": str(models.get(device, ""))} if device >= 0 else {}
@@ -193,11 +191,9 @@ class _AscendTables:
         self._add_calls(columns, kinds, links, args=self._operator_args(columns))
         if "ProfilerStep#" in "\n".join(self.rows.name.values):
             return
-        steps = [
-            row
-            for row in self._database.rows("STEP_TIME", ("id", "startNs", "endNs"))
-            if all(isinstance(value, int) and 0 <= value < 1 << 62 for value in row)
-        ]
+        columns_of_steps = ("id", "startNs", "endNs")
+        rows = self._database.rows("STEP_TIME", columns_of_steps, kinds=(int, int, int))
+        steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T
             self.rows.add(

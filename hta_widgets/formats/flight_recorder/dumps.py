@@ -25,7 +25,7 @@ import msgspec
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
-from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
+from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.ranks import is_rank
@@ -39,7 +39,6 @@ CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
 _RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(\d{1,9})", re.IGNORECASE)
 _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
-_MAX_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +186,8 @@ def _collective(
     ]
     group = names[0] if names and names[0] else str(entry.get("pg_id", ""))
     is_p2p = entry.get("is_p2p") is True
-    sequence = _integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
-    sequence = _integer(entry.get("seq_id")) if sequence < 0 else sequence
+    sequence = as_integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    sequence = as_integer(entry.get("seq_id")) if sequence < 0 else sequence
     if not group or sequence < 0:
         return None
     if len(names) > 1 and names[1]:
@@ -196,14 +195,14 @@ def _collective(
     # The keys are numbers of groups within the process, or their names.
     reached = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
     if "last_enqueued_collective" in reached:
-        dump.enqueued[group] = _integer(reached["last_enqueued_collective"])
+        dump.enqueued[group] = as_integer(reached["last_enqueued_collective"])
     state = str(entry.get("state") or "scheduled")
-    completed = _integer(entry.get("time_discovered_completed_ns")) or -1
+    completed = as_integer(entry.get("time_discovered_completed_ns")) or -1
     is_finished = (
         state == "completed"
         or entry.get("retired") is True
         or completed > 0
-        or (not is_p2p and sequence <= _integer(reached.get("last_completed_collective")))
+        or (not is_p2p and sequence <= as_integer(reached.get("last_completed_collective")))
     )
     stack = stack_of(entry.get("frames"))
     duration = entry.get("duration_ms")
@@ -214,13 +213,13 @@ def _collective(
         shorten_paths(str(entry.get("profiling_name") or "unknown")),
         state,
         is_finished,
-        _integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
-        _integer(entry.get("time_discovered_started_ns")) or -1,
+        as_integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
+        as_integer(entry.get("time_discovered_started_ns")) or -1,
         completed,
         float(duration) if isinstance(duration, (int, float)) and duration >= 0 else -1.0,
         _sizes(entry.get("input_sizes")),
         _sizes(entry.get("output_sizes")),
-        ", ".join(sorted({str(dtype) for dtype in _list(entry.get("input_dtypes"))})),
+        ", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
         number_of.setdefault(stack, len(number_of)),
     )
 
@@ -230,7 +229,7 @@ def _last_collective(
 ) -> EnqueuedCollective | None:
     """Return the last collective of a group, of a dump that holds only how far groups got."""
     sequence, started, completed = (
-        _integer(reached.get(f"last_{what}_collective"))
+        as_integer(reached.get(f"last_{what}_collective"))
         for what in ("enqueued", "started", "completed")
     )
     if sequence < 0:
@@ -284,25 +283,11 @@ def group_name(group: str, description: str) -> str:
 
 
 def _to_ns(time_us: Any) -> int:
-    return 1000 * number if (number := _integer(time_us)) >= 0 else -1
+    return 1000 * number if (number := as_integer(time_us)) >= 0 else -1
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _integer(value: Any) -> int:
-    """Return an integer, also from a text or a whole float; -1 for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, str) and value.lstrip("-").isdecimal():
-        value = int(value[:20])
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < _MAX_NS else -1
 
 
 def _ranks(config: Mapping[str, Any]) -> list[int]:
@@ -311,9 +296,11 @@ def _ranks(config: Mapping[str, Any]) -> list[int]:
     if isinstance(ranks, str):
         with contextlib.suppress(ValueError, RecursionError):
             ranks = json.loads(ranks)
-    return sorted({rank for rank in _list(ranks) if is_rank(rank)})
+    return sorted({rank for rank in as_list(ranks) if is_rank(rank)})
 
 
 def _sizes(sizes: Any) -> str:
     """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
-    return ", ".join(f"[{', '.join(str(each) for each in _list(shape))}]" for shape in _list(sizes))
+    return ", ".join(
+        f"[{', '.join(str(each) for each in as_list(shape))}]" for shape in as_list(sizes)
+    )

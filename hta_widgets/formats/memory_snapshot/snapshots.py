@@ -23,7 +23,7 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
-from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
+from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.streams import read_whole_file
@@ -39,8 +39,7 @@ _OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
 _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 #: The change of reserved memory by an event of a segment.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-_MAX_BYTES = 1 << 62
-_MAX_US = _MAX_BYTES // 1000
+_MAX_US = (1 << 62) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +141,20 @@ class _SnapshotReader:
         """Return the devices with events or segments."""
         stated = value.get("segments")
         self._has_segments = isinstance(stated, (list, tuple))
-        segments = [entry for entry in _list(stated) if isinstance(entry, dict)]
+        segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
         detail = (
             "no segments: of what was in use before the history, only what it releases is known"
         )
         self.problems.add("part", int(not self._has_segments), detail, file=self.path)
-        traces = _list(value.get("device_traces"))
+        traces = as_list(value.get("device_traces"))
         if not any(traces):
             detail = "no history: _record_memory_history() was off, so only the end is known"
             self.problems.add("part", 1, detail, file=self.path)
-        count = max([len(traces), *(1 + _integer(entry.get("device")) for entry in segments)])
+        count = max([len(traces), *(1 + as_integer(entry.get("device")) for entry in segments)])
         devices = []
         for number in range(min(count, 1024)):
             on_device = [
-                entry for entry in segments if max(_integer(entry.get("device")), 0) == number
+                entry for entry in segments if max(as_integer(entry.get("device")), 0) == number
             ]
             events = traces[number] if number < len(traces) else ()
             if on_device or events:
@@ -182,14 +181,17 @@ class _SnapshotReader:
         memory = DeviceMemory(number)
         live: dict[int, tuple[int, int]] = {}
         reserved, has_times = 0, False
-        for place, event in enumerate(_list(events)):
+        for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
-            action, size = entry.get("action"), _integer(entry.get("size"))
-            address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"), _MAX_US)
+            action, size = entry.get("action"), as_integer(entry.get("size"))
+            address, time_us = (
+                as_integer(entry.get("addr")),
+                as_integer(entry.get("time_us"), _MAX_US),
+            )
             has_times |= time_us >= 0
             time_ns = (time_us if time_us >= 0 else place) * 1000
             if action == "oom":
-                args = {"size": size, "device free": _integer(entry.get("device_free"))}
+                args = {"size": size, "device free": as_integer(entry.get("device_free"))}
                 memory.failed.append((size, args["device free"]))
                 self._add_failure(number, time_ns, args)
             elif action in _RESERVES and size >= 0:
@@ -218,7 +220,7 @@ class _SnapshotReader:
     ) -> None:
         """Compute what was in use at the start, and the older blocks that still are."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
+        total = sum(max(as_integer(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
@@ -235,11 +237,11 @@ class _SnapshotReader:
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
-            after = _integer(entry.get("address"))
+            after = as_integer(entry.get("address"))
             for block in entry.get("blocks") or ():
                 if not isinstance(block, dict):
                     continue
-                size, address = _integer(block.get("size")), block.get("address", after)
+                size, address = as_integer(block.get("size")), block.get("address", after)
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
@@ -332,15 +334,17 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
     blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
     free = [
-        max(_integer(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
+        max(as_integer(block.get("size")), 0)
+        for block in blocks
+        if block.get("state") == "inactive"
     ]
     return MemorySegment(
-        max(_integer(entry.get("device")), 0),
-        _integer(entry.get("address")),
-        _integer(entry.get("stream")),
+        max(as_integer(entry.get("device")), 0),
+        as_integer(entry.get("address")),
+        as_integer(entry.get("stream")),
         str(entry.get("segment_type") or "unknown"),
         entry.get("is_expandable") is True,
-        max(_integer(entry.get("total_size")), 0),
+        max(as_integer(entry.get("total_size")), 0),
         max(_used_bytes(entry), 0),
         len(free),
         max(free, default=0),
@@ -349,8 +353,8 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
 
 def _used_bytes(entry: Mapping[str, Any]) -> int:
     """Return the bytes of blocks in use, those that wait for streams included."""
-    active = _integer(entry.get("active_size"))
-    return active if active >= 0 else _integer(entry.get("allocated_size"))
+    active = as_integer(entry.get("active_size"))
+    return active if active >= 0 else as_integer(entry.get("allocated_size"))
 
 
 def _add_annotations(rows: EventRows, entries: Any) -> None:
@@ -359,13 +363,13 @@ def _add_annotations(rows: EventRows, entries: Any) -> None:
     ends = [
         (
             *(
-                _integer(entry.get("time_us"), _MAX_US) * 1000,
+                as_integer(entry.get("time_us"), _MAX_US) * 1000,
                 rows.name.add(str(entry.get("name"))),
             ),
-            _place(rows, max(_integer(entry.get("device")), 0), "1", "annotations"),
+            _place(rows, max(as_integer(entry.get("device")), 0), "1", "annotations"),
             stages[entry["stage"]],
         )
-        for entry in _list(entries)
+        for entry in as_list(entries)
         if isinstance(entry, dict) and str(entry.get("stage")) in stages
     ]
     if ends:
@@ -374,13 +378,3 @@ def _add_annotations(rows: EventRows, entries: Any) -> None:
             start_ns=time_ns, end_ns=time_ns, name=name, category="user_annotation", place=place,
             phase=phase,
         )  # fmt: skip
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _integer(value: Any, limit: int = _MAX_BYTES) -> int:
-    """Return an integer below a limit; -1 for anything else."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < limit else -1

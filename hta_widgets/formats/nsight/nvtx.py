@@ -11,7 +11,9 @@ domains, such as NCCL's, are calls on the host. All other ranges are annotations
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,21 +58,14 @@ _decode_json = msgspec.json.decode
 
 @dataclass(slots=True)
 class NvtxRanges:
-    """The ranges and marks of an export.
+    """The ranges and marks of an export."""
 
-    Attributes
-    ----------
-    columns : dict of str to array
-        Columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
-        never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`.
-    domains : list of str
-        Names of domains; "" for the program's own.
-    payloads : list of dict
-        Fields of payloads by name; the first is empty.
-    """
-
+    #: columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
+    #: never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`
     columns: Columns
+    #: names of domains; "" for the program's own
     domains: list[str]
+    #: fields of payloads by name; the first is empty
     payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
 
     def select(self, mask: Bools) -> NvtxRanges:
@@ -86,14 +81,9 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
     if "eventType" not in database.columns_of(NVTX_TABLE):
         return {}
-    rows = database.rows(
-        NVTX_TABLE, ("globalTid", "domainId", "text"), where=f"eventType = {_DOMAIN_CREATION}"
-    )
-    return {
-        (thread >> ID_BITS, number): text
-        for thread, number, text in rows
-        if isinstance(thread, int) and isinstance(number, int) and isinstance(text, str)
-    }
+    columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
+    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
+    return {(thread >> ID_BITS, number): text for thread, number, text in rows}
 
 
 def read_ranges(
@@ -179,28 +169,17 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     for key, pattern in _OPERATOR_ARGS.items():
         value = pattern.search(text, match.start())
         if value is not None:
-            try:
+            args[key] = value[1]
+            with suppress(msgspec.DecodeError, RecursionError):
                 args[key] = _decode_json(value[1])
-            except (msgspec.DecodeError, RecursionError):
-                args[key] = value[1]
     return text[: match.start()], args
 
 
-@dataclass(frozen=True, slots=True)
-class _PayloadField:
-    name: str
-    offset: int
-    size_bytes: int
-    is_signed: bool
-
-
-#: Sizes of integers by the type of an entry in a payload, and whether they are signed.
-_INTEGERS = {
-    1: (1, True), 2: (1, False), 3: (2, True), 4: (2, False), 5: (4, True), 6: (4, False),
-    7: (8, True), 8: (8, False), 9: (8, True), 10: (8, False), 11: (1, True), 12: (1, False),
-    13: (2, True), 14: (2, False), 15: (4, True), 16: (4, False), 17: (8, True), 18: (8, False),
-    22: (8, False),
-}  # fmt: skip
+#: Codes of `struct` by the type of an entry in a payload; those of enumerations are larger.
+_INTEGERS = {n: code for first in (1, 11) for n, code in enumerate("bBhHiIqQ", first)}
+_INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
+#: Fields by domain and schema: name, offset and code.
+_Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
 #: Columns of payloads: as a blob, as JSON, and as the id of a text of JSON.
 _PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
@@ -231,59 +210,41 @@ def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int
 
 def _decode_json_payload(text: object) -> dict[str, int]:
     """Return the fields of a payload in JSON that are integers, also in quotes."""
-    try:
+    fields: object = None
+    with suppress(msgspec.DecodeError, RecursionError):
         fields = _decode_json(text) if isinstance(text, str) else None
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    values = (
-        {name: str(value) for name, value in (fields or {}).items()}
-        if isinstance(fields, dict)
-        else {}
-    )
-    return {
-        name: int(value) for name, value in values.items() if re.fullmatch(r"-?\d{1,20}", value)
-    }
+    pairs = fields.items() if isinstance(fields, dict) else ()
+    return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
 
 
-def _payload_schemas(database: Database) -> dict[tuple[int, int], list[_PayloadField]]:
+def _payload_schemas(database: Database) -> _Schemas:
     """Return the fields of payloads by domain and schema; each process repeats them."""
-    entries: dict[tuple[int, int], dict[int, _PayloadField]] = {}
-    columns = ("domainId", "schemaId", "idx", "name", "type", "offset")
-    for domain, schema, place, name, kind, offset in database.rows(
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns
+    entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
+    columns = ("domainId", "schemaId", "idx", "type", "name", "offset")
+    kinds = (int, int, int, int, str)
+    for domain, schema, place, kind, name, offset in database.rows(
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds
     ):
-        if not all(isinstance(value, int) for value in (domain, schema, place, kind)):
-            continue
-        size, is_signed = _INTEGERS.get(kind, (4 if kind >= _FIRST_NESTED_TYPE else 0, False))
+        code = _INTEGERS.get(kind, "I" if kind >= _FIRST_NESTED_TYPE else "")
         start = offset if isinstance(offset, int) else 0
-        if size and isinstance(name, str) and start >= 0:
-            field_ = _PayloadField(name, start, size, is_signed)
-            entries.setdefault((domain, schema), {})[place] = field_
+        if code and start >= 0:
+            entries.setdefault((domain, schema), {})[place] = name, start, code
     return {key: list(fields.values()) for key, fields in entries.items()}
 
 
-def _decode_payload(
-    blob: object, schemas: Mapping[tuple[int, int], list[_PayloadField]]
-) -> dict[str, int]:
+def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
     """Return the fields of a payload, a blob or its digits in hexadecimal; none if it is none.
 
     Four integers precede the payload: its domain, schema, size and offset.
     """
-    try:
+    fields = {}
+    with suppress(ValueError, TypeError, struct.error):
         raw = bytes.fromhex(blob) if isinstance(blob, str) else blob
-    except ValueError:
-        return {}
-    if not isinstance(raw, bytes):
-        return {}
-    header = [int.from_bytes(raw[start : start + 8], "little") for start in range(0, 32, 8)]
-    domain, schema, size, offset = header
-    body = raw[offset : offset + size]
-    if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
-        return {}
-    return {
-        entry.name: int.from_bytes(
-            body[entry.offset : entry.offset + entry.size_bytes], "little", signed=entry.is_signed
-        )
-        for entry in schemas.get((domain, schema), ())
-        if entry.offset + entry.size_bytes <= size
-    }
+        domain, schema, size, offset = struct.unpack_from("<4Q", raw)  # type: ignore[arg-type]
+        body = raw[offset : offset + size]  # type: ignore[index]
+        if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
+            return {}
+        for name, start, code in schemas.get((domain, schema), ()):
+            if start + struct.calcsize(code) <= size:
+                (fields[name],) = struct.unpack_from(f"<{code}", body, start)
+    return fields

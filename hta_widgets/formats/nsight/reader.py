@@ -284,7 +284,9 @@ class _ExportEvents:
             problems.add(
                 "clock", 1, "the export does not state when the recording began", file=path
             )
-        problems.add("part", int(recording.cut), "the file was cut from a longer export", file=path)
+        problems.add(
+            "part", int(recording.is_cut), "the file was cut from a longer export", file=path
+        )
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
                 detail = f"Nsight Systems reports: {text[:300]}"

@@ -81,31 +81,19 @@ def text_codes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportTable:
-    """A table of events.
-
-    Attributes
-    ----------
-    name : str
-        Its name, without a suffix such as ``_V2``.
-    category : str
-    names : tuple of str
-        Columns that refer to the text of a name; the first that has one counts.
-    unknown : str
-        The name without a text, by id.
-    label : callable, optional
-        Makes names of the values in the columns `names` instead.
-    of_device : bool
-        Whether its events have a device and a stream; others have a thread.
-    args : dict of str to str
-        Columns by the arg of an event's record; NULL is left out.
-    """
+    """A table of events; `name` is without a suffix such as ``_V2``."""
 
     name: str
     category: str
+    #: columns that refer to the text of a name; the first that has one counts
     names: tuple[str, ...] = ("nameId",)
+    #: the name without a text, by id
     unknown: str = "event {}"
+    #: makes names of the values in the columns `names` instead
     label: Callable[..., str] | None = None
+    #: whether its events have a device and a stream; others have a thread
     of_device: bool = False
+    #: columns by the arg of an event's record; NULL is left out
     args: dict[str, str] = field(default_factory=dict)
 
     def stored_name(self, database: Database) -> str:

@@ -79,25 +79,19 @@ class _TableSet:
     def __init__(self, database: Database, suffix: str, number: int) -> None:
         self._database, self._suffix = database, suffix
         self._first_process = number << _PROCESS_BITS
-        agents = self._rows(
-            "info_agent", "id", "type", "type_index", "absolute_index", "product_name", "name",
-            "extdata",
-        )  # fmt: skip
+        columns = ("id", "type", "type_index", "absolute_index", "product_name", "name", "extdata")
         #: number and properties of each GPU, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
-        for agent, kind, index, absolute, product, name, extra in agents:
-            if kind == "GPU" and isinstance(agent, int):
-                places = [place for place in (index, absolute) if _is_index(place)]
+        for agent, kind, *places, product, name, extra in self._rows("info_agent", *columns):
+            if kind == "GPU":
+                number = next(filter(_is_index, places), agent)
                 model = next((t for t in (product, name) if isinstance(t, str) and t), "")
-                self._gpus[agent] = device_properties(
-                    places[0] if places else agent, model, _json(extra).get("cu_count")
-                )
-        self._pid_of = {
-            key: pid for key, pid in self._rows("info_process", "id", "pid") if _is_index(pid)
-        }
-        self._tid_of = {
-            key: tid for key, tid in self._rows("info_thread", "id", "tid") if _is_index(tid)
-        }
+                units = _json(extra).get("cu_count")
+                self._gpus[agent] = device_properties(number, model, units)
+        self._pid_of, self._tid_of = (
+            {key: of for key, of in self._rows(f"info_{what}", "id", column) if _is_index(of)}
+            for what, column in (("process", "pid"), ("thread", "tid"))
+        )
 
     def read(self, events: RocmEvents) -> None:
         """Add all events."""
@@ -108,14 +102,14 @@ class _TableSet:
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
-        hosts = [name for (name,) in self._rows("info_node", "hostname") if isinstance(name, str)]
-        host = hosts[0] if len(set(hosts)) == 1 else None
+        nodes = self._database.rows(self._table("info_node"), ("hostname",), kinds=(str,))
+        hosts = {name for (name,) in nodes}
+        host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
         for key, environment in self._rows("info_process", "id", "environment"):
             rank = _rank_of(environment) if len(self._gpus) == 1 else None
             for gpu in self._gpus.values():
-                place = self._first_process + int(key), gpu["id"]
-                facts[place] = RankFacts(0, host, rank, gpu)
+                facts[self._first_process + key, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self, events: RocmEvents) -> None:
@@ -181,8 +175,7 @@ class _TableSet:
         return f"rocpd_{name}{self._suffix}"
 
     def _rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        rows = self._database.rows(self._table(name), columns)
-        return [row for row in rows if isinstance(row[0], (int, str))]
+        return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
         return self._database.integers(self._table(name), columns)
