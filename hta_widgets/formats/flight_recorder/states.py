@@ -28,6 +28,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.formats.flight_recorder.dumps import EnqueuedCollective, FlightDump, group_name
 from hta_widgets.formats.stack_frames import frame_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import normalize_ranks
@@ -462,13 +463,7 @@ def note_without_hang(traces: TraceSet) -> str:
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """Return ranks as text, with ranges: ``0, 1, 3–7``."""
-    numbers = np.array(sorted(ranks), np.int64)
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
-    texts: list[str] = []
-    for run in runs:
-        is_range = len(run) > 2
-        texts += [f"{run[0]}–{run[-1]}"] if is_range else map(str, run.tolist())
-    return ", ".join(texts)
+    return ", ".join(map(run_text, consecutive_runs(sorted(ranks))))
 
 
 def _subject(ranks: Sequence[int]) -> str:
