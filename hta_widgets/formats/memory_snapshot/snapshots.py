@@ -269,30 +269,35 @@ def _place(rows: EventRows, device: int, tid: str = "0", thread: str = "allocato
     return rows.place(str(device), tid, f"cuda:{device}", thread)
 
 
+def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
+    """Return the bytes in use after each event of a device, a column per use."""
+    codes = [*(USES.index(use_of(stack)) for stack in snapshot.stacks), USES.index(BEFORE)]
+    use = np.array(codes)[np.array(memory.stack, np.int64)]
+    change = np.array(memory.change_bytes, np.int64)[:, None]
+    amounts = np.cumsum(np.where(use[:, None] == np.arange(len(USES)), change, 0), axis=0)
+    amounts[:, USES.index(BEFORE)] += memory.start_bytes
+    return amounts
+
+
 def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory) -> None:
     """Add an instant and samples of counters for each event, as in PyTorch's traces."""
     if not memory.time_ns:
         return
-    uses = [use_of(stack) for stack in snapshot.stacks]
-    places = [frame_text(stack) for stack in snapshot.stacks]
-    used = {BEFORE, *(uses[stack] for stack in memory.stack if stack >= 0)}
-    amounts = {use: 0 for use in USES if use in used} | {BEFORE: memory.start_bytes}
-    instants, totals, parts = [], [], []
-    columns = zip(
-        memory.change_bytes, memory.levels.tolist(), memory.reserved_bytes, memory.address,
-        memory.stack, strict=True,
-    )  # fmt: skip
-    for change, total, reserved, address, stack in columns:
-        amounts[BEFORE if stack < 0 else uses[stack]] += change
-        instants.append(
-            {
-                "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": memory.device,
-                "Total Allocated": total, "Total Reserved": reserved,
-                "allocated in": places[stack] if stack >= 0 else BEFORE,
-            }
-        )  # fmt: skip
-        totals.append({"in use (bytes)": total, "reserved (bytes)": reserved})
-        parts.append({f"{use} (bytes)": size for use, size in amounts.items()})
+    places = [*(frame_text(stack) for stack in snapshot.stacks), BEFORE]
+    columns = (memory.change_bytes, memory.address, memory.stack)
+    levels = list(zip(memory.levels.tolist(), memory.reserved_bytes, strict=True))
+    instants = [
+        {
+            "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": memory.device,
+            "Total Allocated": total, "Total Reserved": reserved, "allocated in": places[stack],
+        }
+        for change, address, stack, (total, reserved) in zip(*columns, levels, strict=True)
+    ]  # fmt: skip
+    totals = [{"in use (bytes)": used, "reserved (bytes)": reserved} for used, reserved in levels]
+    amounts = amounts_by_use(snapshot, memory)
+    shown = [n for n, use in enumerate(USES) if use == BEFORE or amounts[:, n].any()]
+    labels = [f"{USES[n]} (bytes)" for n in shown]
+    parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
     place = _place(rows, memory.device)
     first_ns, last_ns = min(memory.time_ns), max(memory.time_ns)
     rows.add(

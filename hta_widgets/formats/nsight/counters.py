@@ -25,8 +25,9 @@ def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
     rows = database.rows(_METRICS, columns, where=where, kinds=(int,) * 3) if has_values else []
     if not rows:
         return []
-    columns = ("typeId", "metricId", "metricName")
-    stated = database.rows(_METRIC_NAMES, columns, kinds=(int, int, str))
+    stated = database.rows(
+        _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
+    )
     names = {(kind, metric): name for kind, metric, name in stated}
     *integers, reals = zip(*rows, strict=True)
     time_ns, kinds, metrics = (np.array(column, np.int64) for column in integers)
