@@ -90,17 +90,12 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
     value = _value_of(path, problems, advance)
-    if isinstance(value, list):
-        value = {"entries": value}
-    has_status = isinstance(value, dict) and isinstance(value.get("pg_status"), dict)
-    if has_status and "entries" not in value:  # collectives were left out of the dump
-        value["entries"] = []
-    if not isinstance(value, dict) or not isinstance(value.get("entries"), (list, tuple)):
-        raise TraceError(
-            "is not a dump of the flight recorder: it has no list of entries",
-            path=path,
-            remedy=_REMEDY,
-        )
+    value = {"entries": value} if isinstance(value, list) else _mapping(value)
+    if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
+        value.setdefault("entries", [])
+    if not isinstance(value.get("entries"), (list, tuple)):
+        message = "is not a dump of the flight recorder: it has no list of entries"
+        raise TraceError(message, path=path, remedy=_REMEDY)
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
@@ -155,19 +150,15 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
     status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
     dump = FlightDump(rank, str(value.get("version") or ""), described, members)
     number_of: dict[tuple[DumpFrame, ...], int] = {}
-    skipped = 0
-    for entry in value["entries"]:
-        collective = (
-            _collective(entry, dump, status, number_of) if isinstance(entry, dict) else None
-        )
-        if collective is None:
-            skipped += 1
-        else:
-            dump.entries.append(collective)
-    for name, reached in ({} if dump.entries else status).items():
-        if (entry := _last_collective(name, reached, number_of)) is not None:
-            dump.entries.append(entry)
+    collectives = [
+        _collective(_mapping(entry), dump, status, number_of) for entry in value["entries"]
+    ]
+    dump.entries.extend(filter(None, collectives))
+    if not dump.entries:
+        reached = (_last_collective(*each, number_of) for each in status.items())
+        dump.entries.extend(filter(None, reached))
     dump.stacks.extend(map(list, number_of))
+    skipped = collectives.count(None)
     problems.add("skipped", skipped, "entries without a process group and a number", file=path)
     return dump
 

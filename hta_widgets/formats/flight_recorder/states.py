@@ -81,37 +81,23 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A collective that not all ranks finished, or that ranks called differently.
-
-    Attributes
-    ----------
-    kind : str
-        ``mismatch``, ``absent``, ``no dump`` or ``stuck``.
-    waiting, absent, without_dump : tuple of int
-        Ranks that enqueued it and did not finish it; ranks whose dumps lack it; ranks of the group
-        whose dumps are not loaded.
-    differing, usual : dict of rank to str, str
-        For a mismatch, what ranks called otherwise than most, and what most called.
-    last : dict of rank to str
-        What absent ranks enqueued last, and where.
-    is_cause : bool
-        Whether the ranks that it waits for wait nowhere else.
-    """
+    """A collective that not all ranks finished, or that ranks called differently."""
 
     job: str
     group: str
     ranks: tuple[int, ...]
     sequence: int
     operation: str
-    kind: str
-    waiting: tuple[int, ...]
-    absent: tuple[int, ...]
+    kind: str  # mismatch, absent, no dump or stuck
+    waiting: tuple[int, ...]  # enqueued it and did not finish it
+    absent: tuple[int, ...]  # their dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]
-    last: dict[int, str]
+    differing: dict[int, str]  # what ranks called otherwise than most
+    last: dict[int, str]  # what absent ranks enqueued last, and where
     where: str
-    usual: str = ""
+    usual: str = ""  # what most ranks called, if some called another
     is_p2p: bool = False
+    #: whether the ranks that it waits for wait nowhere else
     is_cause: bool = True
 
 
@@ -150,28 +136,26 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
         count_of: dict[tuple[str, str], int] = defaultdict(int)
-        names = {entry.group for entry in dump.entries} | {
-            name for name, ranks in dump.members.items() if rank in ranks
-        }
-        for name in sorted(names):
+        entries: dict[str, list[EnqueuedCollective]] = defaultdict(list)
+        for entry in dump.entries:
+            entries[entry.group].append(entry)
+        listing = {name for name, ranks in dump.members.items() if rank in ranks}
+        for name in sorted(listing | set(entries)):
             of_name = sorted(listed[name])
             members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
             label = group_name(name, descriptions.get(name, ""))
             group = groups.setdefault(
                 (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
-            sequences = [
-                entry.sequence for entry in dump.entries if entry.group == name and not entry.is_p2p
-            ]
+            sequences = (entry.sequence for entry in entries[name] if not entry.is_p2p)
             group.last[rank] = max(sequences, default=dump.enqueued.get(name, -1))
-            for entry in dump.entries:
-                if entry.group == name:
-                    sequence = entry.sequence
-                    if entry.is_p2p:  # a send and its receive have different numbers
-                        count_of[name, entry.operation] += 1
-                        place = entry.operation, count_of[name, entry.operation]
-                        sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
-                    group.calls[sequence].setdefault(rank, []).append(entry)
+            for entry in entries[name]:
+                sequence = entry.sequence
+                if entry.is_p2p:  # a send and its receive have different numbers
+                    count_of[name, entry.operation] += 1
+                    place = entry.operation, count_of[name, entry.operation]
+                    sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
+                group.calls[sequence].setdefault(rank, []).append(entry)
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted({rank for of in group.calls.values() for rank in of}))
