@@ -262,3 +262,15 @@ def test_two_captures_of_a_host_are_said_to_be_two_runs(tmp_path):
     assert [path.rpartition("profile/")[2] for path in said.file] == [
         "2026_01_01_11_00_00/a.xplane.pb"
     ]
+
+
+def test_lines_since_the_start_and_since_1970_are_on_one_clock(opened):
+    work = {"Stream #1(Kernel)": [("gemm", 0, US, {})]}
+    calls = {"python": [("step", 0, US, {})]}
+    traces = opened(
+        profile(
+            plane("/device:GPU:0", work, first_ns=2_000),
+            plane("/host:CPU", calls, first_ns=START_NS + 500),
+        )
+    )
+    assert (traces.origin_ns, traces[0].events.start_ns.tolist()) == (START_NS + 500, [0, 1_500])
