@@ -25,6 +25,7 @@ from hta_widgets.formats.event_rows import (
     RankFacts,
     RowPlace,
     build_traces,
+    distinct_rows,
     ranks_of,
     select_rows,
 )
@@ -120,8 +121,8 @@ class _ExportEvents:
         self._add_args_of_calls()
         for columns in self._tables.values():
             self._add(columns)
-        callers = [self._tables[table]["process"] for table in HOST_TABLES]
-        self._callers = set(np.concatenate(callers).tolist())
+        for table in HOST_TABLES:
+            self._callers.update(np.unique(self._tables[table]["process"]).tolist())
         for phase in "Xib":
             self._add(self._ranges.of_phase(phase).columns, phase=phase)
         self._tables.clear()
@@ -138,8 +139,8 @@ class _ExportEvents:
         self._note("skipped", ~timed, f"rows of {table.name} without times")
         return select_rows(columns, timed)
 
-    def _note(self, kind: ProblemKind, mask: Bools, detail: str) -> None:
-        self._problems.add(kind, int(mask.sum()), detail, file=self._path)
+    def _note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
+        self._problems.add(kind, int(np.sum(count)), detail, file=self._path)
 
     def _assign_process(self, work: Columns) -> None:
         """Give device work without a process the process of all calls, if there is only one."""
@@ -156,9 +157,10 @@ class _ExportEvents:
         graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
         if not len(graphs["start_ns"]):
             return
-        launched = set(zip(*(kernels[k].tolist() for k in ("process", "correlation")), strict=True))
-        pairs = zip(*(graphs[k].tolist() for k in ("process", "correlation")), strict=True)
-        is_twice = np.array([pair in launched for pair in pairs], bool)
+        keys = ("process", "correlation")
+        _, launch = distinct_rows(*(np.concatenate([kernels[k], graphs[k]]) for k in keys))
+        count = len(kernels["start_ns"])
+        is_twice = np.isin(launch[count:], launch[:count])
         detail = "launches of CUDA graphs whose kernels are recorded too"
         self._note("skipped", is_twice, detail)
         detail = (
@@ -189,7 +191,6 @@ class _ExportEvents:
         kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
         codes = [code for code, name in enumerate(self.rows.name.values) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], codes)
-        has_no_payloads = len(ranges.payloads) == 1
         domains = [
             code
             for code, name in enumerate(ranges.domains)
@@ -205,12 +206,11 @@ class _ExportEvents:
                 self.rows.name,
             )
             self._add_args(kernels, dict(zip(rows.tolist(), args, strict=True)))
-        if has_no_payloads and codes:
-            detail = (
-                "the export lacks NCCL's sizes and communicators;"
-                " nsys export --type sqlite --include-blobs true writes them"
-            )
-            self._problems.add("part", 1, detail, file=self._path)
+        detail = (
+            "the export lacks NCCL's sizes and communicators;"
+            " nsys export --type sqlite --include-blobs true writes them"
+        )
+        self._note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
 
     def _add_args_of_calls(self) -> None:
         """Add what calls wait for, and the kernels of nodes of graphs that they captured."""
@@ -278,16 +278,11 @@ class _ExportEvents:
 
     def report(self) -> None:
         """Report what the export lacks."""
-        recording, problems, path = self._recording, self._problems, self._path
-        self._database.report(problems)
-        if recording.epoch_ns is None:
-            problems.add(
-                "clock", 1, "the export does not state when the recording began", file=path
-            )
-        problems.add(
-            "part", int(recording.is_cut), "the file was cut from a longer export", file=path
-        )
+        recording = self._recording
+        self._database.report(self._problems)
+        detail = "the export does not state when the recording began"
+        self._note("clock", int(recording.epoch_ns is None), detail)
+        self._note("part", int(recording.is_cut), "the file was cut from a longer export")
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
-                detail = f"Nsight Systems reports: {text[:300]}"
-                problems.add("part", 1, detail, file=path)
+                self._note("part", 1, f"Nsight Systems reports: {text[:300]}")
