@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,12 +90,16 @@ class RocmEvents:
         )  # fmt: skip
 
     def finish(
-        self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
+        self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
         add_steps(self.rows, steps, "ranges of the host", self.path, self.problems)
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
-        return build_traces(self.rows, self.path, format_name, self.problems, facts, record)
+
+        def facts_of(process: int, device: int) -> RankFacts:
+            return facts.get((process, device)) or RankFacts()
+
+        return build_traces(self.rows, self.path, format_name, self.problems, facts_of, record)
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:

@@ -65,7 +65,7 @@ def read_rocpd(
                 tables.read(events)
                 facts |= tables.facts()
         database.report(events.problems)
-    return events.finish("rocpd", lambda *key: facts.get(key) or RankFacts(), steps)
+    return events.finish("rocpd", facts, steps)
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
@@ -80,7 +80,9 @@ class _TableSet:
         self._database, self._suffix = database, suffix
         self._first_process = number << _PROCESS_BITS
         columns = ("id", "type", "type_index", "absolute_index", "product_name", "name", "extdata")
-        #: number and properties of each GPU, by agent
+        #: processes with the devices that they use
+        self._used: set[tuple[int, ...]] = set()
+        #: number and properties of each GPU of the host, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
         for agent, kind, *places, product, name, extra in self._rows("info_agent", *columns):
             if kind == "GPU":
@@ -107,7 +109,8 @@ class _TableSet:
         host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
         for key, environment in self._rows("info_process", "id", "environment"):
-            rank = _rank_of(environment) if len(self._gpus) == 1 else None
+            devices = {device for process, device in self._used if process == key}
+            rank = _rank_of(environment) if len(devices) == 1 else None
             for gpu in self._gpus.values():
                 facts[self._first_process + key, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
@@ -143,6 +146,7 @@ class _TableSet:
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
             only = next(iter(gpus.values())) if len(gpus) == 1 else 0
             device = map_distinct(agent, lambda key: gpus.get(key, key if key >= 0 else only))
+            self._used.update(distinct_rows(columns["pid"], device)[0])
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,

@@ -150,7 +150,7 @@ def read_rocprof_json(
             path=path,
             remedy="Copy it again, or write rocpd with rocprofv3 --output-format rocpd.",
         ) from None
-    return events.finish("rocprof-json", lambda *key: facts.get(key) or RankFacts(), steps)
+    return events.finish("rocprof-json", facts, steps)
 
 
 class _ProcessReader:

@@ -188,3 +188,11 @@ def test_copies_and_barriers_of_the_older_database(tmp_path):
     assert record_of(traces[0], "Memcpy HtoD")["args"]["bytes"] == 4096
     row = temporal_breakdown(traces).iloc[0]
     assert (row.compute_ns, row.memory_ns, row.busy_ns) == (20_000, 5_000, 25_000)
+
+
+def test_a_process_that_uses_one_of_several_devices_has_the_rank_of_its_environment(tmp_path):
+    path = write_rocpd(tmp_path / "a.db", rank=3)
+    other = f"insert into rocpd_info_agent_0000aaa values (7, 'GPU', 7, 5, '{MODEL}', '', '')"
+    assert load(change(path, other)).ranks == [3]
+    change(path, "update rocpd_kernel_dispatch_0000aaa set agent_id = 7 where kernel_id = 11")
+    assert load(path).ranks == [0, 1]
