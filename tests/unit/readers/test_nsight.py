@@ -7,6 +7,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from support.databases import change
 from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
 from support.outputs import records_of, unpacked_outputs
 
@@ -30,14 +31,6 @@ KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 def load(path, **options):
     return hw.load(path, cache=False, progress=False, **options)
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
-    return path
 
 
 @pytest.fixture

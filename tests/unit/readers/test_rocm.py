@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from support.databases import change
 from support.rocm_files import BOOT_NS, MODEL, rocprof_json, write_rocpd, write_rpd
 
 import hta_widgets as hw
@@ -140,14 +141,6 @@ def test_work_without_an_agent_is_that_of_the_only_device(tmp_path):
         [30_000, 40_000]
     ]
     assert "event without a name" in traces[0].events.name.tolist()
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
-    return path
 
 
 def test_kinds_of_calls_of_rocprof_sys(tmp_path):
