@@ -41,6 +41,10 @@ _RECORDS = (
 )  # fmt: skip
 
 
+#: Called with the number of bytes read.
+Advance = Callable[[int], object] | None
+
+
 class Outcome(NamedTuple):
     """Result of reading one file: its traces, several if ranks were merged into it; or an error."""
 

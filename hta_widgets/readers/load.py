@@ -156,10 +156,10 @@ def load(
         `RuntimeWarning` reports a file that needs more, and, without a limit, that too little
         memory is free.
     steps : str, optional
-        Regular expression of the NVTX ranges that are steps, for exports of Nsight Systems, which
-        do not state them; searched for in the names of ranges. The last number in a name is the
-        step's number. By default ranges such as ``iteration 10`` are steps, else ranges of one name
-        that tile most of the time. The cache is not used.
+        Regular expression of the ranges that are steps, for files of Nsight Systems, XProf and
+        ROCm, which do not state all of them; searched for in the names of ranges. The last number
+        in a name is the step's number. By default ranges such as ``iteration 10`` are steps, else
+        ranges of one name that tile most of the time. The cache is not used.
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
