@@ -91,7 +91,10 @@ class AgentTools:
 
     @_as_answer
     def list_analyses(self, job: str) -> Reply:
-        """List the tables that this job has data for, with the question that each answers."""
+        """List the tables that this job has data for, with the question that each answers.
+
+        `without_data` states why the others have none, which answers a question about them.
+        """
         return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
     @_as_answer

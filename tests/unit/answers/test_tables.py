@@ -6,6 +6,8 @@ import json
 import pandas as pd
 import pytest
 from support import small
+from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 
 import hta_widgets as hw
 from hta_widgets import analysis, cli
@@ -94,13 +96,45 @@ def test_units_follow_from_names(name, unit):
 
 def test_tables_lists_what_has_rows(jobs):
     listed = {row["table"]: row for row in rows_of(list_tables(jobs["kineto"]).envelope())}
-    assert {"events", "ranks", "problems", "stragglers", "critical_path", "operators"} <= {*listed}
+    assert {"events", "ranks", "stragglers", "critical_path", "operators"} <= {*listed}
     assert not {"byteps_gradients", "cupti_counters", "horovod_readiness", "diff_ops"} & {*listed}
     assert listed["critical_path"]["needs"] == "rank"
     assert listed["stragglers"]["question"] == analysis.stragglers.__doc__.split("\n")[0]
     byteps = {row["table"] for row in rows_of(list_tables(jobs["byteps"]).envelope())}
     assert "byteps_gradients" in byteps
     assert not {"mpi_ranks", "step_times", "operators"} & byteps
+
+
+def reasons_of(reply):
+    """Why tables have no data, by table."""
+    groups = reply.more["without_data"]
+    return {name: group["reason"] for group in groups for name in group["tables"]}
+
+
+def test_tables_says_why_others_have_no_data(tmp_path):
+    # A row for the rank whose every value is unknown is no data.
+    job = Job(small.load(tmp_path, [small.kernel(0, 10), small.copy(20, 30)]), ("x",))
+    reply = list_tables(job)
+    reasons = reasons_of(reply)
+    assert reasons["comm_comp_overlap"] == "no communication kernels matched"
+    assert reasons["memory_bandwidth_summary"] == "no mean is known"
+    assert reasons["rank_clusters"] == "one rank cannot be compared: load several"
+    assert "record_shapes=True" in reasons["step_efficiency"]
+    assert reasons["problems"].startswith("nothing was")
+    listed = {*reply.frame["table"]}
+    assert {"events", "kernel_breakdown", "job_critical_path", "device_idle_gaps"} <= listed
+    assert not listed & {*reasons}
+    assert {*table_functions(job.traces)} <= listed | {*reasons}
+
+
+def test_tables_of_dumps_are_few(tmp_path, capsys):
+    assert cli.main(["tables", str(write_hang(tmp_path / "hang"))]) == 0
+    table, _, reasons = capsys.readouterr().out.partition("\nNo data for:\n")
+    names = [line.split()[0] for line in table.splitlines()]
+    assert names == ["table", "events", "ranks", "collective_hangs", "collective_states"]
+    assert "- critical_path, job_critical_path: dumps hold no work" in reasons
+    snapshot = Job.open([str(write_snapshot(tmp_path / "snapshot.pickle"))])
+    assert {"step_efficiency", "critical_path"} <= {*reasons_of(list_tables(snapshot))}
 
 
 def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
@@ -114,6 +148,7 @@ def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
     listed = reply.frame["table"].tolist()
     assert "temporal_breakdown" in listed
     assert not {"kernel_breakdown", "step_times"} & {*listed}
+    assert reasons_of(reply)["kernel_breakdown"] == "needs something else"
     assert "secret" not in reply.format("json")
 
 
