@@ -22,10 +22,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.answers.columns import ColumnFacts, describe_columns
+from hta_widgets.answers.columns import ColumnFacts, describe_columns, dtype_name
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import table_bytes
 from hta_widgets.text import escape_controls, shorten_words
+from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet
 
 Form = Literal["json", "csv", "markdown", "text"]
@@ -165,9 +166,9 @@ class TableReply:
             return json_text(self.envelope())
         if form == "csv":
             return table_bytes(self.frame, "csv").decode("utf-8").replace("\r\n", "\n").rstrip("\n")
-        cells = [[column["name"] for column in self.columns]]
+        cells = [list(map(str, self.frame.columns))]
         cells += [[_cell_text(value) for value in row] for row in self.rows()]
-        is_number = [column["dtype"] not in {"str", "bool"} for column in self.columns]
+        is_number = [dtype_name(dtype) not in {"str", "bool"} for dtype in self.frame.dtypes]
         if form == "markdown":
             lines = markdown_lines(cells, is_number)
         else:
@@ -268,18 +269,18 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
     """Return problems of one kind and detail as one, those with most records first."""
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for row in traces.problems.to_dict("records"):
-        groups.setdefault((str(row["kind"]), str(row["detail"])), []).append(row)
-    problems = [
+    groups: dict[tuple[str, str], list[Problem]] = {}
+    for problem in traces.problem_list:
+        groups.setdefault((problem.kind, problem.detail), []).append(problem)
+    problems: list[dict[str, Any]] = [
         {
-            "rank": _only(row["rank"] for row in rows),
-            "file": _only(row["file"] for row in rows),
+            "rank": _only(problem.rank for problem in group),
+            "file": _only(problem.file for problem in group),
             "kind": kind,
-            "count": sum(int(row["count"]) for row in rows),
+            "count": sum(problem.count for problem in group),
             "detail": detail,
         }
-        for (kind, detail), rows in groups.items()
+        for (kind, detail), group in groups.items()
     ]
     problems.sort(key=lambda problem: -problem["count"])
     if len(problems) > MAX_PROBLEMS:
@@ -291,7 +292,7 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
 
 def _only(values: Iterable[Any]) -> Any:
     """Return the value if all are equal, else None."""
-    distinct = {json_value(value) for value in values}
+    distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 

@@ -67,7 +67,7 @@ class Job:
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
         """Load a job; raise a `TraceError` if it holds no events."""
         traces = load_events(paths, ranks)
-        if clock_fit(traces).is_needed:  # as in views
+        if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
             traces = traces.with_clock("fitted")
         return cls(traces, tuple(paths))
 
