@@ -16,7 +16,7 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.savings import job_efficiency
-from hta_widgets.text import UNKNOWN, count, duration, plural, share
+from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
 #: Titles of columns of the rank table that are shown if any rank has a value.
@@ -94,7 +94,8 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
         figures = job_efficiency(job.traces)
         operators = list(map(_json_row, figures.pop("operators")))
         summary["efficiency"] = _json_row(figures) | {"operators": operators}
-    frame = pd.DataFrame(summary["ranks"]).dropna(axis=1, how="all").convert_dtypes()
+    ranks = [rank | {"file": escape_controls(rank["file"] or "")} for rank in summary["ranks"]]
+    frame = pd.DataFrame(ranks).dropna(axis=1, how="all").convert_dtypes()
     return job.reply(
         frame,
         "ranks",

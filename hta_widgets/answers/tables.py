@@ -154,6 +154,14 @@ def list_tables(job: Job) -> TableReply:
     )
 
 
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """Return a sentence with the names that resemble a misspelt one; empty if none does."""
+    from difflib import get_close_matches  # noqa: PLC0415 - commands that succeed do without
+
+    similar = get_close_matches(name, names)
+    return f"Did you mean {' or '.join(similar)}? " if similar else ""
+
+
 def required_options(function: Callable[..., Any]) -> list[str]:
     """Return the parameters of an analysis that have no default, without the traces."""
     _, *parameters = inspect.signature(function).parameters.values()
@@ -241,9 +249,19 @@ def run_table(
         else _run_analysis(job, name, scope, dict(options or {}))
     )
     rows, code = _cut(frame, sort, limit, descending=descending)
-    return job.reply(
-        rows, name, len(frame), note=str(frame.attrs.get("note", "")), code=f"{call}{code}"
-    )
+    notes = [str(frame.attrs.get("note", ""))]
+    if "window" in scope and not len(frame):
+        notes.append(_outside_note(job.traces, scope["window"]))
+    note = "; ".join(filter(None, notes))
+    return job.reply(rows, name, len(frame), note=note, code=f"{call}{code}")
+
+
+def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
+    """Return a note if a window is before or after all events."""
+    start_ns, end_ns = traces.span_ns
+    if window[0] <= end_ns and window[1] >= start_ns:
+        return ""
+    return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
 
 
 #: DuckDB has more widths of numbers than the envelope.
@@ -265,7 +283,8 @@ def _run_analysis(
     if function is None:
         raise UnknownNameError(
             f"no table {name!r}",
-            remedy="The command `tables` and the tool list_analyses list those with data.",
+            remedy=suggest_name(name, [*_PLAIN, *table_functions(job.traces)])
+            + "The command `tables` and the tool list_analyses list those with data.",
         )
     parameters = [*inspect.signature(function).parameters][1:]
     if "rank" in parameters and "rank" not in options and len(scope.get("ranks", ())) == 1:

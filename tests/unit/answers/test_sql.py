@@ -89,6 +89,15 @@ def test_nothing_but_tables_of_the_job(jobs, query):
         jobs["kineto"].traces.sql(query)
 
 
+def test_errors_name_similar_tables_of_the_job_and_no_others(jobs):
+    with pytest.raises(TraceError, match="Did you mean stragglers") as e:
+        jobs["kineto"].traces.sql("select * from straglers")
+    assert "pg_" not in str(e.value)  # DuckDB's own guess
+    with pytest.raises(TraceError, match="syntax error") as e:
+        jobs["kineto"].traces.sql("selec 1")
+    assert "The tables are" not in str(e.value)
+
+
 def test_a_timeline_selects_what_a_query_finds(tmp_path):
     traces = small.load(tmp_path, [small.kernel(0, 10), small.kernel(20, 90, name="long")])
     timeline = hw.Timeline(traces)

@@ -290,6 +290,29 @@ def test_a_missing_job_is_json_too_with_an_abbreviated_option(command, capsys):
     assert json.loads(capsys.readouterr().out)["error"]["path"] == "no/such/job"
 
 
+def test_a_misspelt_table_is_met_with_similar_ones(opened, capsys):
+    assert cli.main(["table", "job", "kernel_brekdown"]) == 2
+    assert "Did you mean kernel_breakdown" in capsys.readouterr().err
+
+
+def test_a_window_outside_of_the_job_is_named(jobs):
+    note = run_table(jobs["kineto"], "kernel_breakdown", window=("100s", "200s")).note
+    assert "the window is outside of the job, whose events are from " in note
+    assert "outside" not in run_table(jobs["kineto"], "cupti_counters", window=(0, 10**6)).note
+
+
+def test_outputs_without_unicode_keep_signs_and_names(tmp_path, capsys, monkeypatch):
+    small.write(tmp_path, [small.kernel(0, 10, name="é − 5\u202fµs → x")])
+    folder = tmp_path.rename(tmp_path.with_name("caf\udce9"))  # a name that is not UTF-8
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", output)
+    assert cli.main(["table", str(folder), "kernel_breakdown"]) == 0
+    assert cli.main(["summary", str(folder)]) == 0
+    text = output.buffer.getvalue().decode()
+    assert "? - 5 us -> x" in text
+    assert "rank-0.json" in text
+
+
 def test_unknown_numbers_are_null(tmp_path):
     job = Job(small.load(tmp_path, [small.kernel(0, 10)]), ("x",))
     (row,) = rows_of(run_table(job, "comm_comp_overlap").envelope())
