@@ -111,7 +111,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
             [
                 _METRICS[name],
                 *(duration(value) if is_time else share(value) for value in (before, after)),
-                share_delta((after - before) / before),
+                share_delta(figures["change_share"]),
                 "unknown" if noise is None else share(noise),
             ]
         )

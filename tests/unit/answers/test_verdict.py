@@ -3,6 +3,7 @@
 import json
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from support import small
 
@@ -77,8 +78,18 @@ def test_metrics_are_judged_by_themselves(tmp_path):
     assert verdicts["kernel:^ge"].outcome == "regressed"
     assert verdicts["kernel:^ge"].before == pytest.approx(500_000)
     assert verdicts["kernel:^ge"].after == pytest.approx(600_000)
-    assert verdicts["kernel:conv"].reason == "the run before has no kernel:conv"
+    assert "no kernel's name contains 'conv'" in verdicts["kernel:conv"].reason
     assert verdicts["mfu"].outcome == "cannot tell"
+
+
+def test_a_lower_mfu_is_a_negative_change_and_a_regression(tmp_path, monkeypatch):
+    samples = [[0.40, 0.41, 0.39, 0.40, 0.40], [0.20, 0.21, 0.19, 0.20, 0.20]]
+    monkeypatch.setattr(
+        "hta_widgets.answers.verdict._mfu_samples", lambda *_: np.array(samples.pop(0))
+    )
+    verdict = verdict_of(tmp_path, BEFORE, metric="mfu")
+    assert (verdict.outcome, verdict.change_share) == ("regressed", pytest.approx(-0.5))
+    assert "−50" in verdict.text
 
 
 def test_patterns_are_of_an_engine_that_does_not_backtrack(tmp_path):
