@@ -226,6 +226,7 @@ def _add_tables(commands: Any) -> None:
     command = commands.add_parser("tables", help="the tables that a job has data for")
     command.description = "List the analyses that have rows for a job, one line each."
     command.add_argument("paths", nargs="+", metavar="JOB", help="as for summary")
+    _add_steps(command)
     _add_form(command)
 
 
@@ -479,6 +480,7 @@ def _add_demo(commands: Any) -> None:
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    _add_steps(parser)
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:
