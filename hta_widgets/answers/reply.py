@@ -8,7 +8,7 @@ The envelope states what the rows are and how to get them again::
      "code": "traces = hw.load('job'); frame = hw.analysis.kernel_breakdown(traces)"}
 
 Rows are lists in the order of the columns; unknown values are null. docs/answers.md has the JSON
-Schema (`SCHEMA`).
+Schema.
 """
 
 from __future__ import annotations
@@ -35,67 +35,6 @@ VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
 _MAX_CELL = 100  # characters of a text in a table that people read
-
-_COUNT = {"type": "integer", "minimum": 0}
-_TEXT = {"type": "string"}
-
-
-def _object(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "object", "required": [*properties], "properties": dict(properties), **more}
-
-
-#: The JSON Schema of a table's envelope. Commands add further keys, such as ``verdict``.
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "A table of hta-widgets",
-    **_object(
-        {
-            "schema": {"const": TABLE_SCHEMA},
-            "version": {"const": VERSION},
-            "job": _object(
-                {
-                    "paths": {"type": "array", "items": _TEXT},
-                    "format": _TEXT,
-                    "ranks": _COUNT,
-                    "events": _COUNT,
-                    "clock": {"enum": ["host", "fitted"]},
-                    "start_ns": {"type": "integer"},
-                    "end_ns": {"type": "integer"},
-                }
-            ),
-            "table": _TEXT,
-            "columns": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "name": _TEXT,
-                        "dtype": {"enum": ["str", "bool", "int64", "int32", "int16", "uint64",
-                                           "float64"]},
-                        "unit": _TEXT,
-                        "meaning": {"type": "string", "minLength": 1},
-                    },
-                    additionalProperties=False,
-                ),
-            },
-            "rows": {"type": "array", "items": {"type": "array"}},
-            "total_rows": _COUNT,
-            "note": _TEXT,
-            "problems": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "rank": {"type": ["integer", "null"]},
-                        "file": {"type": ["string", "null"]},
-                        "kind": _TEXT,
-                        "count": _COUNT,
-                        "detail": _TEXT,
-                    }
-                ),
-            },
-            "code": _TEXT,
-        }
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
