@@ -215,6 +215,7 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
         {
             "rank": _only(problem.rank for problem in group),
             "file": _only(problem.file for problem in group),
+            "files": len({problem.file for problem in group}),
             "kind": kind,
             "count": sum(problem.count for problem in group),
             "detail": detail,
@@ -224,8 +225,11 @@ def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
     problems.sort(key=lambda problem: -problem["count"])
     if len(problems) > MAX_PROBLEMS:
         others = sum(problem["count"] for problem in problems[MAX_PROBLEMS - 1 :])
-        rest = {"rank": None, "file": None, "kind": "others", "count": others}
-        problems[MAX_PROBLEMS - 1 :] = [rest | {"detail": "further kinds of problems"}]
+        detail = f"{len(problems) - MAX_PROBLEMS + 1} more kinds: hw.load(…).problems lists them"
+        problems[MAX_PROBLEMS - 1 :] = [
+            {"rank": None, "file": None, "files": 0, "kind": "others", "count": others,
+             "detail": detail}
+        ]  # fmt: skip
     return problems
 
 

@@ -427,9 +427,6 @@ def _add_demo(commands: Any) -> None:
         "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
     )
     command.add_argument(
-        "--healthy", action="store_true", help="let no rank be slow, instead of --straggler"
-    )
-    command.add_argument(
         "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks that leave no file"
     )
     command.add_argument(
@@ -447,15 +444,14 @@ def _add_demo(commands: Any) -> None:
         help="how this job differs from the usual one, for `hta-widgets diff` to find: "
         "slow_operator, fused_kernel, moved_collective, extra_copy",
     )
-    command.add_argument(
-        "--modules",
-        action="store_true",
-        help="record the calls of modules, as with_stack=True does",
-    )
-    command.add_argument(
-        "--checkpoint", action="store_true", help="recompute each layer in the backward pass"
-    )
-    command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
+    flags = {
+        "--healthy": "let no rank be slow, instead of --straggler",
+        "--modules": "record the calls of modules, as with_stack=True does",
+        "--checkpoint": "recompute each layer in the backward pass",
+        "--plain": "write .json instead of .json.gz",
+    }
+    for flag, words in flags.items():
+        command.add_argument(flag, action="store_true", help=words)
     command.add_argument(
         "--kind",
         choices=(

@@ -101,16 +101,13 @@ def report(options: argparse.Namespace) -> None:
 
 def demo(options: argparse.Namespace) -> None:
     """Write a made-up job."""
-    if options.changes and options.format != "kineto":
+    is_exact = options.kind in get_args(ExactJob)
+    if options.format != "kineto" and (is_exact or options.changes):
+        missing = f"kind {options.kind}" if is_exact else "--changes"
         raise TraceError(
-            f"a job of the format {options.format} has no --changes", remedy="Leave --format away."
+            f"a job of the format {options.format} has no {missing}", remedy="Leave --format away."
         )
-    if options.kind in get_args(ExactJob):
-        if options.format != "kineto":
-            raise TraceError(
-                f"there is no {options.kind} job of the format {options.format}",
-                remedy="Leave --format away.",
-            )
+    if is_exact:
         truth = write_exact_job(options.directory, options.kind)
         sizes = [_count_text(truth["ranks"], "rank"), _count_text(truth["steps"], "step")]
         say(f"{options.directory}: {', '.join(sizes)}")
@@ -122,11 +119,9 @@ def demo(options: argparse.Namespace) -> None:
     if options.format == "byteps":
         role, slow = "worker", None if options.healthy else 1
         truth = write_byteps_job(options.directory, slow_worker=slow, **common)
-        workers, gpus = (
-            _count_text(truth["workers"], role),
-            _count_text(truth["local_ranks"], "GPU"),
-        )
-        sizes = [f"{workers} of {gpus}", _count_text(truth["servers"], "server")]
+        gpus = _count_text(truth["local_ranks"], "GPU")
+        sizes = [f"{_count_text(truth['workers'], role)} of {gpus}"]
+        sizes.append(_count_text(truth["servers"], "server"))
     elif options.format == "mpi":
         truth = write_mpi_job(
             options.directory,
