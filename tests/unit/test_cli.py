@@ -173,13 +173,20 @@ def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     assert (result["clock"], result["end_ns"] - result["start_ns"]) == ("fitted", 26_000)
 
 
-def test_summary_tells_problems(tmp_path, capsys):
-    path = tmp_path / "cut.json"
+def test_summary_groups_problems(tmp_path, capsys):
     record = '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
-    path.write_text(f'{{"traceEvents": [{record}, {record[:30]}')
-    assert cli.main(["summary", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "truncated: 1" in out
+    for rank in range(3):
+        path = tmp_path / f"rank-{rank}.json"
+        path.write_text(f'{{"traceEvents": [{record}, {record[:30]}')
+    assert cli.main(["summary", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("  truncated: 3 × ")]
+    assert line.endswith("(3 files)")
+    assert cli.main(["summary", str(tmp_path), "--json"]) == 0
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [(each["file"], each["files"]) for each in problems if each["kind"] == "truncated"] == [
+        (None, 3)
+    ]
 
 
 @pytest.mark.parametrize(
