@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -100,7 +101,21 @@ def report(options: argparse.Namespace) -> None:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Write a made-up job."""
+    """Write a made-up job; raise a `TraceError` if traces of an earlier one remain among it."""
+    folder = Path(options.directory)
+    earlier = {path: path.stat().st_mtime_ns for path in folder.rglob("*.json*")}
+    _write_job(options)
+    remaining = [path for path, time_ns in earlier.items() if path.stat().st_mtime_ns == time_ns]
+    if remaining:
+        raise TraceError(
+            f"older files remain in it ({len(remaining)}), such as {remaining[0].name}, and would "
+            "be loaded with the job",
+            path=folder,
+            remedy="Remove the folder, and write the job again.",
+        )
+
+
+def _write_job(options: argparse.Namespace) -> None:
     is_exact = options.kind in get_args(ExactJob)
     if options.format != "kineto" and (is_exact or options.changes):
         missing = f"kind {options.kind}" if is_exact else "--changes"

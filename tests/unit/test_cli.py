@@ -296,6 +296,15 @@ def test_demo_changes_what_is_asked_for(tmp_path, capsys):
     assert cli.main([*arguments, "--changes", "extra_copy", "--format", "mpi"]) != 0
 
 
+def test_demo_does_not_mix_with_an_earlier_job(tmp_path, capsys):
+    command = ["demo", str(tmp_path / "job"), "--kind", "moe"]
+    assert cli.main(command) == 0
+    assert cli.main(command) == 0  # the same files
+    (tmp_path / "job/rank-7.trace.json.gz").touch()
+    assert cli.main(command) == 2
+    assert "(1), such as rank-7.trace.json.gz, and would be loaded" in capsys.readouterr().err
+
+
 def test_demo_writes_byteps_jobs_too(tmp_path, capsys):
     folder = tmp_path / "byteps"
     assert cli.main(["demo", str(folder), "--format", "byteps", "--steps", "1", "--seed", "3"]) == 0
