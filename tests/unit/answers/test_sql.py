@@ -11,7 +11,6 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli
-from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.errors import TraceError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra sql is not installed")
@@ -39,12 +38,12 @@ def test_the_recipes_of_the_pages_have_the_answers_of_pandas(
     assert (names["timeline"].selected_events()["dur_ns"] > 1_000_000).all()
 
 
-def test_the_command_replies_in_the_envelope(demo_folder, capsys):
+def test_the_command_replies_in_the_envelope(demo_folder, capsys, reply_schema):
     query = "select rank, name as kernel, 7::utinyint as byte, date '2026-01-02' as day from events"
     command = ["sql", str(demo_folder / "kineto"), query, "--limit", "2"]
     assert cli.main([*command, "--json"]) == 0
     reply = json.loads(capsys.readouterr().out)
-    jsonschema.validate(reply, SCHEMA)
+    jsonschema.validate(reply, reply_schema)
     assert [column["dtype"] for column in reply["columns"]] == ["int64", "str", "uint64", "str"]
     assert [row[2:] for row in reply["rows"]] == [[7, "2026-01-02"]] * 2
     assert reply["total_rows"] > 1_000
