@@ -160,6 +160,13 @@ def _torch_profiler() -> Any:
         ) from None
 
 
+class _FailedCell(Exception):  # noqa: N818 - no error of its own
+    """The cell of ``%%trace`` failed, and IPython has shown how; a run of all cells ends here."""
+
+    def _render_traceback_(self) -> list[str]:
+        return []
+
+
 def register_magic(shell: Any) -> None:
     """Add the cell magic ``%%trace`` to IPython; ``%load_ext hta_widgets`` calls this.
 
@@ -175,7 +182,7 @@ def register_magic(shell: Any) -> None:
         with _torch_profiler().profile(record_shapes=True) as profiler:
             result = shell.run_cell(cell)
         if not result.success:
-            return None
+            raise _FailedCell
         traces = load(profiler, progress=False)
         if name:
             shell.push({name: traces})

@@ -78,7 +78,7 @@ def _write_comparison(
 def baseline(options: argparse.Namespace) -> None:
     """Save, remove or list baselines."""
     if options.action == "list":
-        say(*baseline_names())
+        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])
         return
     if options.name is None or (options.action == "save") != bool(options.paths):
         raise TraceError(
