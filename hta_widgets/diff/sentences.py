@@ -148,7 +148,9 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
 
 
 def _is_alone(finding: Finding) -> bool:
-    """Return whether the other ranks changed by less than a quarter of what the ranks changed."""
+    """Return whether all other ranks changed by less than a quarter of what the ranks changed."""
+    if not finding.details["is_only"]:
+        return False
     others = [abs(part.diff_ns) for part in finding.parts if part.kind == "other_rank"]
     return 4 * max(others, default=0) < abs(finding.diff_ns)
 
@@ -197,7 +199,7 @@ def _straggler_text(finding: Finding, diff: Comparison) -> str:
         wait = f"the others wait {cost} on average"
         text += "; ".join(filter(None, (finding.details["cause"], wait)))
     else:
-        change = share_delta(_relative(finding)) if finding.before else "is new"
+        change = share_delta(_relative(finding)) if finding.before else times_text(finding)
         whose = "their" if len(finding.ranks) > 1 else "its"
         text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {change}"
         text += _other_ranks_text(finding, diff) + _waits_text(finding)
