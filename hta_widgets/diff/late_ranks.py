@@ -201,9 +201,7 @@ def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: f
     sign = 1 if appears else -1
     place = times.ranks.index(rank)
     kind = int((sign * times.excess_ns[:, place]).argmax())
-    finding = _rank_change(
-        times, [place], kind, sign=sign, weight=weight, waiting=set(times.ranks)
-    )
+    finding = _rank_change(times, [place], kind, sign=sign, weight=weight, waiting=set(times.ranks))
     return replace(finding, details={**finding.details, "appears": appears})
 
 

@@ -61,7 +61,6 @@ def test_ranks_that_changed_alike_are_one_finding(tmp_path):
     assert not any(findings.ranks for findings in hd.findings(hd.compare(even, every)))
 
 
-@pytest.mark.parametrize("turned", [False, True])
 def synchronous_job(tmp_path, work_ns, *, copied_ns):
     """Ranks that meet in a collective in each step; the first one copies afterwards."""
     ranks = []
@@ -94,6 +93,7 @@ def test_waits_are_not_for_a_rank_that_changed_in_another_way(tmp_path):
     )
 
 
+@pytest.mark.parametrize("turned", [False, True])
 def test_a_late_rank_that_becomes_later_is_named(jobs, turned):
     late, later = (jobs(seed, (), (("straggler", 2), ("factor", factor)))[0]
                    for seed, factor in ((31, 1.25), (32, 1.6)))  # fmt: skip
