@@ -18,11 +18,11 @@ calls) and from 0 to 25 ns (operators), operators count for 15 ns.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
@@ -80,6 +80,11 @@ _ALLOCATOR_CALLS = re.compile(
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
+#: Names of events in which a host loads data, and the folders of a Python file before its name.
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+#: Python's functions in which a thread sleeps or waits for another one.
+_PAUSES = re.compile(r"<built-in (function|method) (sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
 #: Maximum share of launches without work of a device whose threads serve no other device.
 _MAX_UNLINKED = 0.05
@@ -241,6 +246,29 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     python = category_mask(trace, "python_function")
     loads = name_mask(trace, is_data_loading_name)
     return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
+
+
+@lru_cache(maxsize=1 << 14)
+def is_data_loading_name(name: str) -> bool:
+    """Return whether a name, without folders of Python files, is that of a data-loading event."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@memoize
+def time_in_calls(trace: Trace) -> Intervals:
+    """Return when a thread that launches work is inside a recorded call.
+
+    Python functions count as well, except while they sleep or wait for another thread.
+    """
+    table = trace.table
+    *_, called, python = host_activities(trace)
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))[table.track]
+    pauses = name_mask(trace, lambda name: _PAUSES.match(name) is not None)
+    in_calls, in_python, paused = (
+        _thread_times(trace, np.flatnonzero(mask & is_launching)).union()
+        for mask in (called, python, python & pauses)
+    )
+    return unite(in_calls, subtract(in_python, paused))
 
 
 @memoize

@@ -10,9 +10,7 @@ and is not counted against it. `_inherited_lateness` has an example.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
 )
 from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.matching import Matching
+from hta_widgets.analysis.host_activity import is_data_loading_name, time_in_calls
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import device_work_rows, host_collectives
 from hta_widgets.taxonomy import KINDS
@@ -35,9 +34,8 @@ from hta_widgets.trace.trace import Trace
 
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
-
-_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
-_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+#: The part of `host` in which no thread that launches work is inside a recorded call.
+PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +59,7 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
-        for part in PARTS
+        for part in spent
     }
     return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
@@ -120,7 +118,7 @@ def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
 ) -> tuple[dict[str, Floats], Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
-    spent = {part: np.zeros(len(match)) for part in PARTS}
+    spent = {part: np.zeros(len(match)) for part in (*PARTS, PAUSE)}
     exposed = np.zeros(len(match), dtype=np.int64)
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
     # What the others do during their wait, the last rank may do later; the wait is not a part.
@@ -142,7 +140,7 @@ def _time_before_arrival(
         match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
     )
     for entries, (parts, waited) in zip(match.of_trace, results, strict=True):
-        for part, values in zip(PARTS, parts, strict=True):
+        for part, values in zip(spent, parts, strict=True):
             spent[part][entries] = values
         exposed[entries] = waited
     return spent, exposed
@@ -156,23 +154,17 @@ def _time_before_arrival_of_rank(
     Waits count from `free`, the others from `since`; `start` and `end` are the times of
     communication that is not matched.
     """
-    loading, talking, idle = _idle_causes(trace)
+    loading, talking, idle, paused = _idle_causes(trace)
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
     others = (
         covered_before(arrival) - covered_before(since)
-        for covered_before in (loading, idle, _copy_only_intervals(trace))
+        for covered_before in (loading, idle, _copy_only_intervals(trace), paused)
     )
     computed = compute_time_between(trace, since, arrival)
     exposed = last - arrival - compute_time_between(trace, arrival, last)
     return (computed, waited, *others), exposed
-
-
-@lru_cache(maxsize=1 << 14)
-def is_data_loading_name(name: str) -> bool:
-    """Return whether a name, without folders of Python files, is that of a data-loading event."""
-    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
 @memoize
@@ -187,8 +179,11 @@ def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
 
 
 @memoize
-def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
-    """Return the device's idle time while the host loads data, communicates, and the rest."""
+def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, ...]:
+    """Return the device's idle time while the host loads data, communicates, the rest, and pauses.
+
+    Pauses are the part of the rest in which the host is inside no recorded call.
+    """
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
@@ -200,8 +195,6 @@ def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, 
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)
     talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    return (
-        CumulativeCoverage(*loading),
-        CumulativeCoverage(*talking),
-        CumulativeCoverage(*subtract(rest, talking)),
-    )
+    rest = subtract(rest, talking)
+    pauses = subtract(rest, time_in_calls(trace))
+    return tuple(CumulativeCoverage(*pieces) for pieces in (loading, talking, rest, pauses))

@@ -24,7 +24,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS
+from hta_widgets.analysis.cross_rank.lateness import PARTS, PAUSE
 from hta_widgets.analysis.cross_rank.matching import selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -70,8 +70,15 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
+#: The cause of a rank whose device idles while its host is mostly inside no recorded call.
+_PAUSED = "idle host"
 #: The cause of a rank whose device idles while no call of its host is in the file.
 _NOT_RECORDED = "host not recorded"
+_CAUSE_TEXTS = {
+    _CAUSES["host"]: ", as its host launches late",
+    _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
+    _NOT_RECORDED: ", for an unknown cause, as its host was not recorded",
+}
 
 
 @check_arguments
@@ -133,9 +140,10 @@ def stragglers(
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
-        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"host not recorded"`` if the device idles and the file has no
-        call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"idle host"``
+        if the host sleeps or is mostly inside no recorded call while the device idles, ``"host
+        work"`` if no rank has a device, ``"host not recorded"`` if the device idles and the file
+        has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
@@ -150,10 +158,7 @@ def stragglers(
     match, times, is_counted = work.match, work.times, work.is_counted
     collectives = work.sum_by_rank(is_counted)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
-    excess = {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
-        for part, values in work.late.excess_ns.items()
-    }
+    excess = _excess_by_rank(work)
     pattern, cause = _verdict(traces, work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
@@ -169,7 +174,7 @@ def stragglers(
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
-        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
+        **{f"late_{part}_ns": np.rint(excess[part]).astype(np.int64) for part in PARTS},
     }
     shown = selected_ranks(traces, chosen) if len(match) else slice(0)
     return result_frame(
@@ -301,11 +306,13 @@ def _always_last_ranks(
             continue
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
-            excess = {part: straggler_frame[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
             # A rank that compute hides is as late to all collectives of a step as to the first.
             late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
             (cause,) = _causes(
-                traces, excess, np.array([place]), np.full(len(straggler_frame), late_ns)
+                traces,
+                _excess_by_rank(work),
+                np.array([place]),
+                np.full(len(straggler_frame), late_ns),
             )
         imposed_ns, exposed_ns = (
             int(values[charged].sum()) for values in (work.imposed_ns, work.exposed_ns)
@@ -353,6 +360,14 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
         elif mean >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
             patterns[place] = "occasional"
     return patterns
+
+
+def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
+    """Return by how much each part of each late rank's time exceeds the others', added up."""
+    return {
+        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
+        for part, values in work.late.excess_ns.items()
+    }
 
 
 def _verdict(
@@ -430,6 +445,8 @@ def _causes(
         cause = _CAUSES[part]
         if part == "host" and not has_launches[place]:
             cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
+        elif part == "host" and 2 * excess[PAUSE][place] > excess[part][place]:
+            cause = _PAUSED
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
@@ -461,9 +478,7 @@ def _compute_kernels(trace: Trace) -> tuple[float, float, bool, bool]:
 
 def cause_text(cause: str) -> str:
     """Return the end of a sentence on a late rank: ``, after slower kernels``; "" if unknown."""
-    if cause == _NOT_RECORDED:
-        return ", for an unknown cause, as its host was not recorded"
-    return f", after {cause}" if cause else ""
+    return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:
