@@ -36,6 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Collectives whose members state different sizes; the largest is the size of the message.
+_OTHER = OPERATIONS.index("other")
 _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")
@@ -211,19 +212,28 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
 
 
 class BusBandwidth(NamedTuple):
-    """The median bus bandwidth of the messages of one operation and size."""
+    """The median bus bandwidth of the messages of one size; `includes_waits` of their ranks."""
 
-    operation: str
     size_bytes: int
     gb_per_s: float
     includes_waits: bool
 
 
-def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None:
-    """Return the bus bandwidth of the messages that take most time without computing.
+class ExposedOperation(NamedTuple):
+    """The operation with most communication that no compute hides, and its share of the time."""
 
-    The time of a collective that is matched on all its ranks is its transfer; that of another one
-    is its event, waits included. None if the files have no sizes for half of the time.
+    operation: str
+    share: float
+    bandwidth: BusBandwidth | None = None
+
+
+def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
+    """Return the operation whose communication takes most time without computing.
+
+    Where the files have sizes for half of the time, it is that of the messages of one size that
+    take most, with their bus bandwidth. The time of a collective that is matched on all its ranks
+    is its transfer; that of another one is its event, waits included. None if names do not state
+    the operation.
     """
     match = matching(traces)
     wait_ns = arrival_times(traces, match, clock).wait_ns
@@ -254,12 +264,22 @@ def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None
     calls = pd.concat(blocks)
     sized = calls[calls["bus"].notna()]
     exposed_ns = sized.groupby(["operation", "size"])["exposed"].sum()
-    if not 2 * exposed_ns.sum() >= calls["exposed"].sum() > 0:
+    total_ns = int(calls["exposed"].sum())
+    if total_ns <= 0:
         return None
+    by_operation_ns = calls.groupby("operation")["exposed"].sum()
+    if 2 * exposed_ns.sum() < total_ns:
+        operation = int(by_operation_ns.idxmax())
+        share = by_operation_ns[operation] / total_ns
+        return None if operation == _OTHER else ExposedOperation(OPERATIONS[operation], share)
     operation, size = exposed_ns.idxmax()
     messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
     bandwidth = float(messages["bus"].median())
-    return BusBandwidth(OPERATIONS[operation], size, bandwidth, bool(messages["waits"].any()))
+    return ExposedOperation(
+        OPERATIONS[operation],
+        by_operation_ns[operation] / total_ns,
+        BusBandwidth(size, bandwidth, bool(messages["waits"].any())),
+    )
 
 
 def _matching_notes(
