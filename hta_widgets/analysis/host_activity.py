@@ -34,6 +34,7 @@ from hta_widgets.trace.arrays import (
     concatenate_ranges,
     distinct_codes,
     mask_of_rows,
+    occurring_codes,
 )
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
@@ -139,7 +140,7 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     """Return the levels of each thread that launches work, without those that add nothing."""
     table = trace.table
-    threads = distinct_codes(table.track[launch_calls(trace)])[0]
+    threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
     times = [
         _thread_times(trace, np.flatnonzero(mask & launching)) for mask in host_activities(trace)
@@ -178,18 +179,17 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
     table = trace.table
     rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
-    rows = rows[_waiting_mask(trace, rows)]
-    if not len(rows):
-        return _thread_times(trace, rows)
-    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-    waits = _thread_times(trace, rows[is_launching[table.track[rows]]])
+    waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
-    is_long = end - start > LONG_WAIT_NS
-    return _ThreadTimes(waits.track[wait[is_long]], start[is_long], end[is_long])
+    track, is_meant = waits.track[wait], end - start > LONG_WAIT_NS
+    if is_meant.any():
+        launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+        is_meant &= launching[track]
+    return _ThreadTimes(track[is_meant], start[is_meant], end[is_meant])
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:
@@ -296,7 +296,7 @@ def stream_wait_calls(trace: Trace) -> Rows:
 def launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
     call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
-    return distinct_codes(call[call >= 0])[0]
+    return occurring_codes(call[call >= 0])
 
 
 def loading_launches(trace: Trace) -> Rows:
@@ -308,7 +308,7 @@ def loading_launches(trace: Trace) -> Rows:
     table = trace.table
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     first = work[np.unique(table.name[work], return_index=True)[1]]
-    call = distinct_codes(trace.launch_of[first][trace.launch_of[first] >= 0])[0]
+    call = occurring_codes(trace.launch_of[first][trace.launch_of[first] >= 0])
     begins_late = table.start_ns[call] >= table.start_ns[work[:1]]
     return call[begins_late & (table.dur_ns[call] > LONG_WAIT_NS)]
 
@@ -321,7 +321,7 @@ def waiting_calls(trace: Trace) -> Bools:
 
 def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     table = trace.table
-    is_waiting = category_mask(trace, CALLS)[rows]
+    is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
     names, name = distinct_codes(table.name[calls])
     texts = [table.names[code] for code in names.tolist()]

@@ -444,6 +444,8 @@ def unrecorded_work(trace: Trace) -> Intervals:
         until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
     is_long = end - begin >= _SHORT_NS
+    if not is_long.any():
+        return unrecorded
     start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
     is_unrecorded = _is_host_blocked(trace, (start, end), call)
     is_unrecorded |= _first_start_of_launches(trace)[call] < start
