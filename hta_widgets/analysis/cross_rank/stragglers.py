@@ -25,7 +25,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     step_shares,
 )
 from hta_widgets.analysis.cross_rank.lateness import PARTS, PAUSE
-from hta_widgets.analysis.cross_rank.matching import selected_ranks
+from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
@@ -266,20 +266,21 @@ class StragglerReport:
 
 def straggler_report(traces: TraceSet) -> StragglerReport:
     """Return the late ranks of the whole job."""
-    straggler_frame = stragglers(traces)
-    work = imposed_waits(traces, Selection(), None)
-    missing = work.match.missing_ranks
-    late = straggler_frame[straggler_frame["is_straggler"]].sort_values(
-        "lost_ns", ascending=False, kind="stable"
-    )
-    ranks = [int(rank) for rank in late["rank"]]
-    causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+    match = matching(traces)
+    ranks: list[int] = []
+    causes: dict[int, str] = {}
+    last_ranks: list[LastRank] = []
+    if len(match):
+        frame = stragglers(traces)
+        late = frame[frame["is_straggler"]]
+        late = late.sort_values("lost_ns", ascending=False, kind="stable")
+        ranks = late["rank"].tolist()
+        causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+        last_ranks = _always_last_ranks(traces, imposed_waits(traces, Selection(), None), frame)
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
-    return StragglerReport(
-        ranks, causes, _always_last_ranks(traces, work, straggler_frame), loaded, loaded + missing
-    )
+    return StragglerReport(ranks, causes, last_ranks, loaded, loaded + match.missing_ranks)
 
 
 def _always_last_ranks(
