@@ -81,16 +81,18 @@ def add_text(finding: Finding, diff: Comparison, words: dict[str, Wording]) -> F
 
 def kind_words(diff: Comparison) -> dict[str, str]:
     """Return the words of the formats for kinds of time."""
-    formats = formats_named(diff.before.formats)
-    words_by_format = load_references(format_.comparison.kind_words for format_ in formats)
-    return {kind: word for words in words_by_format for kind, word in words.items()}
+    return _of_formats(diff, "kind_words")
 
 
 def kind_labels(diff: Comparison) -> dict[str, str]:
     """Return the short labels of the formats for kinds of time, for charts."""
+    return _of_formats(diff, "kind_labels")
+
+
+def _of_formats(diff: Comparison, field: str) -> dict[str, str]:
     formats = formats_named(diff.before.formats)
-    words_by_format = load_references(format_.comparison.kind_labels for format_ in formats)
-    return {kind: word for words in words_by_format for kind, word in words.items()}
+    texts = load_references(getattr(format_.comparison, field) for format_ in formats)
+    return {kind: text for texts_by_kind in texts for kind, text in texts_by_kind.items()}
 
 
 def times_text(finding: Finding) -> str:

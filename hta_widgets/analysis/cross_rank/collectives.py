@@ -235,6 +235,33 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
     is its transfer; that of another one is its event, waits included. None if names do not state
     the operation.
     """
+    calls = _exposed_calls(traces, clock)
+    by_operation_ns = calls.groupby("operation")["exposed"].sum()
+    total_ns = int(by_operation_ns.sum())
+    if total_ns <= 0:
+        return None
+    sized = calls[calls["bus"].notna()]
+    by_size_ns = sized.groupby(["operation", "size"])["exposed"].sum()
+    bandwidth = None
+    if 2 * by_size_ns.sum() >= total_ns:
+        operation, size = by_size_ns.idxmax()
+        messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
+        median, includes_waits = float(messages["bus"].median()), bool(messages["waits"].any())
+        bandwidth = BusBandwidth(size, median, includes_waits)
+    else:
+        operation = int(by_operation_ns.idxmax())
+        if operation == _OTHER:
+            return None
+    share = float(by_operation_ns[operation] / total_ns)
+    return ExposedOperation(OPERATIONS[operation], share, bandwidth)
+
+
+def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
+    """Return the communication of groups of several ranks, and its time without computing.
+
+    ``bus`` is the bus bandwidth in GB/s, NaN if it is unknown; ``waits`` is whether its time may
+    include waits for other ranks.
+    """
     match = matching(traces)
     wait_ns = arrival_times(traces, match, clock).wait_ns
     group_sizes = _group_sizes(match)
@@ -261,25 +288,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
             "waits": wait < 0,
         }
         blocks.append(pd.DataFrame(columns)[members != 1])
-    calls = pd.concat(blocks)
-    sized = calls[calls["bus"].notna()]
-    exposed_ns = sized.groupby(["operation", "size"])["exposed"].sum()
-    total_ns = int(calls["exposed"].sum())
-    if total_ns <= 0:
-        return None
-    by_operation_ns = calls.groupby("operation")["exposed"].sum()
-    if 2 * exposed_ns.sum() < total_ns:
-        operation = int(by_operation_ns.idxmax())
-        share = by_operation_ns[operation] / total_ns
-        return None if operation == _OTHER else ExposedOperation(OPERATIONS[operation], share)
-    operation, size = exposed_ns.idxmax()
-    messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
-    bandwidth = float(messages["bus"].median())
-    return ExposedOperation(
-        OPERATIONS[operation],
-        by_operation_ns[operation] / total_ns,
-        BusBandwidth(size, bandwidth, bool(messages["waits"].any())),
-    )
+    return pd.concat(blocks)
 
 
 def _matching_notes(
