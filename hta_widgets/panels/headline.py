@@ -214,7 +214,11 @@ def headline(traces: TraceSet) -> Headline:
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
     if not times.ranks or not has_devices or len(readiness):
-        findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
+        findings = [
+            *_last_ready_finding(traces, times, readiness),
+            *_host_findings(traces, times),
+            *_impossible_times(traces),
+        ]
         ranked = _rank_findings(findings)
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
@@ -605,7 +609,11 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
         return
     late = late_ranks(traces, times, straggler_report(traces).stragglers)
     yield from _waiting_finding(late, times, len(traces))
-    facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
+    facts = {
+        "events": sum(map(len, filled)),
+        "rank_count": len(filled),
+        "is_left_out": any(_impossible_times(traces)),
+    }
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()

@@ -365,8 +365,13 @@ def _async_only_text(
     return [f"{text}."]
 
 
-def _no_device_text(times: RunTimes, *, events: int, rank_count: int) -> list[Piece]:
-    text = f"No GPU work in these files: {plural(events, 'event')} of {plural(rank_count, 'rank')}"
+def _no_device_text(
+    times: RunTimes, *, events: int, rank_count: int, is_left_out: bool
+) -> list[Piece]:
+    subject = "No GPU work in these files"
+    if is_left_out:
+        subject = "Apart from times that cannot be right, there is no GPU work in these files"
+    text = f"{subject}: {plural(events, 'event')} of {plural(rank_count, 'rank')}"
     return [f"{text} over {duration(times.run_ns)}."]
 
 

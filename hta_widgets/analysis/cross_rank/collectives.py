@@ -241,15 +241,16 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
     if total_ns <= 0:
         return None
     sized = calls[calls["bus"].notna()]
-    by_size_ns = sized.groupby(["operation", "size"])["exposed"].sum()
+    by_size = sized.groupby(["operation", "size"], as_index=False)["exposed"].sum()
     bandwidth = None
-    if 2 * by_size_ns.sum() >= total_ns:
-        operation, size = by_size_ns.idxmax()
+    if 2 * by_size["exposed"].sum() >= total_ns:
+        largest = by_size.iloc[int(by_size["exposed"].argmax())]
+        operation, size = int(largest["operation"]), int(largest["size"])
         messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
         median, includes_waits = float(messages["bus"].median()), bool(messages["waits"].any())
         bandwidth = BusBandwidth(size, median, includes_waits)
     else:
-        operation = int(by_operation_ns.idxmax())
+        operation = int(by_operation_ns.index[int(by_operation_ns.argmax())])
         if operation == _OTHER:
             return None
     share = float(by_operation_ns[operation] / total_ns)
@@ -266,7 +267,7 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     wait_ns = arrival_times(traces, match, clock).wait_ns
     group_sizes = _group_sizes(match)
     is_complete = match.per_entry(match.is_complete)
-    blocks = []
+    blocks: list[pd.DataFrame] = []
     for trace, events, entries in zip(match.traces, match.events, match.of_trace, strict=True):
         complete = entries[is_complete[entries]]
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]

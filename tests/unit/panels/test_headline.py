@@ -430,6 +430,19 @@ def test_impossible_times_are_named(tmp_path):
     )
 
 
+def test_work_whose_times_are_all_impossible_is_not_called_missing(tmp_path):
+    """All kernels start at 0, 50 years before the calls that launch them."""
+    start = small.EPOCH_NS
+    calls = [small.call(start + k * 1000, start + k * 1000 + 500, launch=k) for k in range(9)]
+    kernels = [small.kernel(0, 1000, launch=k) for k in range(4)]
+    folder = small.write(tmp_path, [*calls, *kernels])
+    assert str(headline(small.read(folder))).replace("\u202f", " ") == (
+        "Apart from times that cannot be right, there is no GPU work in these files: "
+        "9 events of 1 rank over 8.50 µs. "
+        "4 times in the files cannot be right and are cut or left out; the problems say where."
+    )
+
+
 def test_files_without_calls_that_wait_say_so(tmp_path):
     rank = [row for k in range(5) for row in (
         small.call(k * 100, k * 100 + 50, launch=k),
