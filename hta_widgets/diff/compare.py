@@ -64,7 +64,7 @@ class Comparison:
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
         Whether times are means over all ranks of each side, not only the paired ones, because the
-        sides have different numbers of ranks. Times of matched calls are means over the pairs.
+        a side has a rank that the other lacks. Times of matched calls are means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
     matched_by : {"number", "order", "whole"}
@@ -143,9 +143,9 @@ def compare(
         ``"representative"``: the representatives of
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
         to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
-        by number. If the sides have different numbers of ranks, times are means over all ranks of
-        each side, and events are matched between ranks with the same number, whose means `changes`,
-        `icicle` and `operators_diff` have.
+        by number, or by order if as many ranks have no number in common. If a side has a rank that
+        the other lacks, times are means over all ranks of each side, and events are matched between
+        ranks with the same number, whose means `changes`, `icicle` and `operators_diff` have.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -310,9 +310,9 @@ def _rank_pairs(
                 remedy="Pair them by hand: ranks={before_rank: after_rank}.",
             )
         return common, False
-    if len(before) == len(after) and len(common) < len(before):
+    if len(before) == len(after) and not common:
         return list(zip(before, after, strict=True)), False
-    means = len(before) != len(after)
+    means = len(common) < max(len(before), len(after))
     return common or [(next(iter(before)), next(iter(after)))], means
 
 
@@ -415,7 +415,10 @@ def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
 def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
     before, after = diff.sides
     if diff.by_rank_means:
-        ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
+        counts = len(before.ranks), len(after.ranks)
+        ranks = f"{plural(counts[0], 'rank')} against {counts[1]}"
+        if counts[0] == counts[1]:
+            ranks = f"{len(diff.rank_pairs)} of {plural(counts[0], 'rank')} are on both sides"
         times = f"{ranks}: times are means over all ranks of each side"
         if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
             times += f", and calls are matched on {paired_ranks(diff)}"
