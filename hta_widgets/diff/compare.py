@@ -63,7 +63,7 @@ class Comparison:
     rank_pairs : list of (int, int)
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
-        Whether times are means over all ranks of each side, not only the paired ones, because the
+        Whether times are means over all ranks of each side, not only the paired ones, because
         a side has a rank that the other lacks. Times of matched calls are means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
