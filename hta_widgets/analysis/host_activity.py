@@ -239,13 +239,18 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
+    loads = name_mask(trace, is_data_loading_name)
+    return waiting_calls(trace), memory_calls(trace), loads, *_call_masks(trace)
+
+
+def _call_masks(trace: Trace) -> tuple[Bools, Bools]:
+    """Return masks of the host's operators and other calls, and of its Python functions."""
     table = trace.table
     # In files of 2021 steps have the category of operators, but no activity belongs to them.
     is_step = step_numbers(table.names.values)[table.name] >= 0
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")
-    loads = name_mask(trace, is_data_loading_name)
-    return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
+    return called & ~python, called & python
 
 
 @lru_cache(maxsize=1 << 14)
@@ -261,14 +266,18 @@ def time_in_calls(trace: Trace) -> Intervals:
     Python functions count as well, except while they sleep or wait for another thread.
     """
     table = trace.table
-    *_, called, python = host_activities(trace)
+    called, python = _call_masks(trace)
     is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))[table.track]
-    pauses = name_mask(trace, lambda name: _PAUSES.match(name) is not None)
-    in_calls, in_python, paused = (
-        _thread_times(trace, np.flatnonzero(mask & is_launching)).union()
-        for mask in (called, python, python & pauses)
+    in_calls, in_python = (
+        np.flatnonzero(called & is_launching),
+        np.flatnonzero(python & is_launching),
     )
-    return unite(in_calls, subtract(in_python, paused))
+    is_pause = np.array([_PAUSES.match(name) is not None for name in table.names.values], bool)
+    call_times, python_times, pauses = (
+        _thread_times(trace, rows).union()
+        for rows in (in_calls, in_python, in_python[is_pause[table.name[in_python]]])
+    )
+    return unite(call_times, subtract(python_times, pauses))
 
 
 @memoize

@@ -34,8 +34,6 @@ from hta_widgets.trace.trace import Trace
 
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
-#: The part of `host` in which no thread that launches work is inside a recorded call.
-PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +57,7 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
         part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
-        for part in spent
+        for part in PARTS
     }
     return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
@@ -118,7 +116,7 @@ def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
 ) -> tuple[dict[str, Floats], Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
-    spent = {part: np.zeros(len(match)) for part in (*PARTS, PAUSE)}
+    spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
     # What the others do during their wait, the last rank may do later; the wait is not a part.
@@ -140,7 +138,7 @@ def _time_before_arrival(
         match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
     )
     for entries, (parts, waited) in zip(match.of_trace, results, strict=True):
-        for part, values in zip(spent, parts, strict=True):
+        for part, values in zip(PARTS, parts, strict=True):
             spent[part][entries] = values
         exposed[entries] = waited
     return spent, exposed
@@ -154,13 +152,13 @@ def _time_before_arrival_of_rank(
     Waits count from `free`, the others from `since`; `start` and `end` are the times of
     communication that is not matched.
     """
-    loading, talking, idle, paused = _idle_causes(trace)
+    loading, talking, idle = (CumulativeCoverage(*pieces) for pieces in _idle_intervals(trace))
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
     others = (
         covered_before(arrival) - covered_before(since)
-        for covered_before in (loading, idle, _copy_only_intervals(trace), paused)
+        for covered_before in (loading, idle, _copy_only_intervals(trace))
     )
     computed = compute_time_between(trace, since, arrival)
     exposed = last - arrival - compute_time_between(trace, arrival, last)
@@ -179,11 +177,8 @@ def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
 
 
 @memoize
-def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, ...]:
-    """Return the device's idle time while the host loads data, communicates, the rest, and pauses.
-
-    Pauses are the part of the rest in which the host is inside no recorded call.
-    """
+def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
+    """Return the device's idle time while the host loads data, communicates, and the rest."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
@@ -195,6 +190,29 @@ def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, ...]:
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)
     talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    rest = subtract(rest, talking)
-    pauses = subtract(rest, time_in_calls(trace))
-    return tuple(CumulativeCoverage(*pieces) for pieces in (loading, talking, rest, pauses))
+    return loading, talking, subtract(rest, talking)
+
+
+def pause_excess_ns(match: Matching, times: Arrivals) -> Floats:
+    """Return by how much longer than the others' hosts each one paused before an arrival.
+
+    In a pause the device idles while the host is inside no recorded call. NaN stands for first
+    arrivals.
+    """
+    before = _previous_entries(match, times)
+    since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
+    arguments = [
+        (clock.to_rank(since_ns[entries]), clock.to_rank(times.arrival_ns[entries]))
+        for clock, entries in zip(times.clocks, match.of_trace, strict=True)
+    ]
+    paused_ns = np.zeros(len(match))
+    results = map_ranks(match.traces, _pauses_of_rank, each=arguments, executor=match.executor)
+    for entries, pauses_ns in zip(match.of_trace, results, strict=True):
+        paused_ns[entries] = pauses_ns
+    return np.where(before >= 0, deviation_from_peers(match.collective, paused_ns), np.nan)
+
+
+def _pauses_of_rank(trace: Trace, since: Ints, arrival: Ints) -> Ints:
+    idle = _idle_intervals(trace)[-1]
+    paused = CumulativeCoverage(*subtract(idle, time_in_calls(trace)))
+    return paused(arrival) - paused(since)

@@ -24,7 +24,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, PAUSE
+from hta_widgets.analysis.cross_rank.lateness import PARTS, pause_excess_ns
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -159,7 +159,7 @@ def stragglers(
     collectives = work.sum_by_rank(is_counted)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = _excess_by_rank(work)
-    pattern, cause = _verdict(traces, work, excess)
+    pattern, cause = _verdict(work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
@@ -310,7 +310,7 @@ def _always_last_ranks(
             # A rank that compute hides is as late to all collectives of a step as to the first.
             late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
             (cause,) = _causes(
-                traces,
+                work,
                 _excess_by_rank(work),
                 np.array([place]),
                 np.full(len(straggler_frame), late_ns),
@@ -365,14 +365,16 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
 
 def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
     """Return by how much each part of each late rank's time exceeds the others', added up."""
-    return {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
-        for part, values in work.late.excess_ns.items()
-    }
+    return {part: _charged_sums(work, values) for part, values in work.late.excess_ns.items()}
+
+
+def _charged_sums(work: ImposedWaits, values: Floats) -> Floats:
+    """Return the sums of entries' values over the collectives at which each rank is last."""
+    return work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
 
 
 def _verdict(
-    traces: TraceSet, work: ImposedWaits, excess: Mapping[str, Floats]
+    work: ImposedWaits, excess: Mapping[str, Floats]
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
     """Return each rank's pattern and cause, "" for those that are not stragglers.
 
@@ -395,7 +397,7 @@ def _verdict(
     # Nothing is known of the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(traces, excess, places, cost_ns)
+    cause[places] = _causes(work, excess, places, cost_ns)
     return pattern, cause
 
 
@@ -428,17 +430,18 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
 
 
 def _causes(
-    traces: TraceSet, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
+    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
 ) -> list[str]:
     """Return the cause of each late rank: the part with the largest excess over the others.
 
     It is "" if the excess is little of the rank's cost. `places` are the positions of the late
-    ranks in `traces`; `excess` and `cost_ns` have values of all ranks.
+    ranks in the set; `excess` and `cost_ns` have values of all ranks.
     """
     if not len(places):
         return []
     kernels_per_ns, mean_ns, on_device, has_launches = np.array(
-        list(map_ranks(traces, _compute_kernels)), np.float64
+        list(map_ranks(work.match.traces, _compute_kernels, executor=work.match.executor)),
+        np.float64,
     ).T
     causes = []
     for place in places.tolist():
@@ -446,8 +449,9 @@ def _causes(
         cause = _CAUSES[part]
         if part == "host" and not has_launches[place]:
             cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
-        elif part == "host" and 2 * excess[PAUSE][place] > excess[part][place]:
-            cause = _PAUSED
+        elif part == "host":
+            paused_ns = _charged_sums(work, pause_excess_ns(work.match, work.times))
+            cause = _PAUSED if 2 * paused_ns[place] > excess[part][place] else cause
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
