@@ -358,7 +358,8 @@ class Trace:
         """
         table = self.table
         result = np.zeros(len(self), dtype=bool)
-        work = np.flatnonzero((table.stream >= 0) & (table.kind <= KINDS.index("memory")))
+        work = np.flatnonzero(table.kind <= KINDS.index("memory"))
+        work = work[table.stream[work] >= 0]
         launched = work[self.launch_of[work] >= 0]
         if len(launched) in (0, len(work)):
             return result
