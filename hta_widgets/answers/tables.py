@@ -156,7 +156,7 @@ def list_tables(job: Job) -> TableReply:
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return a sentence with the names that resemble a misspelt one; empty if none does."""
-    from difflib import get_close_matches  # noqa: PLC0415 - commands that succeed do without
+    from difflib import get_close_matches
 
     similar = get_close_matches(name, names)
     return f"Did you mean {' or '.join(similar)}? " if similar else ""

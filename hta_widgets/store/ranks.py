@@ -276,7 +276,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             facts |= restorer.facts
             columns |= {f"source.{name}": column for name, column in restorer.columns.items()}
     # Stores that are only read do without: a hundredth of a second of each command.
-    from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns  # noqa: PLC0415
+    from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
     if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
         lanes, facts[FACT] = stored_lane_columns(table)

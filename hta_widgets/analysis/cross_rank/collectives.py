@@ -35,8 +35,8 @@ from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Collectives whose members state different sizes; the largest is the size of the message.
 _OTHER = OPERATIONS.index("other")
+#: Collectives whose members state different sizes; the largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")
