@@ -34,7 +34,7 @@ def temporal_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Where GPU time goes",
+    title: str = "Where {device_word} time goes",
     **options: Any,
 ) -> Any:
     """Draw the activity of each rank's device, as shares of its span.
@@ -70,7 +70,7 @@ def kernel_type_breakdown(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Kinds of GPU work",
+    title: str = "Kinds of {device_word} work",
     **options: Any,
 ) -> Any:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
@@ -178,7 +178,7 @@ def device_idle_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Why GPUs are idle",
+    title: str = "Why {device_word}s are idle",
     **options: Any,
 ) -> Any:
     """Draw the idle time of each rank's whole device, split by cause.

@@ -38,19 +38,15 @@ def rank_piece(rank: int, *, begins: bool = False) -> dict[str, Any]:
     return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
 
 
-def _device_noun(times: RunTimes) -> str:
-    return "GPU" if times.is_gpu else "device"
-
-
 def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
     if len(times.ranks) == 1:
-        return f"{'T' if begins else 't'}he {_device_noun(times)} is"
-    return "GPUs are" if times.is_gpu else f"{'D' if begins else 'd'}evices are"
+        return f"{'T' if begins else 't'}he {times.device} is"
+    return f"{times.device}s are"
 
 
 def _span_text(times: RunTimes) -> str:
     """Return the text that names the span to which shares refer."""
-    return f"each rank's {_device_noun(times)} span" if len(times.ranks) > 1 else "its span"
+    return f"each rank's {times.device} span" if len(times.ranks) > 1 else "its span"
 
 
 def _share_of_span(times_ns: dict[int, int], times: RunTimes) -> str:
@@ -242,7 +238,7 @@ def _kernel_text(
     variant: tuple[str, float] | None,
 ) -> list[Piece]:
     """State the share of a kernel; `variant` is the largest one of several, with its share."""
-    work = f"{share(share_of_work)} of {_device_noun(times)} work"
+    work = f"{share(share_of_work)} of {times.device} work"
     text = f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}"
     if variant is not None:
         text += f"; {share(variant[1])} in its largest variant, {variant[0]}"
@@ -250,7 +246,7 @@ def _kernel_text(
 
 
 def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
-    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
+    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {times.device}"
     per_step = " a step" if saving.steps else ""
     gain = duration(saving.saving_ns / max(saving.steps, 1))
     on_rank = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
@@ -267,7 +263,7 @@ def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
     several = len(times.ranks) > 1
     owner, mean = ("Each rank's", " on average") if several else ("The", "")
     span_ns = times.all_ns / len(times.ranks)
-    span = f"{owner} {_device_noun(times)} span is {duration(span_ns)}{mean}"
+    span = f"{owner} {times.device} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     text = f"{span}: {run} lies before the first work or after the last"
     if times.first_wait_ns:
@@ -309,7 +305,7 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
     }
     listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in times_ns.items() if ns > 0]
     if not listed or not times.has_work:
-        return [f"There is hardly any {_device_noun(times)} work in these files."]
+        return [f"There is hardly any {times.device} work in these files."]
     text = ", ".join(listed)
     hidden_share = 1 - times.exposed_ns / max(times.communication_ns, 1)
     if times.is_healthy and times.communication_ns and hidden_share >= _MIN_HIDDEN_COMMUNICATION:

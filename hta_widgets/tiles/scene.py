@@ -34,7 +34,7 @@ from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, unio
 from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, part_of_job, rank_coverage_text
+from hta_widgets.trace.traceset import TraceSet, device_word, part_of_job, rank_coverage_text
 
 _ANNOTATION = KINDS.index("annotation")
 
@@ -260,6 +260,7 @@ def _rank_scene(
     rank: RankLayout, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
 ) -> dict[str, Any]:
     place = place_label(rank.trace)
+    word = device_word([rank.trace])
     of_worker = rank.trace.worker >= 0 or rank.trace.server >= 0
     start_ns, end_ns = rank.range_ns
     if window_ns is not None:
@@ -274,6 +275,7 @@ def _rank_scene(
         "range": [start_ns, end_ns],
         "truncated": truncated,
         "problems": problems,
+        **({} if word == "GPU" else {"device": word}),
         "summary": [_summary_scene(row) for row in rank.summary],
         "tracks": [_track_scene(row) for row in rank.tracks],
     }

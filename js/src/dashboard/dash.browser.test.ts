@@ -104,6 +104,7 @@ test("a choice of host events says why charts of GPU work are empty", async () =
 test("texts speak of the devices that the job has", async () => {
   const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
   const view = await opened({ panels }, ({ scene }) => {
+    for (const rank of scene.ranks) rank.device = "NPU";
     for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
       for (const text of ["key", "process", "label"] as const) {
         track[text] = track[text].replace("GPU", "NPU");

@@ -44,9 +44,12 @@ interface TableSpec {
   /** The noun for rows, if not names. */
   rows?: string;
   title: string;
-  /** Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. */
-  about(frame: PanelFrame, ranks: readonly number[] | null): string;
-  columns(frame: PanelFrame): readonly DashColumn[];
+  /**
+   * Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. `device`: the
+   * word for the job's devices.
+   */
+  about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
+  columns(frame: PanelFrame, device: string): readonly DashColumn[];
   /** Text after the number of names that the frame leaves out. */
   foot?(frame: PanelFrame): string;
   /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
@@ -97,14 +100,11 @@ export function NameTable({
         <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
       <p class="hta-about">
-        {joinSentences(ctx.inDeviceWords(spec.about(frame, selection.ranks)), leftOutText(frame))}
+        {joinSentences(spec.about(frame, selection.ranks, ctx.device), leftOutText(frame))}
       </p>
       <Table
         name={spec.title}
-        columns={spec.columns(frame).map((column) => ({
-          ...column,
-          title: ctx.inDeviceWords(column.title),
-        }))}
+        columns={spec.columns(frame, ctx.device)}
         rows={rows}
         value={(row, column) => row(column)}
         filter={filter.value}
@@ -387,9 +387,9 @@ const kindOf = (row: RowReader): Kind => row("kind") as Kind;
 
 const KERNELS: TableSpec = {
   title: "Top kernels",
-  about: (frame, ranks) => {
+  about: (frame, ranks, device) => {
     const waits = hasNonZero(frame, "wait_ns") ? "; hatched: waiting" : "";
-    return `GPU time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
+    return `${device} time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
   },
   columns: (frame) => [
     nameColumn({
@@ -422,7 +422,7 @@ const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}${noteSuffix(frame)}`,
-  columns: (frame) => [
+  columns: (frame, device) => [
     nameColumn({
       ...NAME_OPTIONS,
       title: "operator",
@@ -432,7 +432,7 @@ const OPERATORS: TableSpec = {
       ? [
           barColumn(
             "device_total_ns",
-            "GPU",
+            device,
             "Kernels launched by it or by what it calls",
             durationText,
             {
@@ -446,7 +446,7 @@ const OPERATORS: TableSpec = {
       ? [
           durationColumn(
             "device_self_ns",
-            "GPU, own",
+            `${device}, own`,
             "Kernels launched by the operator itself",
             620,
           ),
@@ -491,8 +491,9 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
     title,
     selectsEvents: true,
     rows: by === "shape" ? "shape" : by,
-    about: () => `GPU time of the whole job by the ${GROUPING_HINTS[by]}`,
-    columns: (frame) => [
+    about: (_frame, _ranks, device) =>
+      `${device} time of the whole job by the ${GROUPING_HINTS[by]}`,
+    columns: (frame, device) => [
       nameColumn({
         title: by,
         width: "minmax(0, 1.4fr)",
@@ -501,7 +502,7 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
         kind: kindOf,
       }),
       ...(by === "shape" ? [nameOfWork] : []),
-      barColumn("sum_ns", "GPU", "Sum over all kernels and ranks", durationText, { kind: kindOf }),
+      barColumn("sum_ns", device, "Sum over all kernels and ranks", durationText, { kind: kindOf }),
       ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row", 0),
       countColumn(520),
       durationColumn("mean_ns", "mean", "Mean of a kernel", 560),
