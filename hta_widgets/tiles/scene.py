@@ -17,6 +17,7 @@ import numpy as np
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
+from hta_widgets.tiles.cells import Cells, measure_cells
 from hta_widgets.tiles.lanes import CounterLane
 from hta_widgets.tiles.layout import (
     JobLayout,
@@ -490,7 +491,10 @@ def stats_reply(
 def minimap_reply(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work."""
+    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work.
+
+    Without device work, each bin of a rank has the main kind of its first host lane, as cells have.
+    """
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
@@ -504,10 +508,13 @@ def minimap_reply(
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
     else:
-        totals = {"cpu": np.zeros(bins, np.int64)}
+        totals = {name: np.zeros(bins, np.int64) for name in KINDS}
         for index in indices:
-            totals["cpu"] += _host_time(index, edges)
+            cells = _host_cells(index, edges)
+            for code, total in enumerate(totals.values()):
+                total += np.where(cells.kind == code, cells.covered, 0)
             raise_if_cancelled()
+        totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
     weight = np.diff(edges).astype(np.float64) * len(indices)
     header, buffer = pack(
         {
@@ -518,12 +525,13 @@ def minimap_reply(
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
 
 
-def _host_time(index: RankIndex, edges: Ints) -> Ints:
-    """Return the time of a rank's first host lane between neighbouring `edges`."""
+def _host_cells(index: RankIndex, edges: Ints) -> Cells:
+    """Return the contents of a rank's first host lane between neighbouring `edges`."""
     first = next((row.lane for row in index.rank.summary if row.role == "cpu"), None)
     if first is None:
-        return np.zeros(len(edges) - 1, np.int64)
+        nothing = np.zeros(len(edges) - 1, np.int64)
+        return Cells(nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint8))
     _, lane = index.lane(first)
     if isinstance(lane, CounterLane):
         raise TypeError("a summary lane holds events")
-    return np.diff(lane.spans.cover.count_and_length_before(edges - index.rank.shift_ns)[1])
+    return measure_cells(lane, edges - index.rank.shift_ns)
