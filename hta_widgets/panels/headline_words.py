@@ -44,15 +44,17 @@ def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
     return f"{times.device}s are"
 
 
-def _span_text(times: RunTimes) -> str:
-    """Return the text that names the span to which shares refer."""
-    return f"each rank's {times.device} span" if len(times.ranks) > 1 else "its span"
+def _span_text(times: RunTimes, subject: str = "device") -> str:
+    """Return the text that names the span to which shares of a sentence's subject refer."""
+    if len(times.ranks) > 1:
+        return f"each rank's {times.device} span"
+    return "its span" if subject == "device" else f"the {times.device} span"
 
 
-def _share_of_span(times_ns: dict[int, int], times: RunTimes) -> str:
+def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
     """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
     total_ns = sum(times_ns.values())
-    text = f"{share(total_ns / times.all_ns)} of {_span_text(times)}"
+    text = f"{share(total_ns / times.all_ns)} of {_span_text(times, subject)}"
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
     if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
         text += " on average"
@@ -103,7 +105,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
 def _exposed_waiting_text(times: RunTimes) -> str:
     """State what waiting for late ranks costs, as the legend and the bars do."""
     part = share(times.exposed_wait_ns / times.all_ns)
-    return f"exposed waiting takes {part} of {_span_text(times)}"
+    return f"exposed waiting takes {part} of {_span_text(times, 'waiting')}"
 
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
@@ -154,7 +156,7 @@ def _exposed_text(
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{at_rate}."]
     text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
-    text += f" of {_span_text(times)}"
+    text += f" of {_span_text(times, 'transfer')}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
     return [f"{text}{at_rate}."]
@@ -162,7 +164,8 @@ def _exposed_text(
 
 def _exposed_with_waits_text(times: RunTimes) -> str:
     exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
-    text = f"Exposed communication takes {_share_of_span(times.exposed_by_rank, times)}"
+    part = _share_of_span(times.exposed_by_rank, times, "communication")
+    text = f"Exposed communication takes {part}"
     text += f", {duration(exposed_ns / len(times.ranks))}"
     text += " a rank" if len(times.ranks) > 1 else ""
     if wait_ns >= MIN_SHARE * times.all_ns:
@@ -173,7 +176,8 @@ def _exposed_with_waits_text(times: RunTimes) -> str:
 def _pipeline_text(
     times: RunTimes, *, bubble_ns: dict[int, int], stages: int, stage: int, excess: float
 ) -> list[Piece]:
-    text = f"Pipeline bubbles take {_share_of_span(bubble_ns, times)}, with {stages} stages"
+    part = _share_of_span(bubble_ns, times, "bubbles")
+    text = f"Pipeline bubbles take {part}, with {stages} stages"
     if excess >= _UNEVEN_STAGES:
         text += f"; compute of stage {stage} is {_longer_by(excess, 'the mean of the others')}"
     return [f"{text}."]

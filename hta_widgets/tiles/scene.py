@@ -493,7 +493,7 @@ def minimap_reply(
 ) -> tuple[dict[str, Any], bytes]:
     """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work.
 
-    Without device work, each bin of a rank has the main kind of its first host lane, as cells have.
+    Without device work it is the mean of all folded host lanes, whose bins have the kinds of cells.
     """
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
@@ -507,15 +507,18 @@ def minimap_reply(
         for parts in device.times_between(edges, tuple(shown.values())):
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
+        lanes = len(indices)
     else:
         totals = {name: np.zeros(bins, np.int64) for name in KINDS}
+        lanes = 0
         for index in indices:
-            cells = _host_cells(index, edges)
-            for code, total in enumerate(totals.values()):
-                total += np.where(cells.kind == code, cells.covered, 0)
+            for cells in _host_cells(index, edges):
+                lanes += 1
+                for code, name in enumerate(KINDS):
+                    totals[name] += np.where(cells.kind == code, cells.covered, 0)
             raise_if_cancelled()
         totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
-    weight = np.diff(edges).astype(np.float64) * len(indices)
+    weight = np.diff(edges).astype(np.float64) * lanes
     header, buffer = pack(
         {
             name: ("f32", np.divide(total, weight, out=np.zeros(bins), where=weight > 0))
@@ -525,13 +528,9 @@ def minimap_reply(
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
 
 
-def _host_cells(index: RankIndex, edges: Ints) -> Cells:
-    """Return the contents of a rank's first host lane between neighbouring `edges`."""
-    first = next((row.lane for row in index.rank.summary if row.role == "cpu"), None)
-    if first is None:
-        nothing = np.zeros(len(edges) - 1, np.int64)
-        return Cells(nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint8))
-    _, lane = index.lane(first)
-    if isinstance(lane, CounterLane):
-        raise TypeError("a summary lane holds events")
-    return measure_cells(lane, edges - index.rank.shift_ns)
+def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:
+    """Yield the contents of each of a folded rank's host lanes between neighbouring `edges`."""
+    for row in index.rank.summary:
+        lane = index.lane(row.lane)[1]
+        if row.role == "cpu" and not isinstance(lane, CounterLane):
+            yield measure_cells(lane, edges - index.rank.shift_ns)

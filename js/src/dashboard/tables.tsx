@@ -641,7 +641,7 @@ const REQUESTS: TableSpec = {
 
 const ROUTINES: TableSpec = {
   title: "MPI routines",
-  about: (frame) => `time of all ranks with tables of routines together${noteSuffix(frame)}`,
+  about: (frame) => `sum over the ranks whose files list routines${noteSuffix(frame)}`,
   columns: (frame) => [
     routineColumn(frame, "minmax(0, 1.3fr)"),
     barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
@@ -651,7 +651,7 @@ const ROUTINES: TableSpec = {
     meanColumn("Mean of a call", 560),
     {
       by: "max_s",
-      title: "min … max",
+      title: "min … max (rank)",
       hint: "Of any rank",
       from: 680,
       isNumber: true,

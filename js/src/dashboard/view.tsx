@@ -104,7 +104,9 @@ export class DashApp {
     const above = h("div", { class: "hta-dash-above" });
     ctx.root.append(above, grid.el);
     const LeftOut = () => {
-      const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value);
+      const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value, (id) =>
+        ctx.titleOf(id),
+      );
       return text === "" ? null : <p class="hta-dash-left-out">{text}</p>;
     };
     const parts = (

@@ -97,14 +97,15 @@ export class DeviceUsage {
     };
   }
 
-  /** Contents of the first host lane between neighbouring edges. */
-  hostCells(edges: Float64Array): Pick<Cells, "covered" | "kind"> {
+  /** Contents of each host lane of the folded rank between neighbouring edges. */
+  hostCells(edges: Float64Array): Pick<Cells, "covered" | "kind">[] {
     const { source } = this;
-    const first = source.header.summary.find(({ role }) => role === "cpu");
-    const lane = first && (source instanceof RankOverview ? source : source.laneIndex(first.lane));
-    if (lane instanceof RankOverview) return lane.interpolatedCells(first!.lane, edges);
-    if (lane !== undefined && !(lane instanceof CounterSeries)) return lane.measure(edges);
-    return { covered: new Float64Array(edges.length - 1), kind: new Uint8Array(edges.length - 1) };
+    return source.header.summary.flatMap(({ role, lane }) => {
+      if (role !== "cpu") return [];
+      if (source instanceof RankOverview) return [source.interpolatedCells(lane, edges)];
+      const index = source.laneIndex(lane);
+      return index instanceof CounterSeries ? [] : [index.measure(edges)];
+    });
   }
 
   /** Length of the part of a window that is within the rank's data. */
@@ -171,33 +172,35 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
-/**
- * Answer `minimap`: the mean of all ranks over the whole job. Without device work, each bin of a
- * rank has the main kind of its first host lane.
- */
+/** Answer `minimap`: the mean of all ranks, or without device work of all folded host lanes. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
   const onDevices = devices.some(({ hasDevice }) => hasDevice);
-  const names = onDevices ? (["compute", "exposed", "memory"] as const) : scene.kinds;
-  const times = names.map((name) => ({ name, totals: new Float64Array(bins) }));
-  for (const device of devices) {
-    const cells = onDevices ? null : device.hostCells(edges);
+  const names = onDevices ? ["compute", "exposed", "memory"] : scene.kinds;
+  const layers = names.map((name) => ({ name, totals: new Float64Array(bins) }));
+  const readers = onDevices
+    ? devices.map((device) => (bin: number): Record<string, number> => {
+        return device.partsBetween(edges[bin]!, edges[bin + 1]!);
+      })
+    : devices.flatMap((device) =>
+        device.hostCells(edges).map(({ covered, kind }) => (bin: number) => {
+          return { [scene.kinds[kind[bin]!] ?? ""]: covered[bin]! };
+        }),
+      );
+  for (const timesIn of readers) {
     for (let bin = 0; bin < bins; bin += 1) {
-      const parts = cells === null ? device.partsBetween(edges[bin]!, edges[bin + 1]!) : null;
-      times.forEach(({ name, totals }, kind) => {
-        if (parts !== null) totals[bin]! += parts[name as "compute"];
-        else if (cells!.kind[bin] === kind) totals[bin]! += cells!.covered[bin]!;
-      });
+      const times = timesIn(bin);
+      for (const { name, totals } of layers) totals[bin]! += times[name] ?? 0;
     }
   }
-  const shown = times.filter(
+  const shown = layers.filter(
     ({ name, totals }) => onDevices || name === "cpu" || totals.some((ns) => ns > 0),
   );
   const columns = shown.map(({ name, totals }) => {
     const shares = totals.map(
-      (ns, bin) => ns / Math.max((edges[bin + 1]! - edges[bin]!) * devices.length, 1),
+      (ns, bin) => ns / Math.max((edges[bin + 1]! - edges[bin]!) * readers.length, 1),
     );
     return [name, Float32Array.from(shares)] as const;
   });
