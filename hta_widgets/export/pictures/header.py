@@ -81,11 +81,11 @@ class HeaderPainter(Painter):
         x = place.left + np.arange(bins + 1) / bins * place.across
         total = np.zeros(bins)
         layers = []
-        host = blend(theme.kind["cpu"], theme.lane, 0.6)
-        colours = {**theme.kind, "exposed": theme.kind["communication"], "cpu": host}
         for name, shares in columns.items():
             total = total + shares
-            layers.append((total, colours[name]))
+            colour = theme.kind["communication" if name == "exposed" else name]
+            is_host = "exposed" not in columns
+            layers.append((total, blend(colour, theme.lane, 0.6) if is_host else colour))
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)
         for heights, colour in reversed(layers):

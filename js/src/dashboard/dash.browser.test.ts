@@ -103,7 +103,8 @@ test("a choice of host events says why charts of GPU work are empty", async () =
 
 test("texts speak of the devices that the job has", async () => {
   const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
-  const view = await opened({ panels }, ({ scene }) => {
+  const _about = { left_out: { "no queues": ["idle"] } };
+  const view = await opened({ panels, _about }, ({ scene }) => {
     for (const rank of scene.ranks) rank.device = "NPU";
     for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
       for (const text of ["key", "process", "label"] as const) {
@@ -121,6 +122,7 @@ test("texts speak of the devices that the job has", async () => {
   await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
   view.find("[aria-label='Choose which panels are shown']").click();
   expect(view.text(".hta-popover")).toContain("Why NPUs are idle");
+  expect(view.text(".hta-dash-left-out")).toBe("Not in this job: Why NPUs are idle (no queues).");
   expect(view.root.innerHTML).not.toMatch(/GPU|device_word/);
 });
 

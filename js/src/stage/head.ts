@@ -30,9 +30,10 @@ export function drawMinimapImage(
   const px = new Uint32Array(image.data.buffer);
   const lane = rgb(theme.lane);
   px.fill(pack(lane));
+  const isHost = data.shares.every(([name]) => name !== "exposed");
   const layers = data.shares.map(([name, values]): [Float32Array, number] => {
     const colour = rgb(theme.kind[name === "exposed" ? "communication" : (name as Kind)]);
-    return [values, pack(name === "cpu" ? mix(colour, lane, 0.6) : colour)];
+    return [values, pack(isHost ? mix(colour, lane, 0.6) : colour)];
   });
   for (let x = 0; x < width; x += 1) {
     const from = Math.floor((x * data.bins) / width);
