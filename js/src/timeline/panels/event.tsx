@@ -149,7 +149,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
       shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
     ];
     const title = outermost.map(({ short }) => short).join(" › ");
-    rows.push({ name, value, title, className: open.parents ? "wrapped" : undefined });
+    rows.push({ name, value, title, className: open.parents ? "wrapped" : "chain" });
   };
   const { same, launched_by: launch, kernels, flows } = detail;
   const { rank, kind, category, step, correlation } = detail.event;
