@@ -46,7 +46,7 @@ from hta_widgets.trace.intervals import (
 )
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 #: Columns of a rank's mean times per step.
 TIMES: tuple[str, ...] = (
@@ -297,6 +297,7 @@ def rank_time_heatmap(
         },
         matched=count_by_kind(parts),
         note=_heatmap_note([works for _, works, _ in binned], metric, values),
+        **device_word_attrs(parts.owner),
         span_ns=[span for _, _, span in binned],
         metric=metric,
         **attrs,
@@ -438,6 +439,7 @@ def rank_clusters(
         tolerance=clustering.tolerance,
         clusters=int(clustering.cluster.max(initial=-1)) + 1,
         outliers=rank[clustering.is_outlier].tolist(),
+        **device_word_attrs(chosen.owner),
     )
 
 

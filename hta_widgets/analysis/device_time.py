@@ -39,7 +39,7 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import clip, intersect, subtract, total_length, union
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 #: HTA's names of kinds, in the order in which they appear in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
@@ -120,6 +120,7 @@ def temporal_breakdown(
         {**{name: column[name] for name in first}, **shares, **column},
         matched=count_by_kind(chosen),
         note=(missing_ranks_note(chosen.ranks, working), prelaunched_note(chosen)),
+        **device_word_attrs(chosen.owner),
     )
 
 
@@ -209,6 +210,7 @@ def kernel_type_breakdown(
         },
         matched=matched,
         note=note_text("no_kernels_of", kinds=", ".join(missing)) if missing else "",
+        **device_word_attrs(chosen.owner),
     )
 
 

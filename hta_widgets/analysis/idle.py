@@ -55,7 +55,7 @@ from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection, trace_index
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 Columns = dict[str, Array]
 #: Function that takes each gap's cell, the number of cells and each gap's length; returns columns.
@@ -170,6 +170,7 @@ def device_idle_breakdown(
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
+        **device_word_attrs(chosen.owner),
     )
 
 

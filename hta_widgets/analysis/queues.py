@@ -33,7 +33,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows, sum_by_group
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ def queue_length_summary(
     note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = note_text("no_queue_changes")
-    return result_frame(columns, **about, note=note)
+    return result_frame(columns, **about, note=note, **device_word_attrs(traces))
 
 
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 #: Minimum number of a rank's collectives for `most_often_last` to mark it.
 _MIN_COLLECTIVES = 4
@@ -222,6 +222,7 @@ def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
     traces = (TraceSet([traces]) if isinstance(traces, Trace) else traces).on(None)
     make, chosen = panel_task(panel, selection)
     frame = make(traces, chosen, None)
+    frame.attrs.update(device_word_attrs(traces))
     if panel in LATE_MARKED_PANELS:
         frame.attrs |= headline(traces).marked_ranks
     return frame

@@ -221,9 +221,15 @@ def draw_definition(
     clusters: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
-    style = FigureStyle(title or rows_definition(name).title, theme_of(theme), width)
+    title = fill_device_word(title or rows_definition(name).title, frame)
+    style = FigureStyle(title, theme_of(theme), width)
     content, style, note = rows_content(name, frame, style, clusters)
     return empty_figure(frame, style, note=note) if content is None else rows_chart(content, style)
+
+
+def fill_device_word(text: str, frame: pd.DataFrame) -> str:
+    """Return a text with the word for the frame's devices, such as ``NPU``, in its holes."""
+    return text.replace("{device_word}", str(frame.attrs.get("device_word", "GPU")))
 
 
 def rows_content(
@@ -346,7 +352,7 @@ def chart_scope(
 
     Each of the `groups` of ranks is folded into one item.
     """
-    scope: Scope = {"nan": np.nan}
+    scope: Scope = {"nan": np.nan, "device_word": fill_device_word("{device_word}", frame)}
     for name, default in definition.attrs.items():
         scope[name] = frame.attrs.get(name, default)
     for name in ("late_ranks", "fact_ranks"):

@@ -33,7 +33,7 @@ def temporal_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Where GPU time goes",
+    title: str = "Where {device_word} time goes",
     **options: object,
 ) -> Figure:
     """Draw the activity of each rank's device, as shares of its span.
@@ -69,7 +69,7 @@ def kernel_type_breakdown(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Kinds of GPU work",
+    title: str = "Kinds of {device_word} work",
     **options: object,
 ) -> Figure:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
@@ -169,7 +169,7 @@ def device_idle_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Why GPUs are idle",
+    title: str = "Why {device_word}s are idle",
     **options: object,
 ) -> Figure:
     """Draw the idle time of each rank's whole device, split by cause.

@@ -16,6 +16,7 @@ from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp
 from hta_widgets.charts.defined import (
     TOGETHER,
     chart_scope,
+    fill_device_word,
     fold_scope,
     folded_groups,
     subtitle_of,
@@ -329,7 +330,7 @@ def rank_time_heatmap(
     rows = pd.DataFrame({"rank": ranks, "total_ns": value_ns.sum(axis=1)})
     rows.attrs = {
         **frame.attrs,
-        "label": facts_of_metric["label"],
+        "label": fill_device_word(facts_of_metric["label"], frame),
         "about": facts_of_metric["note"],
         "cell_ns": (end_ns - start_ns) / bins,
     }

@@ -77,7 +77,7 @@ from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import LRU, memo, raise_if_cancelled, raise_limit_for_pages
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
@@ -133,6 +133,7 @@ class PanelEngine:
     ) -> pd.DataFrame:
         """Return the frame of a panel."""
         panel_frame = self._frame(panel, selection, top).copy()
+        panel_frame.attrs.update(device_word_attrs(self.traces))
         if panel in LATE_MARKED_PANELS:
             panel_frame.attrs |= self._headline.value.marked_ranks
         return panel_frame

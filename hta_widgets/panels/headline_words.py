@@ -38,25 +38,23 @@ def rank_piece(rank: int, *, begins: bool = False) -> dict[str, Any]:
     return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
 
 
-def _device_noun(times: RunTimes) -> str:
-    return "GPU" if times.is_gpu else "device"
-
-
 def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
     if len(times.ranks) == 1:
-        return f"{'T' if begins else 't'}he {_device_noun(times)} is"
-    return "GPUs are" if times.is_gpu else f"{'D' if begins else 'd'}evices are"
+        return f"{'T' if begins else 't'}he {times.device} is"
+    return f"{times.device}s are"
 
 
-def _span_text(times: RunTimes) -> str:
-    """Return the text that names the span to which shares refer."""
-    return f"each rank's {_device_noun(times)} span" if len(times.ranks) > 1 else "its span"
+def _span_text(times: RunTimes, subject: str = "device") -> str:
+    """Return the text that names the span to which shares of a sentence's subject refer."""
+    if len(times.ranks) > 1:
+        return f"each rank's {times.device} span"
+    return "its span" if subject == "device" else f"the {times.device} span"
 
 
-def _share_of_span(times_ns: dict[int, int], times: RunTimes) -> str:
+def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "device") -> str:
     """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
     total_ns = sum(times_ns.values())
-    text = f"{share(total_ns / times.all_ns)} of {_span_text(times)}"
+    text = f"{share(total_ns / times.all_ns)} of {_span_text(times, subject)}"
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
     if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
         text += " on average"
@@ -107,7 +105,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
 def _exposed_waiting_text(times: RunTimes) -> str:
     """State what waiting for late ranks costs, as the legend and the bars do."""
     part = share(times.exposed_wait_ns / times.all_ns)
-    return f"exposed waiting takes {part} of {_span_text(times)}"
+    return f"exposed waiting takes {part} of {_span_text(times, 'waiting')}"
 
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
@@ -154,7 +152,7 @@ def _exposed_text(
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{details}."]
     text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
-    text += f" of {_span_text(times)}"
+    text += f" of {_span_text(times, 'transfer')}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
     return [f"{text}{details}."]
@@ -170,7 +168,8 @@ def _exposed_operation_text(largest: ExposedOperation) -> str:
 
 def _exposed_with_waits_text(times: RunTimes) -> str:
     exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
-    text = f"Exposed communication takes {_share_of_span(times.exposed_by_rank, times)}"
+    part = _share_of_span(times.exposed_by_rank, times, "communication")
+    text = f"Exposed communication takes {part}"
     text += f", {duration(exposed_ns / len(times.ranks))}"
     text += " a rank" if len(times.ranks) > 1 else ""
     if wait_ns >= MIN_SHARE * times.all_ns:
@@ -181,7 +180,8 @@ def _exposed_with_waits_text(times: RunTimes) -> str:
 def _pipeline_text(
     times: RunTimes, *, bubble_ns: dict[int, int], stages: int, stage: int, excess: float
 ) -> list[Piece]:
-    text = f"Pipeline bubbles take {_share_of_span(bubble_ns, times)}, with {stages} stages"
+    part = _share_of_span(bubble_ns, times, "bubbles")
+    text = f"Pipeline bubbles take {part}, with {stages} stages"
     if excess >= _UNEVEN_STAGES:
         text += f"; compute of stage {stage} is {_longer_by(excess, 'the mean of the others')}"
     return [f"{text}."]
@@ -249,7 +249,7 @@ def _kernel_text(
     variant: tuple[str, float] | None,
 ) -> list[Piece]:
     """State the share of a kernel; `variant` is the largest one of several, with its share."""
-    work = f"{share(share_of_work)} of {_device_noun(times)} work"
+    work = f"{share(share_of_work)} of {times.device} work"
     text = f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}"
     if variant is not None:
         text += f"; {share(variant[1])} in its largest variant, {variant[0]}"
@@ -257,7 +257,7 @@ def _kernel_text(
 
 
 def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
-    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
+    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {times.device}"
     per_step = " a step" if saving.steps else ""
     gain = duration(saving.saving_ns / max(saving.steps, 1))
     on_rank = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
@@ -274,7 +274,7 @@ def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
     several = len(times.ranks) > 1
     owner, mean = ("Each rank's", " on average") if several else ("The", "")
     span_ns = times.all_ns / len(times.ranks)
-    span = f"{owner} {_device_noun(times)} span is {duration(span_ns)}{mean}"
+    span = f"{owner} {times.device} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     text = f"{span}: {run} lies before the first work or after the last"
     if times.first_wait_ns:
@@ -322,7 +322,7 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
     }
     listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in times_ns.items() if ns > 0]
     if not listed or not times.has_work:
-        return [f"There is hardly any {_device_noun(times)} work in these files."]
+        return [f"There is hardly any {times.device} work in these files."]
     text = ", ".join(listed)
     hidden_share = 1 - times.exposed_ns / max(times.communication_ns, 1)
     if times.is_healthy and times.communication_ns and hidden_share >= _MIN_HIDDEN_COMMUNICATION:

@@ -68,7 +68,7 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     drawn.attrs = {
         "left_out": int((~is_wide).sum()),
         "ranks": ranks,
-        "measure": "GPU time" if measure == "device_ns" else "host time",
+        "of_hosts": int(measure == "host_ns"),
         "note": frame.attrs.get("note", ""),
     }
     return drawn

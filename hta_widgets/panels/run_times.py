@@ -7,7 +7,6 @@ first device work to its last. Two ranks with spans of 100 ms that are busy for 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, device_word
 
 MIN_SHARE: float = facts("limits")[
     "wait_share"
@@ -50,8 +49,6 @@ _MAX_LAUNCH_WORK_NS = 20_000
 _MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps are not caused by the rate of launches
 #: Causes of idleness with which a host that launches keeps its device waiting.
 _LAUNCHING = ("host_operator", "host_python", "launch_call")
-_NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
-_OTHER_DEVICE = re.compile(r"\b(tpu|npu|hpu|mlu|ascend)\b", re.IGNORECASE)
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
 
@@ -74,7 +71,8 @@ class RunTimes:
     unmatched_ns: int
     idle_ns: int
     idle_by_cause: dict[str, int]
-    is_gpu: bool
+    #: the word for the devices, such as ``GPU``
+    device: str
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
     #: without recorded work, but probably busy
@@ -143,19 +141,12 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(waits["unmatched_exposed_ns"].sum()),
         int(idle["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
-        all(map(_has_gpu, traces.values())),
+        device_word(traces.values()),
         by_rank(frame, "exposed_communication_ns"),
         by_rank(idle_of_ranks, "idle_ns"),
         int(idle["unrecorded_ns"].sum()),
         sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
-
-
-def _has_gpu(trace: Trace) -> bool:
-    """Return whether a rank's device is a GPU, as far as its file states it."""
-    devices = (track.process for track in trace.table.tracks if track.stream >= 0)
-    is_other = any(_OTHER_DEVICE.search(device) for device in devices)
-    return not is_other and _NO_GPU.isdisjoint(trace.table.categories.values)
 
 
 @dataclass(frozen=True)

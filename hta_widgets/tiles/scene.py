@@ -17,6 +17,7 @@ import numpy as np
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
+from hta_widgets.tiles.cells import Cells, measure_cells
 from hta_widgets.tiles.lanes import CounterLane
 from hta_widgets.tiles.layout import (
     JobLayout,
@@ -34,7 +35,7 @@ from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, unio
 from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, part_of_job, rank_coverage_text
+from hta_widgets.trace.traceset import TraceSet, device_word, part_of_job, rank_coverage_text
 
 _ANNOTATION = KINDS.index("annotation")
 
@@ -260,6 +261,7 @@ def _rank_scene(
     rank: RankLayout, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
 ) -> dict[str, Any]:
     place = place_label(rank.trace)
+    word = device_word([rank.trace])
     of_worker = rank.trace.worker >= 0 or rank.trace.server >= 0
     start_ns, end_ns = rank.range_ns
     if window_ns is not None:
@@ -274,6 +276,7 @@ def _rank_scene(
         "range": [start_ns, end_ns],
         "truncated": truncated,
         "problems": problems,
+        **({} if word == "GPU" else {"device": word}),
         "summary": [_summary_scene(row) for row in rank.summary],
         "tracks": [_track_scene(row) for row in rank.tracks],
     }
@@ -488,7 +491,10 @@ def stats_reply(
 def minimap_reply(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work."""
+    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work.
+
+    Without device work it is the mean of all folded host lanes, whose bins have the kinds of cells.
+    """
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
@@ -501,12 +507,18 @@ def minimap_reply(
         for parts in device.times_between(edges, tuple(shown.values())):
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
+        lanes = len(indices)
     else:
-        totals = {"cpu": np.zeros(bins, np.int64)}
+        totals = {name: np.zeros(bins, np.int64) for name in KINDS}
+        lanes = 0
         for index in indices:
-            totals["cpu"] += _host_time(index, edges)
+            for cells in _host_cells(index, edges):
+                lanes += 1
+                for code, name in enumerate(KINDS):
+                    totals[name] += np.where(cells.kind == code, cells.covered, 0)
             raise_if_cancelled()
-    weight = np.diff(edges).astype(np.float64) * len(indices)
+        totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
+    weight = np.diff(edges).astype(np.float64) * lanes
     header, buffer = pack(
         {
             name: ("f32", np.divide(total, weight, out=np.zeros(bins), where=weight > 0))
@@ -516,12 +528,9 @@ def minimap_reply(
     return {"start": start, "end": end, "bins": bins, "columns": header}, buffer
 
 
-def _host_time(index: RankIndex, edges: Ints) -> Ints:
-    """Return the time of a rank's first host lane between neighbouring `edges`."""
-    first = next((row.lane for row in index.rank.summary if row.role == "cpu"), None)
-    if first is None:
-        return np.zeros(len(edges) - 1, np.int64)
-    _, lane = index.lane(first)
-    if isinstance(lane, CounterLane):
-        raise TypeError("a summary lane holds events")
-    return np.diff(lane.spans.cover.count_and_length_before(edges - index.rank.shift_ns)[1])
+def _host_cells(index: RankIndex, edges: Ints) -> Iterator[Cells]:
+    """Yield the contents of each of a folded rank's host lanes between neighbouring `edges`."""
+    for row in index.rank.summary:
+        lane = index.lane(row.lane)[1]
+        if row.role == "cpu" and not isinstance(lane, CounterLane):
+            yield measure_cells(lane, edges - index.rank.shift_ns)

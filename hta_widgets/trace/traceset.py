@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -598,6 +599,32 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
         "all_events": all(part.all_events for part in parts),
         "cut_events": sum(part.cut_events for part in parts),
     }
+
+
+_DEVICE_WORD = re.compile(r"\b(ascend|hpu|mlu|mtia|npu|tpu|xpu)\b", re.IGNORECASE)
+#: Categories of device work that only one kind of device has.
+_CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
+
+
+def device_word(traces: Iterable[Trace]) -> str:
+    """Return the word for the devices of a job, such as ``NPU``; by default ``GPU``.
+
+    Names of device tracks and categories of events state it, of the first rank with device work.
+    """
+    for trace in traces:
+        devices = [track.process for track in trace.tracks if track.stream >= 0]
+        if devices:
+            words = [match[0].upper() for match in map(_DEVICE_WORD.search, devices) if match]
+            words += [_CATEGORY_WORDS.get(name, "") for name in trace.table.categories.values]
+            word = next(filter(None, words), "GPU")
+            return "NPU" if word == "ASCEND" else word
+    return "GPU"
+
+
+def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
+    """Return the attribute of frames from which charts take the word, unless it is ``GPU``."""
+    word = device_word(traces.values())
+    return {} if word == "GPU" else {"device_word": word}
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:

@@ -83,15 +83,11 @@ class HeaderPainter(Painter):
         x = place.left + np.arange(bins + 1) / bins * place.across
         total = np.zeros(bins)
         layers = []
-        for name, colour in (
-            ("compute", theme.kind["compute"]),
-            ("exposed", theme.kind["communication"]),
-            ("memory", theme.kind["memory"]),
-            ("cpu", blend(theme.kind["cpu"], theme.lane, 0.6)),
-        ):
-            if name in columns:
-                total = total + columns[name]
-                layers.append((total, colour))
+        for name, shares in columns.items():
+            total = total + shares
+            colour = theme.kind["communication" if name == "exposed" else name]
+            is_host = "exposed" not in columns
+            layers.append((total, blend(colour, theme.lane, 0.6) if is_host else colour))
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)
         for heights, colour in reversed(layers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ _BASELINE = 4
 _LINE = 11
 _PAD = 12
 #: Short names of lanes, for rows without room for the long ones.
-_SHORT_LANE_NAMES = {"compute": "GPU", "communication": "comm"}
+_SHORT_LANE_NAMES = {"communication": "comm"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -45,6 +45,11 @@ def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
         rank: {name: values[index] for name, values in columns.items()}
         for index, rank in enumerate(reply["ranks"])
     }
+
+
+def _device_of(ranks: Iterable[Mapping[str, Any]]) -> str:
+    """Return the word for the devices of ranks."""
+    return next((rank["device"] for rank in ranks if "device" in rank), "GPU")
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class SideColumnPainter(Painter):
         middle = (y + low) / 2 + _BASELINE
         name = row.names[0]
         if self.place.narrow:
-            name = re.sub(r"^(CPU|GPU) {2}", "", name)
+            name = re.sub(r"^\w+ {2}", "", name)
         limits = row.track.get("range") if row.track is not None else None
         if limits is not None and low - y >= 28:
             unit = row.track.get("unit", "") if row.track is not None else ""
@@ -182,7 +187,7 @@ class SideColumnPainter(Painter):
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
-        label = f"{'MPI' if mpi else 'GPU'} time in view"
+        label = f"{'MPI' if mpi else _device_of(row.rank for row in rows)} time in view"
         self.drawing.text(x, y + 11, fit_text(label, room), self.theme.ink3)
         has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
         if lines > 1 and not has_comm:
@@ -231,7 +236,7 @@ class SideColumnPainter(Painter):
             return
         baseline = top + height + (14 if tall else 12)
         if span_ns <= 0:
-            label = "no GPU work" if stats["data"] > 0 else "no data"
+            label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
             drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", "#744600")
@@ -301,11 +306,12 @@ def _lane_names_next_to(
 
     Facts on groups and outliers have priority over lane names, which every row repeats.
     """
+    short_names = {"compute": _device_of([row.rank]), **_SHORT_LANE_NAMES}
     is_near = [abs(lane_baseline - baseline) < _LINE for lane_baseline, _ in lanes]
     pairs = list(zip(lanes, is_near, strict=True))
     others = [lane for lane, is_close in pairs if not is_close]
     short = [
-        (lane_baseline, _SHORT_LANE_NAMES.get(name, name) if is_close else name)
+        (lane_baseline, short_names.get(name, name) if is_close else name)
         for (lane_baseline, name), is_close in pairs
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]

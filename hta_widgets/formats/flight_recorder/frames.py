@@ -133,12 +133,14 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return the hangs as findings, no further sentences, and the sentence without a hang."""
     keys = {job.name: job.key_of for job in flight_jobs(traces)}
-    findings = [_finding(hang, keys[hang.job]) for hang in find_hangs(traces)]
+    findings = [
+        _finding(hang, keys[hang.job], is_only=len(keys) == 1) for hang in find_hangs(traces)
+    ]
     note = note_without_hang(traces)
     return findings, [], [f"No rank waits in a collective: {note}."]
 
 
-def _finding(hang: Hang, key_of: dict[int, int]) -> HeadlineFinding:
+def _finding(hang: Hang, key_of: dict[int, int], *, is_only: bool) -> HeadlineFinding:
     missing = [*hang.absent, *hang.differing]
     chosen = [key_of[rank] for rank in missing or hang.waiting if rank in key_of]
     text = hang_text(hang)
@@ -146,6 +148,7 @@ def _finding(hang: Hang, key_of: dict[int, int]) -> HeadlineFinding:
     if len(chosen) == 1 and missing and text.startswith(subject := f"Rank {missing[0]}"):
         parts = [{"rank": chosen[0], "text": subject}, text.removeprefix(subject)]
     label = f"Select rank{'s' * (len(chosen) > 1)} {ranks_text(missing or hang.waiting)}"
+    label += f" of {hang.job}" if hang.job and not is_only else ""
     kind = "waiting" if missing and hang.is_cause else "hang"
     selection = Selection(ranks=tuple(sorted(chosen))) if chosen else Selection()
     return HeadlineFinding(kind, 1.0, parts, label if chosen else "", selection)

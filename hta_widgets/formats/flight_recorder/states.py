@@ -103,7 +103,10 @@ class Hang:
 
 @memoize
 def flight_jobs(traces: TraceSet) -> list[_Job]:
-    """Return the jobs of a set, by the names of the files before the rank."""
+    """Return the jobs of a set, by the names of the files before the rank.
+
+    A job whose dumps are copies of another job's is left out.
+    """
     dumps: dict[str, dict[int, tuple[int, FlightDump]]] = defaultdict(dict)
     loaded = [
         (key, trace) for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
@@ -116,10 +119,12 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
         rank = dump.rank if dump.rank >= 0 else trace.rank
         job = loaded[0][1].job if is_one_job else trace.job
         dumps[job or ""].setdefault(rank, (key, dump))
-    jobs = []
+    jobs: list[_Job] = []
     for name, of_rank in dumps.items():
         by_rank = {rank: dump for rank, (_, dump) in sorted(of_rank.items())}
         keys = {rank: key for rank, (key, _) in of_rank.items()}
+        if any(job.dumps == by_rank for job in jobs):
+            continue
         jobs.append(_Job(name, by_rank, keys, _groups_of(name, by_rank)))
     return jobs
 

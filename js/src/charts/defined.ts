@@ -215,7 +215,7 @@ export function chartTexts(
   const finding = fillAll(definition.finding);
   scope.set("finding", finding);
   return {
-    title: definition.title,
+    title: String(fillTemplate(definition.title, scope)),
     subtitle: joinSentences(
       fillAll(definition.subtitle),
       definition.unmatched === null ? "" : unmatchedText(frame, definition.unmatched),
@@ -275,6 +275,11 @@ export function buildFoldedScope(
   return scope;
 }
 
+/** The word for devices: the job's, else the frame's. */
+export function deviceWord({ attrs }: Definition, frame: PanelFrame): string {
+  return (attrs?.device_word ?? frame.attrs.device_word ?? "GPU") as string;
+}
+
 /** The values that the texts and marks of a definition may refer to. */
 export function buildScope(
   definition: Definition,
@@ -283,6 +288,7 @@ export function buildScope(
 ): EvaluationScope {
   const scope: EvaluationScope = new Map<string, ScopeValue>([
     ["nan", NaN],
+    ["device_word", deviceWord(definition, frame)],
     ["late_ranks", new Set(lateRanks(frame))],
     ["fact_ranks", new Set(factRanks(frame))],
   ]);

@@ -3,6 +3,7 @@
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { type Metric, METRICS } from "../facts/panels";
+import { fillDeviceWord } from "../protocol/scene";
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
 import { fitNames, labelledRows, frameNote, joinSentences, niceStep, textWidth } from "../ui/text";
@@ -15,7 +16,7 @@ import {
   type HoverTarget,
   type TooltipContent,
 } from "./content";
-import { buildFoldedScope, buildScope, chartTexts, tooltipFiller } from "./defined";
+import { buildFoldedScope, buildScope, chartTexts, deviceWord, tooltipFiller } from "./defined";
 import { HEATMAP } from "./definition";
 import { foldedLines, FOLDED_NOTE } from "./folding";
 import { isSameWindow, isExactly, toggleKeys } from "./gestures";
@@ -81,7 +82,7 @@ export function buildHeatmapContent(
     frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
   );
   if (bins === 0 || !(end > start)) return frameNote(frame) || noteFor("nothing");
-  const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
+  const { label: template, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
   const edges = Array.from(
     { length: bins + 1 },
     (_, bin) => start + Math.floor(((end - start) * bin) / bins),
@@ -101,6 +102,7 @@ export function buildHeatmapContent(
   }
   const spans = (frame.attrs.span_ns ?? []) as number[];
   // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
+  const label = fillDeviceWord(template, deviceWord(definition, frame));
   const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
   const columns = { rank: ranks, total_ns: total };
   const computedFrame = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };

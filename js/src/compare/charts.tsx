@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
+import { deviceOf } from "../protocol/scene";
 import { type PanelFrame, isAbort } from "../protocol/source";
 import { formatDuration, plural } from "../ui/formats";
 import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
@@ -77,6 +78,7 @@ export class DiffCharts {
       <NamesTable
         frame={frame}
         theme={theme.value}
+        device={deviceOf(ctx.options.scenes[0])}
         maxRows={maxRows}
         chosen={choice.value.name}
         choose={(name, members) => timelineLink.markNames(members, this.mark({ name }))}

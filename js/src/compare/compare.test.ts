@@ -241,7 +241,10 @@ describe("names", () => {
     const el = document.createElement("div");
     document.body.append(el);
     const choose = (_: string | null, members: string[] | null): unknown => told.push(members);
-    render(h(NamesTable, { frame: names, theme: "light", maxRows: 10, chosen, choose }), el);
+    render(
+      h(NamesTable, { frame: names, theme: "light", device: "NPU", maxRows: 10, chosen, choose }),
+      el,
+    );
     const rows = (): HTMLElement[] => [...el.querySelectorAll<HTMLElement>(".hta-name-row")];
     const order = (): (string | undefined)[] => rows().map((row) => row.dataset.name?.slice(0, 4));
     return { el, told, rows, order };
@@ -249,6 +252,7 @@ describe("names", () => {
 
   test("largest difference first, whichever its sign; filtered and sorted, with the focus kept", async () => {
     const { el, order } = shown();
+    expect(el.querySelector(".hta-about")?.textContent).toContain("sum of NPU time");
     expect(order()).toEqual(["<img", "aaaa", "b"]);
     const filter = el.querySelector("input")!;
     filter.value = "ONERROR";

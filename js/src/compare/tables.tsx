@@ -158,14 +158,19 @@ function nameColumns(
 export function NamesTable({
   frame,
   theme,
+  device,
   maxRows,
   chosen: selected,
   choose,
-}: ChooserProps<string> & { choose(name: string | null, members: string[] | null): void }) {
+}: ChooserProps<string> & {
+  /** The word for the jobs' devices. */
+  device: string;
+  choose(name: string | null, members: string[] | null): void;
+}) {
   const filter = useSignal("");
   const { attrs } = frame;
   const steps = Number(attrs.steps ?? 1);
-  const device = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
+  const times = { cpu: "host time", all: "time" }[String(attrs.device)] ?? `${device} time`;
   const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
   const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
   const rows = rowsOf(frame).sort(
@@ -184,7 +189,7 @@ export function NamesTable({
         <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
-        {`sum of ${device}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
+        {`sum of ${times} ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
           `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
           (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "") +

@@ -2,11 +2,11 @@
 
 import { ChartFrame, type DrawingFactory, type MakeChart } from "../charts/chart";
 import { buildRowsContent } from "../charts/defined";
-import { DEFINITIONS, HEATMAP } from "../charts/definition";
+import { type Definition, DEFINITIONS, HEATMAP } from "../charts/definition";
 import { buildHeatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
 import { RooflineDrawing } from "../charts/scatter";
-import { inDeviceWords } from "../protocol/scene";
+import { fillDeviceWord } from "../protocol/scene";
 import { recordSvg } from "../stage/svg";
 
 const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
@@ -14,9 +14,9 @@ const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 /** Panels that are charts, by id. */
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
-/** A definition whose texts, which speak of GPUs, are for these devices. */
-function forDevice<T extends object>(definition: T, device: string): T {
-  return JSON.parse(inDeviceWords(JSON.stringify(definition), device)) as T;
+/** A definition whose texts have this word for devices. */
+function forDevice(definition: Definition, device: string): Definition {
+  return { ...definition, attrs: { ...definition.attrs, device_word: device } };
 }
 
 function drawingFactoryOf(id: string, device: string): DrawingFactory {
@@ -44,6 +44,6 @@ export const makeChart: MakeChart = (id, brush, theme, device) => {
   const definition = CHART_DEFINITIONS[id as keyof typeof CHART_DEFINITIONS];
   if (definition === undefined)
     throw new Error(`no chart ${id}: there are ${CHART_IDS.join(", ")}`);
-  const title = inDeviceWords(definition.title, device);
+  const title = fillDeviceWord(definition.title, device);
   return new ChartFrame(drawingFactoryOf(id, device), title, brush, theme, recordSvg);
 };

@@ -10,7 +10,7 @@ import { findPanelKind, PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
 import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
-import { deviceOf, hasLateness, inDeviceWords } from "../protocol/scene";
+import { deviceOf, fillDeviceWord, hasLateness } from "../protocol/scene";
 import type {
   Brush,
   PanelFrame,
@@ -163,14 +163,13 @@ export class DashContext {
     this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
-  /** A text of ours that speaks of GPUs, for the job's devices. */
-  inDeviceWords(text: string): string {
-    return inDeviceWords(text, deviceOf(this.scene.peek()));
+  /** The word for the job's devices. */
+  get device(): string {
+    return deviceOf(this.scene.peek());
   }
 
-  /** The title of a panel, for the job's devices. */
   titleOf(id: string): string {
-    return this.inDeviceWords(findPanelKind(id).title);
+    return fillDeviceWord(findPanelKind(id).title, this.device);
   }
 
   bringIntoView(id: string): void {
@@ -183,7 +182,7 @@ export class DashContext {
       const { selectionState, makeChart, theme, signal: abortSignal } = this;
       return new ChartSlot(() => {
         const brush = (change: Brush): void => selectionState.brush(id, change);
-        return makeChart(id, brush, theme, deviceOf(this.scene.peek()));
+        return makeChart(id, brush, theme, this.device);
       }, abortSignal);
     });
   }

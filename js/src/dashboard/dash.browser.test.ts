@@ -103,7 +103,9 @@ test("a choice of host events says why charts of GPU work are empty", async () =
 
 test("texts speak of the devices that the job has", async () => {
   const panels = ["selection", "breakdown", "timeline", "kernels", "operators"];
-  const view = await opened({ panels }, ({ scene }) => {
+  const _about = { left_out: { "no queues": ["idle"] } };
+  const view = await opened({ panels, _about }, ({ scene }) => {
+    for (const rank of scene.ranks) rank.device = "NPU";
     for (const track of scene.ranks.flatMap(({ tracks }) => tracks)) {
       for (const text of ["key", "process", "label"] as const) {
         track[text] = track[text].replace("GPU", "NPU");
@@ -120,7 +122,8 @@ test("texts speak of the devices that the job has", async () => {
   await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
   view.find("[aria-label='Choose which panels are shown']").click();
   expect(view.text(".hta-popover")).toContain("Why NPUs are idle");
-  expect(view.root.innerHTML).not.toContain("GPU");
+  expect(view.text(".hta-dash-left-out")).toBe("Not in this job: Why NPUs are idle (no queues).");
+  expect(view.root.innerHTML).not.toMatch(/GPU|device_word/);
 });
 
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {

@@ -1,7 +1,5 @@
 /** Positions of panels at a width. */
 
-import { findPanelKind } from "../facts/panels";
-
 /** Ids of panels, in a list or in rows. */
 export type PanelChoice = readonly string[] | readonly (readonly string[])[];
 
@@ -148,9 +146,10 @@ export function shownIds(choice: PanelChoice): string[] {
 export function leftOutText(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
+  titleOf: (id: string) => string,
 ): string {
   const parts = Object.entries(leftOut).flatMap(([reason, ids]) => {
-    const titles = ids.filter((id) => !shown.includes(id)).map((id) => findPanelKind(id).title);
+    const titles = ids.filter((id) => !shown.includes(id)).map(titleOf);
     return titles.length > 0 ? [`${titles.join(", ")} (${reason})`] : [];
   });
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";

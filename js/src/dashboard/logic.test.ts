@@ -30,11 +30,12 @@ const places = (
 
 describe("places", () => {
   test("panels that would stay empty are listed, except those that are shown all the same", () => {
+    const titles: Record<string, string> = { heatmap: "Rank × time", steps: "Steps and phases" };
     const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
-    expect(leftOutText(leftOut, ["kernels"])).toBe(
+    expect(leftOutText(leftOut, ["kernels"], (id) => titles[id]!)).toBe(
       "Not in this job: Rank × time (no GPU work); Steps and phases (no ProfilerStep).",
     );
-    expect(leftOutText({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
+    expect(leftOutText({ "no ProfilerStep": ["steps"] }, ["steps"], String)).toBe("");
   });
 
   test("one column, or pairs", () => {

@@ -18,9 +18,12 @@ export interface TableSpec {
   /** The noun for rows, if not names. */
   rows?: string;
   title: string;
-  /** Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. */
-  about(frame: PanelFrame, ranks: readonly number[] | null): string;
-  columns(frame: PanelFrame): readonly DashColumn[];
+  /**
+   * Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. `device`: the
+   * word for the job's devices.
+   */
+  about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
+  columns(frame: PanelFrame, device: string): readonly DashColumn[];
   /** Text after the number of names that the frame leaves out. */
   foot?(frame: PanelFrame): string;
   /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
@@ -71,14 +74,11 @@ export function NameTable({
         <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
       <p class="hta-about">
-        {joinSentences(ctx.inDeviceWords(spec.about(frame, selection.ranks)), leftOutText(frame))}
+        {joinSentences(spec.about(frame, selection.ranks, ctx.device), leftOutText(frame))}
       </p>
       <Table
         name={spec.title}
-        columns={spec.columns(frame).map((column) => ({
-          ...column,
-          title: ctx.inDeviceWords(column.title),
-        }))}
+        columns={spec.columns(frame, ctx.device)}
         rows={rows}
         value={(row, column) => row(column)}
         filter={filter.value}

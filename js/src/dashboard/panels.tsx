@@ -16,7 +16,7 @@ import {
   withoutOwnDimensions,
 } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
-import { hasDevice } from "../protocol/scene";
+import { fillDeviceWord, hasDevice } from "../protocol/scene";
 import { FULL_SELECTION } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson } from "../protocol/source";
 import { debounce } from "../timeline/context";
@@ -224,7 +224,7 @@ export class PaneSet {
       <MeasuredChart
         name="Metric"
         options={Object.entries(METRICS).map(
-          ([metric, { label }]) => [metric, ctx.inDeviceWords(label)] as const,
+          ([metric, { label }]) => [metric, fillDeviceWord(label, ctx.device)] as const,
         )}
         chosen={ctx.metric.value}
         choose={(metric) => ctx.saveTrait("metric", metric)}

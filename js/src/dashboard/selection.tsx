@@ -2,7 +2,7 @@
 
 import { withoutDimension } from "../protocol/selection";
 import type { PanelFrame, Scene } from "../protocol/source";
-import { deviceOf, inDeviceWords } from "../protocol/scene";
+import { deviceOf } from "../protocol/scene";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
 import { formatCount, formatDuration, plural, wholeRunName } from "../ui/formats";
@@ -96,24 +96,24 @@ function wholeRunText({ part, range: [start, end], events, ranks }: Scene): stri
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
-const NO_DEVICE_EVENTS =
-  " None is GPU work, so charts of it are empty: click an event, and select what it launched.";
+const noDeviceEventsText = (device: string): string =>
+  ` None is ${device} work, so charts of it are empty: click an event, and select what it launched.`;
 
 /** Number and kinds of the selected events. */
 function totalsText(sums: PanelFrame, scene: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
+  const device = deviceOf(scene);
   const hasGpu = scene.ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
   const [events, onDevices] = [number("events"), hasGpu ? number("device_events") : 0];
   const collectives = number("collectives");
-  const text = [
+  return [
     plural(events, "event"),
-    onDevices > 0 ? `, of them ${formatCount(onDevices)} on GPUs` : "",
+    onDevices > 0 ? `, of them ${formatCount(onDevices)} on ${device}s` : "",
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
     withPrefix(", ", leftOutText(sums)),
     ".",
-    hasGpu && events > 0 && onDevices === 0 ? NO_DEVICE_EVENTS : "",
+    hasGpu && events > 0 && onDevices === 0 ? noDeviceEventsText(device) : "",
   ].join("");
-  return inDeviceWords(text, deviceOf(scene));
 }
 
 /** The selection for the status line. */

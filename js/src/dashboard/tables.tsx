@@ -227,9 +227,9 @@ const kindOf = (row: RowReader): Kind => row("kind") as Kind;
 
 const KERNELS: TableSpec = {
   title: "Top kernels",
-  about: (frame, ranks) => {
+  about: (frame, ranks, device) => {
     const waits = hasNonZero(frame, "wait_ns") ? "; hatched: waiting" : "";
-    return `GPU time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
+    return `${device} time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
   },
   columns: (frame) => [
     nameColumn({
@@ -262,7 +262,7 @@ const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}${noteSuffix(frame)}`,
-  columns: (frame) => [
+  columns: (frame, device) => [
     nameColumn({
       ...NAME_OPTIONS,
       title: "operator",
@@ -272,7 +272,7 @@ const OPERATORS: TableSpec = {
       ? [
           barColumn(
             "device_total_ns",
-            "GPU",
+            device,
             "Kernels launched by it or by what it calls",
             durationText,
             {
@@ -286,7 +286,7 @@ const OPERATORS: TableSpec = {
       ? [
           durationColumn(
             "device_self_ns",
-            "GPU, own",
+            `${device}, own`,
             "Kernels launched by the operator itself",
             620,
           ),
@@ -331,8 +331,9 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
     title,
     selectsEvents: true,
     rows: by === "shape" ? "shape" : by,
-    about: () => `GPU time of the whole job by the ${GROUPING_HINTS[by]}`,
-    columns: (frame) => [
+    about: (_frame, _ranks, device) =>
+      `${device} time of the whole job by the ${GROUPING_HINTS[by]}`,
+    columns: (frame, device) => [
       nameColumn({
         title: by,
         width: "minmax(0, 1.4fr)",
@@ -341,7 +342,7 @@ export function groupedTable({ title }: TableSpec, by: string): TableSpec {
         kind: kindOf,
       }),
       ...(by === "shape" ? [nameOfWork] : []),
-      barColumn("sum_ns", "GPU", "Sum over all kernels and ranks", durationText, { kind: kindOf }),
+      barColumn("sum_ns", device, "Sum over all kernels and ranks", durationText, { kind: kindOf }),
       ...rateColumnsOf(frame, "of the calls whose longest kernel is in the row", 0),
       countColumn(520),
       durationColumn("mean_ns", "mean", "Mean of a kernel", 560),
@@ -480,7 +481,7 @@ const REQUESTS: TableSpec = {
 
 const ROUTINES: TableSpec = {
   title: "MPI routines",
-  about: (frame) => `time of all ranks with tables of routines together${noteSuffix(frame)}`,
+  about: (frame) => `sum over the ranks whose files list routines${noteSuffix(frame)}`,
   columns: (frame) => [
     routineColumn(frame, "minmax(0, 1.3fr)"),
     barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
@@ -490,7 +491,7 @@ const ROUTINES: TableSpec = {
     meanColumn("Mean of a call", 560),
     {
       by: "max_s",
-      title: "min … max",
+      title: "min … max (rank)",
       hint: "Of any rank",
       from: 680,
       isNumber: true,

@@ -2,6 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
+import { fillDeviceWord } from "../protocol/scene";
 import type { FigureScope } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
 import { Button, ChoiceButtons, CutName, Icon, UndoRedoPair } from "../ui/controls";
@@ -19,7 +20,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   const panels = (): MenuItem[] =>
     offered.map(({ id, group: name = "More", ...kind }) => {
       const [text, about, group] = [kind.title, kind.about, name].map((words) =>
-        ctx.inDeviceWords(words),
+        fillDeviceWord(words, ctx.device),
       ) as [string, string, string];
       const on = shownPanels.value.includes(id);
       const press = (): void => {

@@ -104,8 +104,8 @@ export class DashApp {
     const above = h("div", { class: "hta-dash-above" });
     ctx.root.append(above, grid.el);
     const LeftOut = () => {
-      const text = ctx.inDeviceWords(
-        leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value),
+      const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value, (id) =>
+        ctx.titleOf(id),
       );
       return text === "" ? null : <p class="hta-dash-left-out">{text}</p>;
     };

@@ -220,8 +220,23 @@ export class RankOverview {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
 
-  laneTimeBefore(lane: number): (time: number) => number {
-    return this.interpolate(this.lanes.get(lane)?.total.covered ?? null);
+  /** Time and main kind of a lane between neighbouring edges, spread evenly within a cell. */
+  interpolatedCells(lane: number, edges: Float64Array): Pick<Cells, "covered" | "kind"> {
+    const cells = emptyCells(edges.length - 1);
+    const { total, kinds = [] } = this.lanes.get(lane) ?? {};
+    const timesOf = ({ covered }: GridSums): Float64Array => {
+      const before = edges.map(this.interpolate(covered));
+      return before.subarray(1).map((time, k) => time - before[k]!);
+    };
+    const max = new Float64Array(edges.length - 1);
+    for (const part of kinds) {
+      timesOf(part).forEach((time, k) => {
+        if (time <= max[k]!) return;
+        max[k] = time;
+        cells.kind[k] = part.kind;
+      });
+    }
+    return { ...cells, covered: total === undefined ? max : timesOf(total) };
   }
 
   private interpolate(sums: Float64Array | null): (time: number) => number {

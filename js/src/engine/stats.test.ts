@@ -39,11 +39,15 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
 
   test("minimap", () => {
     const { start, end, bins, ...columns } = wanted.minimap;
-    const made = decodeMinimap(minimapReply(devices, { range: [start, end] } as Scene, bins));
+    const made = decodeMinimap(
+      minimapReply(devices, { range: [start, end], kinds: ["cpu"] as string[] } as Scene, bins),
+    );
     expect([made.start, made.end, made.bins]).toEqual([start, end, bins]);
     for (const name of ["compute", "exposed", "memory"] as const) {
       if (columns[name] === undefined) continue;
-      expect(Array.from(made[name]), name).toEqual(columns[name].map(Math.fround));
+      expect(Array.from(new Map(made.shares).get(name) ?? new Float32Array(bins)), name).toEqual(
+        columns[name].map(Math.fround),
+      );
     }
   });
 });

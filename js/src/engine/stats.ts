@@ -2,7 +2,7 @@
 
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
-import { CounterSeries } from "./cells";
+import { type Cells, CounterSeries } from "./cells";
 import { packReply } from "./columns";
 import {
   binEdges,
@@ -46,12 +46,13 @@ export class DeviceUsage {
   readonly unrecordedWithin: (start: number, end: number) => number;
   /** Length of a window without the time between windows of the recording. */
   private readonly recordedWithin: (start: number, end: number) => number;
-  private readonly hostTimeBefore: (time: number) => number;
 
+  private readonly source: RankData;
   private readonly range: readonly [number, number];
 
   constructor(rankData: RankAnalysis | RankOverview) {
     const source = rankData instanceof RankOverview ? rankData : rankData.trace;
+    this.source = source;
     this.rank = source.number;
     this.range = source.header.range;
     this.isApproximate = rankData instanceof RankOverview;
@@ -81,7 +82,6 @@ export class DeviceUsage {
         return (name) => timeInStates(times, DEVICE_UNIONS[name]);
       };
     }
-    this.hostTimeBefore = hostTimeReader(source);
   }
 
   partsBetween(start: number, end: number): DeviceParts {
@@ -97,9 +97,15 @@ export class DeviceUsage {
     };
   }
 
-  /** Time of the first host lane. */
-  hostBetween(start: number, end: number): number {
-    return this.hostTimeBefore(end) - this.hostTimeBefore(start);
+  /** Contents of each host lane of the folded rank between neighbouring edges. */
+  hostCells(edges: Float64Array): Pick<Cells, "covered" | "kind">[] {
+    const { source } = this;
+    return source.header.summary.flatMap(({ role, lane }) => {
+      if (role !== "cpu") return [];
+      if (source instanceof RankOverview) return [source.interpolatedCells(lane, edges)];
+      const index = source.laneIndex(lane);
+      return index instanceof CounterSeries ? [] : [index.measure(edges)];
+    });
   }
 
   /** Length of the part of a window that is within the rank's data. */
@@ -116,16 +122,6 @@ export class DeviceUsage {
 
 function overlapLength([low, high]: readonly [number, number], start: number, end: number): number {
   return Math.max(0, Math.min(high, end) - Math.max(low, start));
-}
-
-function hostTimeReader(rank: RankData): (time: number) => number {
-  const cpuSummary = rank.header.summary.find(({ role }) => role === "cpu");
-  if (cpuSummary === undefined) return () => 0;
-  if (rank instanceof RankOverview) return rank.laneTimeBefore(cpuSummary.lane);
-  return (time) => {
-    const lane = rank.laneIndex(cpuSummary.lane);
-    return lane instanceof CounterSeries ? 0 : lane.spans.cover.coveredBefore(time);
-  };
 }
 
 /** Answer `stats`: the parts of a window, by rank and as shares of some ranks or all. */
@@ -176,29 +172,37 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
-/** Answer `minimap`: the mean of all ranks over the whole job. */
+/** Answer `minimap`: the mean of all ranks, or without device work of all folded host lanes. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
   const onDevices = devices.some(({ hasDevice }) => hasDevice);
-  const names = onDevices ? (["compute", "exposed", "memory"] as const) : (["cpu"] as const);
-  const columns: Record<string, Float32Array> = {};
-  for (const name of names) columns[name] = new Float32Array(bins);
-  for (let bin = 0; bin < bins; bin += 1) {
-    const [low, high] = [edges[bin]!, edges[bin + 1]!];
-    const weight = (high - low) * devices.length;
-    if (weight === 0) continue;
-    const totals: Record<string, number> = {};
-    for (const device of devices) {
-      const parts = onDevices
-        ? device.partsBetween(low, high)
-        : { cpu: device.hostBetween(low, high) };
-      for (const name of names) {
-        totals[name] = (totals[name] ?? 0) + (parts as Record<string, number>)[name]!;
-      }
+  const names = onDevices ? ["compute", "exposed", "memory"] : scene.kinds;
+  const layers = names.map((name) => ({ name, totals: new Float64Array(bins) }));
+  const readers = onDevices
+    ? devices.map((device) => (bin: number): Record<string, number> => {
+        return device.partsBetween(edges[bin]!, edges[bin + 1]!);
+      })
+    : devices.flatMap((device) =>
+        device.hostCells(edges).map(({ covered, kind }) => (bin: number) => {
+          return { [scene.kinds[kind[bin]!] ?? ""]: covered[bin]! };
+        }),
+      );
+  for (const timesIn of readers) {
+    for (let bin = 0; bin < bins; bin += 1) {
+      const times = timesIn(bin);
+      for (const { name, totals } of layers) totals[bin]! += times[name] ?? 0;
     }
-    for (const name of names) columns[name]![bin] = totals[name]! / weight;
   }
-  return packReply({ start, end, bins }, columns);
+  const shown = layers.filter(
+    ({ name, totals }) => onDevices || name === "cpu" || totals.some((ns) => ns > 0),
+  );
+  const columns = shown.map(({ name, totals }) => {
+    const shares = totals.map(
+      (ns, bin) => ns / Math.max((edges[bin + 1]! - edges[bin]!) * readers.length, 1),
+    );
+    return [name, Float32Array.from(shares)] as const;
+  });
+  return packReply({ start, end, bins }, Object.fromEntries(columns));
 }

@@ -86,8 +86,7 @@ test("a minimap without device events has the CPU's time", () => {
   const buffer = Float32Array.from([0.5, 1]).buffer;
   const reply = { start: 0, end: 10, bins: 2, columns: { cpu: ["f32", 0, 2] } };
   const minimap = decodeMinimap({ reply, buffer });
-  expect([...(minimap.cpu ?? [])]).toEqual([0.5, 1]);
-  expect([...minimap.compute]).toEqual([0, 0]);
+  expect(minimap.shares).toEqual([["cpu", Float32Array.of(0.5, 1)]]);
 });
 
 test("marks and stats", () => {

@@ -166,27 +166,16 @@ export interface Minimap {
   start: number;
   end: number;
   bins: number;
-  compute: Float32Array;
-  exposed: Float32Array;
-  memory: Float32Array;
-  /** Only of jobs without device events; null otherwise. */
-  cpu: Float32Array | null;
+  /** Share of each bin by kind of work, from the bottom up; `exposed` is communication. */
+  shares: readonly (readonly [name: string, shares: Float32Array])[];
 }
 
 export function decodeMinimap({ reply, buffer }: Reply): Minimap {
-  const get = (name: string) => readColumn(reply, buffer, name, "f32");
-  const bins = Number(reply.bins);
-  const hasCpu = "cpu" in (reply.columns as object);
-  const zeros = new Float32Array(bins);
-  return {
-    start: Number(reply.start),
-    end: Number(reply.end),
-    bins,
-    compute: hasCpu ? zeros : get("compute"),
-    exposed: hasCpu ? zeros : get("exposed"),
-    memory: hasCpu ? zeros : get("memory"),
-    cpu: hasCpu ? get("cpu") : null,
-  };
+  const [start, end, bins] = [Number(reply.start), Number(reply.end), Number(reply.bins)];
+  const shares = Object.keys(reply.columns as object).map(
+    (name) => [name, readColumn(reply, buffer, name, "f32")] as const,
+  );
+  return { start, end, bins, shares };
 }
 
 /** Runs of bins that matches overlap, by lane; `end` is the bin behind a run. */

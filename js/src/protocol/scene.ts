@@ -22,20 +22,14 @@ export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
   return summary.some(({ role }) => role !== "cpu");
 }
 
-const OTHER_DEVICES = /\b(HPU|MLU|MTIA|NPU|TPU|XPU)\b/;
-
-/** Name of the ranks' devices: that in the names of their tracks, such as `NPU`, else `GPU`. */
+/** The word for the ranks' devices, such as `NPU`. */
 export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
-  for (const { tracks } of ranks) {
-    const stream = tracks.find(({ role }) => role === "stream");
-    if (stream !== undefined) return OTHER_DEVICES.exec(stream.process)?.[0] ?? "GPU";
-  }
-  return "GPU";
+  return ranks.find(({ device }) => device !== undefined)?.device ?? "GPU";
 }
 
-/** A text of ours that speaks of GPUs, for these devices. */
-export function inDeviceWords(text: string, device: string): string {
-  return text.replace(/\bGPU(?=s?\b)/g, device);
+/** A text with the word for devices in its holes. */
+export function fillDeviceWord(text: string, device: string): string {
+  return text.replaceAll("{device_word}", device);
 }
 
 /** Whether ranks have matched collectives, so that some may be late. */

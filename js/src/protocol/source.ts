@@ -62,6 +62,8 @@ export interface SceneRank {
   range: [number, number];
   /** Set if the file ends early. */
   truncated: string | null;
+  /** The word for its devices, such as `NPU`, if they are not GPUs. */
+  device?: string;
   /**
    * Only in saved pages, for ranks without single events: cells finer than 2^this ns are not
    * embedded, and tiles of finer levels spread the values evenly.

@@ -1,6 +1,6 @@
 /** Draw the column of names on the left, and the scroll bar. */
 
-import { deviceOf, hasDevice, inDeviceWords } from "../protocol/scene";
+import { deviceOf, hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import {
   formatCount,
@@ -121,14 +121,10 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
 const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
-/** Short name of a lane, used if the fact next to it leaves no room for the full name. */
-const SHORT_LANE_NAMES: Readonly<Record<string, string>> = {
-  compute: "GPU",
-  communication: "comm",
-};
-
+/** Name of a lane, used if the fact next to it leaves no room for the full name. */
 function shortLaneName(name: string, rank: SceneRank): string {
-  return inDeviceWords(SHORT_LANE_NAMES[name] ?? name, deviceOf({ ranks: [rank] }));
+  if (name === "compute") return deviceOf({ ranks: [rank] });
+  return name === "communication" ? "comm" : name;
 }
 
 /** Background of a row. */

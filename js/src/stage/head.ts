@@ -2,7 +2,7 @@
 
 import type { Minimap } from "../protocol/decode";
 import { timeOfBin } from "../protocol/ribbon";
-import type { SceneStep, Span } from "../protocol/source";
+import type { Kind, SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeRunName } from "../ui/formats";
 import { niceStep } from "../ui/text";
 import { FONT, interpolateStops, SIZE, type Theme } from "../ui/theme";
@@ -30,12 +30,11 @@ export function drawMinimapImage(
   const px = new Uint32Array(image.data.buffer);
   const lane = rgb(theme.lane);
   px.fill(pack(lane));
-  const layers: [Float32Array, number][] = [
-    [data.compute, pack(rgb(theme.kind.compute))],
-    [data.exposed, pack(rgb(theme.kind.communication))],
-    [data.memory, pack(rgb(theme.kind.memory))],
-  ];
-  if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
+  const isHost = data.shares.every(([name]) => name !== "exposed");
+  const layers = data.shares.map(([name, values]): [Float32Array, number] => {
+    const colour = rgb(theme.kind[name === "exposed" ? "communication" : (name as Kind)]);
+    return [values, pack(isHost ? mix(colour, lane, 0.6) : colour)];
+  });
   for (let x = 0; x < width; x += 1) {
     const from = Math.floor((x * data.bins) / width);
     const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));

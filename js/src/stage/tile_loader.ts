@@ -226,7 +226,7 @@ export class StageData {
     if (this.hasDevice) this.stats.ask({ start, end });
     // The first matching of collectives is slow: request everything independent of it first.
     if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
-      this.lateness.ask(window);
+      this.lateness.ask({ start, end });
     }
     if (ribbons !== null && this.lateness.value !== null) {
       const ranks = [...ribbons.ranks].sort((a, b) => a - b);

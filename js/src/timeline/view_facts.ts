@@ -32,6 +32,8 @@ export class ViewFacts {
   readonly card = signal<CardMessage | null>(null);
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
+  /** Figures of the legend's window. */
+  private shares: Stats | null = null;
   /** Ranks of the rows at the request of the legend's shares; null for all. */
   private shown: readonly number[] | null = null;
 
@@ -82,6 +84,7 @@ export class ViewFacts {
     const { status, legend } = this.app;
     this.stats = null;
     this.lateness = null;
+    this.shares = null;
     status.clocks.value = null;
     legend.setStats(null);
     this.announce();
@@ -93,7 +96,6 @@ export class ViewFacts {
     this.askShares();
     this.askStats(null, this.app.ctx.stage.view(), (stats) => {
       this.stats = stats;
-      this.showWaits();
       this.announce();
       this.showCard();
     });
@@ -110,6 +112,7 @@ export class ViewFacts {
       if (shownRanks !== this.shown || figures !== this.app.ctx.figures.value) return;
       legend.isPending.value = false;
       legend.setStats(stats, this.shownRowsText());
+      this.shares = stats;
       this.showWaits();
     });
   }
@@ -136,12 +139,9 @@ export class ViewFacts {
 
   /** Show waits of the same ranks and window as the legend's other shares. */
   private showWaits(): void {
-    const { lateness, stats, shown } = this;
+    const { lateness, shares: stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
-    const { value: figures } = this.app.ctx.figures;
-    const view = wholeNsWindow(this.app.ctx.stage.view());
-    const isInView = figures === null || isSameJson(wholeNsWindow(figures.span), view);
-    this.app.legend.setLateness(lateness, isSameWindow && isInView ? stats : null, shown);
+    this.app.legend.setLateness(lateness, isSameWindow ? stats : null, shown);
   }
 
   /** `of rank 5 in view, 12.3–18.9 ms`. */

@@ -352,7 +352,7 @@ export interface FactRow {
   value: ComponentChildren;
   title?: string | undefined;
   /** In one line the link is truncated first. */
-  className?: "line" | "wrapped" | undefined;
+  className?: "chain" | "line" | "wrapped" | undefined;
 }
 
 export function FactList({ rows }: { rows: readonly FactRow[] }) {

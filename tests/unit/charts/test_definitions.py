@@ -20,7 +20,7 @@ from hta_widgets.panels.frames import chart_panels
 VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
 NAMES = sorted(path.stem for path in definition.FOLDER.glob("*.json") if path.stem != "bar_styles")
-GIVEN = {"nan", "late_ranks", "fact_ranks"}
+GIVEN = {"device_word", "nan", "late_ranks", "fact_ranks"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.get("code", case.get("text")) for case in CASES])

@@ -370,20 +370,6 @@ def test_even_steps_are_no_finding(tmp_path):
     assert [finding.kind for finding in result.findings] == []
 
 
-def test_an_accelerator_is_no_gpu(tmp_path):
-    first, last = (
-        small.kernel(start, end, name="gemm", cat="mtia_ccp_events")
-        for start, end in [(0, 1_000), (50_000, 100_000)]
-    )
-    text = said(small.load(tmp_path, [first, last, small.call(1_000, 1_010)]))
-    assert text.startswith("The device is idle 49 % of its span")
-    assert "gemm takes 100 % of device work" in text
-    assert "GPU" not in text
-    name = {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "/device:TPU:0"}}
-    work = [small.kernel(0, 1_000, cat="kernel"), small.kernel(50_000, 100_000, cat="kernel")]
-    assert "GPU" not in said(small.load(tmp_path, [name, *work]))
-
-
 def test_the_run_is_as_long_as_the_timeline_says(tmp_path):
     events = [
         small.event("cpu_op", "aten::mm", 100, 900, pid=1),

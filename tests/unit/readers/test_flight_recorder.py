@@ -65,6 +65,19 @@ def test_a_dump_in_two_encodings_is_one_run(tmp_path):
     assert load(job).ranks == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_buttons_differ_by_job_and_copies_are_no_job(tmp_path, is_copy):
+    job = write_hang(tmp_path / "job")
+    for path in write_hang(tmp_path / "again").iterdir():
+        path.rename(job / f"later_{path.name}")
+    if not is_copy:
+        write_dumps(tmp_path / "other", {0: dump([entry("0", 1)], {"0": [0, 1, 2]})})
+        (tmp_path / "other/nccl_trace_rank_0").rename(job / "later_nccl_trace_rank_0")
+    labels = [finding.label for finding in headline(load(job)).findings]
+    assert len(set(labels)) == len(labels)
+    assert (labels == ["Select rank 1"]) == is_copy
+
+
 def test_older_versions_and_missing_keys(tmp_path):
     def old(sequence, state):
         return {"seq_id": sequence, "pg_id": 0, "profiling_name": "nccl:all_reduce", "state": state}

@@ -183,7 +183,7 @@ function chainRows(
     shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
   ];
   const title = outermost.map(({ short }) => short).join(" › ");
-  return [{ name, value, title, className: expand === null ? "wrapped" : undefined }];
+  return [{ name, value, title, className: expand === null ? "wrapped" : "chain" }];
 }
 
 /** The operator, module and Python function from which a device event was launched. */
