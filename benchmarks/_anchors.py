@@ -3,6 +3,7 @@
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import _harness as harness
 from _harness import DATA, REPO, Missing, Run
@@ -90,12 +91,12 @@ def msgspec_floor(path: Path) -> Run:
     return harness.run_code(_FLOOR_SETUP, f"path = {str(path)!r}{_FLOOR_WORK}", core=CORE)
 
 
-def json_pandas(paths: Sequence[Path], **limits: float) -> Run:
+def json_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
     """Time the standard library's decoder and a frame of the records."""
     return harness.run_code(_JSON_SETUP, _frames_of(paths), core=CORE, **limits)
 
 
-def orjson_pandas(paths: Sequence[Path], **limits: float) -> Run:
+def orjson_pandas(paths: Sequence[Path], **limits: Unpack[harness.Limits]) -> Run:
     """Time the fastest decoder of whole documents, and a frame of the records."""
     if not ORJSON.exists():
         raise Missing("orjson is not installed (`make interop`)")
@@ -106,10 +107,12 @@ def _frames_of(paths: Sequence[Path]) -> str:
     return f"paths = {[str(path) for path in paths]!r}{_FRAMES_WORK}"
 
 
-def viewer(name: str, path: Path, *, core: int | None = CORE, **limits: float) -> Run:
+def viewer(
+    name: str, path: Path, *, core: int | None = CORE, **limits: Unpack[harness.Limits]
+) -> Run:
     """Time a viewer in our browser, from opening the file to loaded."""
     try:
-        from _viewers import VIEWERS  # noqa: PLC0415 - needs Playwright, which is optional
+        from _viewers import VIEWERS
     except ImportError as error:
         raise Missing(f"no browser to open it in ({error})") from None
     if VIEWERS[name].missing:
@@ -147,9 +150,11 @@ def rows_of_file(path: Path, store: Path) -> dict[str, Callable[[], Run]]:
     }
 
 
-def rows_of_job(paths: Sequence[Path], **limits: float) -> dict[str, Callable[[], Run]]:
+def rows_of_job(
+    paths: Sequence[Path], **limits: Unpack[harness.Limits]
+) -> dict[str, Callable[[], Run]]:
     """Return the other tools that load a job of many ranks; `big.py` runs ours and HTA."""
-    viewers = {**limits, "limit_mb": harness.LIMIT_MB}
+    viewers: harness.Limits = {**limits, "limit_mb": harness.LIMIT_MB}
 
     def catapult() -> Run:
         raise Missing("shows one rank's file: no job")

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -61,7 +62,7 @@ def groups(results: "Results") -> list[Group]:
 
 
 def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> Bar:
-    from _report import time_text  # noqa: PLC0415 - it draws with this module
+    from _report import time_text
 
     if theirs is None or not own:
         return Bar(label, None, why or "not measured")
@@ -69,7 +70,7 @@ def _bar(label: str, theirs: float | None, own: float | None, why: str = "") -> 
 
 
 def _titled(title: str, own: float | None) -> str:
-    from _report import time_text  # noqa: PLC0415
+    from _report import time_text
 
     return f"{title} · ours {time_text(own)}" if own else title
 
@@ -175,7 +176,7 @@ def svg(shown: list[Group]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _bar_parts(bar: Bar, top: float, x) -> list[str]:  # noqa: ANN001 - a function of a ratio
+def _bar_parts(bar: Bar, top: float, x: Callable[[float], float]) -> list[str]:
     middle = top + 8
     parts = [_text(LEFT - 12, middle + 4, bar.label, INK, 12, "end", halo=True)]
     zero = x(1.0)

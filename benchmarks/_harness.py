@@ -7,11 +7,11 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import _guard as guard
 
@@ -34,6 +34,13 @@ class Missing(Exception):  # noqa: N818 - not an error: a reason to leave someth
 
 class Failed(Exception):  # noqa: N818 - a finding
     """The measured program failed; the message is its reason."""
+
+
+class Limits(TypedDict, total=False):
+    """What a process may take before it is stopped."""
+
+    timeout_s: float
+    limit_mb: float
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,20 @@ def _start(
     command: Sequence[str | Path],
     core: int | None,
     stdin: str | None,
-    limits: dict[str, float] | None = None,
+    limits: Limits | None = None,
 ) -> Run:
     words = [str(word) for word in command]
     if core is not None:
         if shutil.which("taskset") is None:
             raise Missing("taskset is not installed (util-linux)")
         words = ["taskset", "-c", str(core), *words]
-    allowed = {"timeout_s": TIMEOUT_S, "limit_mb": LIMIT_MB, **(limits or {})}
-    ended = guard.run(words, stdin=stdin, **allowed)
+    limits = limits or {}
+    ended = guard.run(
+        words,
+        stdin=stdin,
+        timeout_s=limits.get("timeout_s", TIMEOUT_S),
+        limit_mb=limits.get("limit_mb", LIMIT_MB),
+    )
     last = (ended.stderr.strip().splitlines() or [""])[-1]
     if ended.stopped:
         raise Failed(f"{ended.stopped} ({last})" if last else ended.stopped)
@@ -95,7 +107,7 @@ def run_code(
     extra: str = "",
     python: Path | str = sys.executable,
     core: int | None = None,
-    **limits: float,
+    **limits: Unpack[Limits],
 ) -> Run:
     """Run code in a fresh interpreter; `work` is measured, on top of what `setup` imported.
 
@@ -117,7 +129,7 @@ def run_code(
 
 
 def run_script(
-    script: Path, *arguments: str | Path, core: int | None = None, **limits: float
+    script: Path, *arguments: str | Path, core: int | None = None, **limits: Unpack[Limits]
 ) -> Run:
     """Run a script that measures itself and prints the fields of a `Run` as its last line."""
     return _start([sys.executable, script, *arguments], core, None, limits)
@@ -128,7 +140,7 @@ def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
     return _start(words, core, None)
 
 
-def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
+def measure(cases: Mapping[str, tuple[Callable[[], Run], int]]) -> list[Row]:
     """Run each case its number of times, in turns, so that a busy minute of the machine hits all.
 
     The note of a row without runs names what is missing, or the failure.
@@ -178,8 +190,8 @@ def table(rows: Sequence[Row], anchor: str) -> str:
         if not row.runs:
             lines.append(f"| {row.name} | – | – | – | – | {row.note} |")
             continue
-        faster = against and against.seconds / row.seconds
-        less = against and against.added_mb / max(row.added_mb, 0.1)
+        faster = against.seconds / row.seconds if against else None
+        less = against.added_mb / max(row.added_mb, 0.1) if against else None
         cells = [
             row.name,
             _cell(row.seconds, "s"),

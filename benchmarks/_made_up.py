@@ -94,7 +94,7 @@ def rank_of(number: int, events: int, names: StringPool) -> Trace:
 
 
 def _rules_version() -> int:
-    from hta_widgets import taxonomy  # noqa: PLC0415
+    from hta_widgets import taxonomy
 
     return taxonomy.version()
 

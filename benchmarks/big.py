@@ -157,7 +157,7 @@ def measure_one_file(rows: Rows) -> int:
         return 0
     folder = DATA / f"demo1x{steps}"
     if not folder.exists():
-        from hta_widgets.demo.job import write_demo  # noqa: PLC0415 - the rows have their own processes
+        from hta_widgets.demo.job import write_demo
 
         print(f"  making {folder} …", file=sys.stderr, flush=True)
         write_demo(folder, ranks=1, steps=steps, straggler=None, format="json")

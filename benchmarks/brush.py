@@ -190,10 +190,10 @@ def main() -> None:
     print(table(kernel))
     print(f"\nwhole job, after loading: {kernel['first_ms']:.0f} ms\n")
     print(pieces_table(kernel["pieces"]))
-    results = {"events": events, "kernel": kernel}
+    results: dict[str, Any] = {"events": events, "kernel": kernel}
     if arguments.page:
-        from _brush_page import in_page, page_table  # noqa: PLC0415 - needs a browser
-        from _dashboard_page import paint_text, saved_dashboard  # noqa: PLC0415
+        from _brush_page import in_page, page_table
+        from _dashboard_page import paint_text, saved_dashboard
 
         result = brushes(traces, arguments.brushes, arguments.seed)
         results["page"] = in_page(traces, ASKED, result, bins=BINS)

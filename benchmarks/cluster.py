@@ -48,18 +48,18 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
     watcher.start()
     if not workers:
         return {**_work(files, None), "start_s": 0.0, "peak_mb": watcher.stop()}
-    from distributed import Client, LocalCluster  # noqa: PLC0415 - a row does without
+    from distributed import Client, LocalCluster
 
     start = time.perf_counter()
     with (
-        LocalCluster(
+        LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
-        Client(cluster) as client,
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         client.run(_import)
         start_s = time.perf_counter() - start
@@ -72,12 +72,12 @@ def measure_once(files: list[str], workers: int) -> dict[str, Any]:
 
 
 def _import() -> None:
-    import hta_widgets  # noqa: F401, PLC0415 - so that no row pays for it
+    import hta_widgets  # noqa: F401 - so that no row pays for it
 
 
 def _work(files: list[str], executor: Any) -> dict[str, Any]:
-    import hta_widgets as hw  # noqa: PLC0415
-    from hta_widgets import analysis  # noqa: PLC0415
+    import hta_widgets as hw
+    from hta_widgets import analysis
 
     sent = _count_bytes(executor)
     digest = hashlib.sha256()

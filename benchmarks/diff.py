@@ -22,7 +22,8 @@ sys.path.insert(0, str(REPO / "tests"))
 
 from playwright.sync_api import Page, expect, sync_playwright
 from support import browser as hands
-from support.notebooks import Kernel, run_notebook, write_notebook
+from support.notebook_files import write_notebook
+from support.notebooks import Kernel, run_notebook
 from support.servers import Lab, jupyterlab
 
 FOLDER = SHARED / "traces" / "hta_tests"
@@ -70,7 +71,7 @@ RUN_AND_WATCH = """parts => {
 
 def show(lab: Lab, page: Page, name: str) -> None:
     """Load both runs in a notebook of this name, and make the cell ready that shows them."""
-    write_notebook(lab, name, (LOAD.format(paths=repr(tuple(map(str, RUNS)))),))
+    write_notebook(lab.folder / name, (LOAD.format(paths=repr(tuple(map(str, RUNS)))),))
     run_notebook(lab, page, name, app="lab")
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     page.evaluate(

@@ -16,14 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _harness import REPO, describe, machine, save
+from _harness import REPO, Failed, describe, machine, save
 from _job import demo_job, stored_job
 
 sys.path.insert(0, str(REPO / "tests"))
 
 from playwright.sync_api import Page, expect, sync_playwright
 from support import browser as hands
-from support.notebooks import Kernel, run_notebook, write_notebook
+from support.notebook_files import write_notebook
+from support.notebooks import Kernel, run_notebook
 from support.servers import jupyterlab
 
 # Every frame's callbacks, of any caller, add up to one figure; drawing to a canvas happens
@@ -121,7 +122,10 @@ class Hands:
         self.stage = self.root.locator(".hta-stage-frame")
 
     def _at(self, share: float, y: float = 220) -> tuple[float, float]:
-        return 164 + share * (self.stage.bounding_box()["width"] - 292), y
+        box = self.stage.bounding_box()
+        if box is None:
+            raise Failed("the timeline is not in the page")
+        return 164 + share * (box["width"] - 292), y
 
     def zoom(self) -> None:
         """Turn the wheel far in and out again."""
@@ -222,8 +226,7 @@ def main() -> None:
         page.add_init_script(COUNT_FRAMES)
         page.add_init_script(FIND_PAINT)
         write_notebook(
-            lab,
-            "frames.ipynb",
+            lab.folder / "frames.ipynb",
             (
                 "import hta_widgets as hw",
                 f"ts = hw.load({str(job.resolve())!r}, progress=False)",

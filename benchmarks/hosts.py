@@ -93,7 +93,8 @@ class Peaks(threading.Thread):
     def run(self) -> None:
         """Sample until `growth` is called."""
         while not self.over.wait(0.3):
-            self.most = tuple(map(max, self.most, self.now()))
+            browser_mb, server_mb = self.now()
+            self.most = max(self.most[0], browser_mb), max(self.most[1], server_mb)
 
     def growth(self) -> dict[str, float]:
         """Return the peaks beyond the first sample."""

@@ -51,14 +51,14 @@ def large() -> Path:
             raise Missing(f"no {tool} or no {base}: set HTA_SHARED")
         print("  making the 311 MB file …", file=sys.stderr)
         options = ["--ranks", "1", "--slow", "0", "--factor", "1.0", "--repeat", "40", "--plain"]
-        command = [sys.executable, tool, base, path.parent, *options]
+        command = [sys.executable, str(tool), str(base), str(path.parent), *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
 
 
 def job() -> list[Path]:
     """4.3 GB in 64 ranks, ten million events: the demo generator's."""
-    from _job import RANKS, STEPS, demo_job  # noqa: PLC0415 - the other rows do without ours
+    from _job import RANKS, STEPS, demo_job
 
     folder = demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
     return sorted(folder.glob("*.json.gz"), key=lambda path: (len(path.name), path.name))
@@ -66,7 +66,7 @@ def job() -> list[Path]:
 
 def saved(path: Path) -> Path:
     """Return a store of a file's trace, and leave the trace in the cache."""
-    import hta_widgets as hw  # noqa: PLC0415 - the other rows start processes of their own
+    import hta_widgets as hw
 
     os.environ["HTA_WIDGETS_CACHE"] = str(DATA / "cache")
     store = DATA / f"{path.name}.store"

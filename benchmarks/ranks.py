@@ -24,6 +24,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import _harness as harness
 from _harness import DATA
@@ -113,7 +114,7 @@ def demo_files(ranks: int, steps: int) -> Path:
     """Return the demo job's files; write missing ones."""
     folder = DATA / f"demo{ranks}x{steps}"
     if not folder.is_dir():
-        from hta_widgets.demo.job import write_demo  # noqa: PLC0415 - mostly they are there
+        from hta_widgets.demo.job import write_demo
 
         print(f"  writing {folder.name} …", file=sys.stderr)
         write_demo(folder, ranks=ranks, steps=steps)
@@ -133,7 +134,7 @@ def whole_store(ranks: int, steps: int) -> Path:
 
 def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     """Make a store of another's first ranks, `times` over, with links to its files."""
-    from hta_widgets.store.files import (  # noqa: PLC0415 - this benchmark's own business
+    from hta_widgets.store.files import (
         MANIFEST,
         dump_manifest,
         read_manifest,
@@ -143,7 +144,7 @@ def part_of(store: Path, ranks: int, times: int = 1) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     body = read_manifest(store / MANIFEST)
-    chosen = []
+    chosen: list[dict[str, Any]] = []
     for copy in range(times):
         for entry in body["ranks"][:ranks]:
             rank = entry["trace"]["rank"] + copy * ranks

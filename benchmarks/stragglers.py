@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _harness import describe, machine, save
@@ -31,7 +32,7 @@ FACTORS = (1.25, 1.5)
 _RECORDS = 1200  # of a rank and step: a model of three layers
 
 
-def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, object]:
+def judge_job(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, Any]:
     """Write a job; return its truth and the findings."""
     rng = np.random.default_rng([seed, 9])
     ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
@@ -65,7 +66,8 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="of a job (5 or 8)")
     options = parser.parse_args()
-    begin, result, counts = time.perf_counter(), [], Counter()
+    begin, result = time.perf_counter(), []
+    counts = Counter[tuple[str, str]]()
     for slow in (False, True):
         kind = "slow" if slow else "healthy"
         for seed in range(options.first_seed, options.first_seed + options.jobs):

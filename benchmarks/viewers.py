@@ -24,12 +24,13 @@ from _harness import Missing, describe, machine, save
 from _report import moves_table
 from _viewers import CATAPULT, PERFETTO, Viewer
 from frames import COUNT_FRAMES, percentile
-from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, ViewportSize, expect, sync_playwright
 from support import browser as hands
-from support.notebooks import run_notebook, write_notebook
+from support.notebook_files import write_notebook
+from support.notebooks import run_notebook
 from support.servers import jupyterlab, static_files
 
-WINDOW = {"width": 1440, "height": 1000}
+WINDOW: ViewportSize = {"width": 1440, "height": 1000}
 #: The timeline's height that fills the window under JupyterLab's bars.
 HEIGHT = 800
 TURNS, TURN_MS = 30, 50
@@ -138,7 +139,7 @@ def ours(browser: Browser, path: Path) -> Iterator[Mover]:
             f"traces = hw.load({str(path)!r}, progress=False)",
             f"hw.Timeline(traces, height={HEIGHT})",
         )
-        write_notebook(lab, "viewers.ipynb", cells)
+        write_notebook(lab.folder / "viewers.ipynb", cells)
         run_notebook(lab, page, "viewers.ipynb", app="lab")
         page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
         # A single rank is open from the start.

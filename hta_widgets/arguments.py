@@ -64,7 +64,7 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 @cache
-def _describe(kind: Any) -> None:
+def _describe(kind: object) -> None:
     """Register a type with msgspec, which crashes if two threads use a new type at once."""
     with _describing:
         msgspec.json.Decoder(kind)
@@ -162,7 +162,7 @@ def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in kinds.items() if name not in _CHECKED_ELSEWHERE}
 
 
-def _fit_argument(name: str, value: Any, kinds: Mapping[str, Any]) -> Any:
+def _fit_argument(name: str, value: object, kinds: Mapping[str, Any]) -> Any:
     kind = kinds.get(name, Any)
     try:
         return _convert_value(kind, value)
@@ -220,7 +220,7 @@ def _convert_value(kind: Any, value: Any) -> Any:
     raise _MisfitError
 
 
-def _number(kind: type, value: Any) -> Any:
+def _number(kind: type, value: object) -> Any:
     """Return a finite number, as an int if `kind` is int; raise `_MisfitError` otherwise."""
     # No comparison with nan is true.
     if isinstance(value, Real) and not isinstance(value, bool):

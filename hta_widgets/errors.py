@@ -34,7 +34,7 @@ def _without_secrets(url: re.Match[str]) -> str:
 
 
 class TraceError(ValueError):
-    """An error that users can mend: what is wrong, where, and what to do about it.
+    """An error that users can mend; it states the fault, its place, and a remedy.
 
     Parameters
     ----------

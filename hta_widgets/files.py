@@ -185,17 +185,18 @@ def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
     try:
         yield part
     finally:
-        _remove(part)
+        remove_path(part)
         if handle is not None:
             os.close(handle)
 
 
-def _remove(part: Path) -> None:
-    if part.is_dir() and not part.is_symlink():
-        shutil.rmtree(part, ignore_errors=True)
+def remove_path(path: Path) -> None:
+    """Remove a file, a link or a folder with its contents, as far as possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):
-            part.unlink()
+            path.unlink()
 
 
 def _remove_stale_partials(path: Path) -> None:
@@ -203,11 +204,11 @@ def _remove_stale_partials(path: Path) -> None:
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL_SUFFIX}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
-                _remove(part)
+                remove_path(part)
             elif part.name.endswith(_OWN_PARTIAL_SUFFIX):
                 handle = lock_path(part, wait=False)
                 if handle is not None:
-                    _remove(part)
+                    remove_path(part)
                     os.close(handle)
 
 
@@ -386,7 +387,7 @@ def temporary_folder() -> Path:
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
-def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
+def table_bytes(frame: pd.DataFrame, format: str) -> bytes:
     """Return a frame as the bytes of a ``csv`` or ``parquet`` file."""
     file = io.BytesIO()
     _write_table(frame, file, f".{format}")

@@ -32,7 +32,7 @@ _GZIP_LEVEL = 3  # a third of the time of the default level, for a tenth more by
 
 @check_arguments
 def trace_handler(
-    dir: str | os.PathLike[str],  # noqa: A002 - as torch.profiler.tensorboard_trace_handler
+    dir: str | os.PathLike[str],
     *,
     compress: bool = True,
     name: str | None = None,
@@ -91,8 +91,8 @@ def record(
     *,
     steps: Positive = 5,
     warmup: Count = 1,
-    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - as in trace_handler
-    **options: Any,
+    dir: str | os.PathLike[str] | None = None,
+    **options: object,
 ) -> TraceSet:
     """Call a function several times under PyTorch's profiler, and load the trace.
 
@@ -124,7 +124,7 @@ def record(
     loaded: list[TraceSet] = []
     write = None if dir is None else trace_handler(dir)
 
-    def keep(profiler: Any) -> None:
+    def keep(profiler: object) -> None:
         # PyTorch exports a trace once.
         source = profiler if write is None else write(profiler)
         loaded.append(load(source, progress=False))
@@ -160,6 +160,13 @@ def _torch_profiler() -> Any:
         ) from None
 
 
+class _FailedCell(Exception):  # noqa: N818 - no error of its own
+    """The cell of ``%%trace`` failed, and IPython has shown how; a run of all cells ends here."""
+
+    def _render_traceback_(self) -> list[str]:
+        return []
+
+
 def register_magic(shell: Any) -> None:
     """Add the cell magic ``%%trace`` to IPython; ``%load_ext hta_widgets`` calls this.
 
@@ -175,7 +182,7 @@ def register_magic(shell: Any) -> None:
         with _torch_profiler().profile(record_shapes=True) as profiler:
             result = shell.run_cell(cell)
         if not result.success:
-            return None
+            raise _FailedCell
         traces = load(profiler, progress=False)
         if name:
             shell.push({name: traces})

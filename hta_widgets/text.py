@@ -94,12 +94,12 @@ def time_point(ns: float) -> str:
     return f"{sign}{_group_digits(integer)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
 
 
-def axis_time(ns: float, step: float, most: float = 0) -> str:
+def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
     """Format an axis tick with the unit and decimals that the step between ticks needs.
 
-    `most` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
+    `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
-    in_s, in_ms = step >= 1e9 or most >= 1e9, step >= 1e5 or most >= 1e6
+    in_s, in_ms = step >= 1e9 or largest_ns >= 1e9, step >= 1e5 or largest_ns >= 1e6
     unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed_decimals(abs(ns) / scale, decimals)
@@ -224,6 +224,15 @@ def consecutive_runs(numbers: Iterable[int]) -> list[range]:
 def run_text(run: range, dash: str = "\u2013") -> str:
     """Format a run of numbers: ``5``, ``6, 7``, ``0–3``."""
     return f"{run[0]}{dash}{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
+
+
+def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
+    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
+    numbers = sorted(map(int, ranks))
+    shown = consecutive_runs(numbers)[:max_runs]
+    left = len(numbers) - sum(map(len, shown))
+    more_text = f" and {count(left)} more" if left else ""
+    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(map(run_text, shown))}{more_text}"
 
 
 def as_ns(time: Any) -> int:

@@ -285,7 +285,7 @@ class _Call:
             _submitted_by.reset(token)
 
 
-def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
+def submit(executor: Executor, function: Callable[..., Any], *args: object) -> Future[Any]:
     """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
     main_path = (
         package_version("hta_widgets"),
@@ -329,7 +329,7 @@ def result_of(future: Future[Any]) -> Any:
 def missing_file_error(path: str) -> TraceError:
     """Return the error of a worker that does not see a file."""
     return TraceError(
-        f"is not there on the worker {socket.gethostname()}",
+        f"does not exist on the worker {socket.gethostname()}",
         path=path,
         remedy="Workers open files by themselves: mount their folder at the same path on all.",
     )

@@ -35,8 +35,6 @@ export default defineConfig({
         define: { "process.env": "{}", global: "globalThis" },
         test: {
           name: "browser",
-          // A page of a busy machine may come late once; what fails twice is broken.
-          retry: process.env.CI ? 1 : 0,
           testTimeout: 30_000,
           expect: { poll: { timeout: 8_000 } },
           setupFiles: [`${root}js/test/patience.ts`, `${root}js/test/console.ts`],

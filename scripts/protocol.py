@@ -30,6 +30,7 @@ from hta_widgets.tiles import replies
 ROOT = Path(__file__).resolve().parents[1]
 TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol-requests.md"
 LINE_LENGTH = 100
+TIMED = "export type Timed = {\n  within_ms?: number;\n};"
 PLAIN = {
     int: "number",
     float: "number",
@@ -91,14 +92,13 @@ def body(kind: type, indent: str = "") -> list[str]:
 def types() -> str:
     """Return the page's declarations of all requests and replies."""
     lines = ["// Written by scripts/protocol.py from operations.py and replies.py.", ""]
-    lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";', ""]
+    lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
-    lines += ["/** Requests by operation; with `within_ms` the answer may be pending. */"]
-    lines += ["export interface Requests {"]
+    lines += ["/** With `within_ms`, the answer may be pending. */", TIMED, ""]
+    lines += ["/** Requests by operation. */", "export interface Requests {"]
     for name, kind in OPERATIONS.items():
-        *form, end = body(kind, "  ")
-        form += ["    within_ms?: number;", end]
-        lines += [f"  /** {kind.__doc__} */", f"  {name}: {chr(10).join(form)};"]
+        form = "Timed & " + "\n".join(body(kind, "  ")) if fields(kind) else "Timed"
+        lines += [f"  /** {kind.__doc__} */", f"  {name}: {form};"]
     lines += ["}", *filter(None, map(reply_type, vars(replies).values())), ""]
     lines += ["/** Replies by operation. */", "export interface Replies {"]
     lines += [f"  {name}: {typescript(kind)};" for name, kind in replies.REPLIES.items()]

@@ -6,17 +6,21 @@ Prints the replies that do not fit, and the jobs that do not load. For example::
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import jsonschema
 
-from hta_widgets.answers.reply import SCHEMA, TableReply
+from hta_widgets.answers.reply import TableReply
 from hta_widgets.answers.summary import summarize_job
 from hta_widgets.answers.tables import Job, describe_event, list_tables, run_table
 from hta_widgets.errors import TraceError
 
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+PAGE = (Path(__file__).parents[1] / "docs/answers.md").read_text("utf-8")
+(SCHEMA,) = re.findall(r"^```json\n({\n  \"\$schema.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA))
 FORMS = ("csv", "markdown", "text")
 
 

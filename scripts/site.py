@@ -63,6 +63,8 @@ hw.Dashboard(hw.load({files})).save_html("{name}.html")
 _TITLES = {"moe": "Mixture of experts", "graph": "Graph replays"}
 #: Arguments of `hw.load` for kinds whose folder holds more than a job.
 _FILES = {"graph": '"graph/replay", capture="graph/capture"'}
+#: A link that has the name of a page for its text.
+_NAMED_LINK = re.compile(r"\[([\w-]+)\.md\](?=\(\1\.md)")
 _LIVE_LINK = re.compile(r"^\[([^]]+)\]\((gallery/[\w-]+\.html)\)$", re.MULTILINE)
 
 
@@ -91,8 +93,14 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = _BLOCK.sub(with_frames, with_kinds(markdown))
     for old, new in _MOVED.items():
         markdown = markdown.replace(f"]({old})", f"]({new})")
+    markdown = _NAMED_LINK.sub(lambda match: f"[{title_of(match[1])}]", markdown)
     markdown = _NOTEBOOK_LINK.sub(r"](tutorials/\1.md)", markdown)
     return _CHECKOUT_LINK.sub(r"\1", markdown)
+
+
+def title_of(name: str) -> str:
+    """Return the title of a page of docs/."""
+    return (REPO / f"docs/{name}.md").read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def with_kinds(text: str) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.idle import unrecorded_work
-from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
 from hta_widgets.analysis.notes import (
     host_names,
     missing_ranks_note,
@@ -106,8 +106,7 @@ def temporal_breakdown(
           that is not in the file, as in `device_idle_breakdown`
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    times_by_rank = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
-    working = {rank: times for rank, times in times_by_rank.items() if times is not None}
+    working = map_working_ranks(chosen, _device_times)
     column = columns_of_rows(
         [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
     )

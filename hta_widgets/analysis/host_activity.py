@@ -18,11 +18,11 @@ calls) and from 0 to 25 ns (operators), operators count for 15 ns.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, rank_part
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
@@ -34,6 +34,7 @@ from hta_widgets.trace.arrays import (
     concatenate_ranges,
     distinct_codes,
     mask_of_rows,
+    occurring_codes,
 )
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
@@ -80,6 +81,11 @@ _ALLOCATOR_CALLS = re.compile(
     r"|(cuda|hip|cu)MemPoolTrim\w*|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*",
     re.IGNORECASE,
 )
+#: Names of events in which a host loads data, and the folders of a Python file before its name.
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+#: Python's functions in which a thread sleeps or waits for another one.
+_PAUSES = re.compile(r"<built-in (function|method) (sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
 #: Maximum share of launches without work of a device whose threads serve no other device.
 _MAX_UNLINKED = 0.05
@@ -134,7 +140,7 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
     """Return the levels of each thread that launches work, without those that add nothing."""
     table = trace.table
-    threads = distinct_codes(table.track[launch_calls(trace)])[0]
+    threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
     times = [
         _thread_times(trace, np.flatnonzero(mask & launching)) for mask in host_activities(trace)
@@ -173,18 +179,17 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     gap_start, gap_end = gap_start[is_long], gap_end[is_long]
     table = trace.table
     rows = np.flatnonzero(table.dur_ns > LONG_WAIT_NS)
-    rows = rows[_waiting_mask(trace, rows)]
-    if not len(rows):
-        return _thread_times(trace, rows)
-    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-    waits = _thread_times(trace, rows[is_launching[table.track[rows]]])
+    waits = _thread_times(trace, rows[_waiting_mask(trace, rows)])
     first = np.searchsorted(gap_end, waits.start, "right")
     count = np.searchsorted(gap_start, waits.end, "left") - first
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
-    is_long = end - start > LONG_WAIT_NS
-    return _ThreadTimes(waits.track[wait[is_long]], start[is_long], end[is_long])
+    track, is_meant = waits.track[wait], end - start > LONG_WAIT_NS
+    if is_meant.any():
+        launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+        is_meant &= launching[track]
+    return _ThreadTimes(track[is_meant], start[is_meant], end[is_meant])
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:
@@ -234,13 +239,45 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
+    loads = name_mask(trace, is_data_loading_name)
+    return waiting_calls(trace), memory_calls(trace), loads, *_call_masks(trace)
+
+
+def _call_masks(trace: Trace) -> tuple[Bools, Bools]:
+    """Return masks of the host's operators and other calls, and of its Python functions."""
     table = trace.table
     # In files of 2021 steps have the category of operators, but no activity belongs to them.
     is_step = step_numbers(table.names.values)[table.name] >= 0
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function")
-    loads = name_mask(trace, is_data_loading_name)
-    return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
+    return called & ~python, called & python
+
+
+@lru_cache(maxsize=1 << 14)
+def is_data_loading_name(name: str) -> bool:
+    """Return whether a name, without folders of Python files, is that of a data-loading event."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@memoize
+def time_in_calls(trace: Trace) -> Intervals:
+    """Return when a thread that launches work is inside a recorded call.
+
+    Python functions count as well, except while they sleep or wait for another thread.
+    """
+    table = trace.table
+    called, python = _call_masks(trace)
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))[table.track]
+    in_calls, in_python = (
+        np.flatnonzero(called & is_launching),
+        np.flatnonzero(python & is_launching),
+    )
+    is_pause = np.array([_PAUSES.match(name) is not None for name in table.names.values], bool)
+    call_times, python_times, pauses = (
+        _thread_times(trace, rows).union()
+        for rows in (in_calls, in_python, in_python[is_pause[table.name[in_python]]])
+    )
+    return unite(call_times, subtract(python_times, pauses))
 
 
 @memoize
@@ -268,7 +305,7 @@ def stream_wait_calls(trace: Trace) -> Rows:
 def launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
     call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
-    return distinct_codes(call[call >= 0])[0]
+    return occurring_codes(call[call >= 0])
 
 
 def loading_launches(trace: Trace) -> Rows:
@@ -280,7 +317,7 @@ def loading_launches(trace: Trace) -> Rows:
     table = trace.table
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     first = work[np.unique(table.name[work], return_index=True)[1]]
-    call = distinct_codes(trace.launch_of[first][trace.launch_of[first] >= 0])[0]
+    call = occurring_codes(trace.launch_of[first][trace.launch_of[first] >= 0])
     begins_late = table.start_ns[call] >= table.start_ns[work[:1]]
     return call[begins_late & (table.dur_ns[call] > LONG_WAIT_NS)]
 
@@ -293,7 +330,7 @@ def waiting_calls(trace: Trace) -> Bools:
 
 def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
     table = trace.table
-    is_waiting = category_mask(trace, CALLS)[rows]
+    is_waiting = category_mask(trace, CALLS, rows)
     calls = rows[is_waiting]
     names, name = distinct_codes(table.name[calls])
     texts = [table.names[code] for code in names.tolist()]
@@ -320,7 +357,7 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free memory of a device, if as often as in a program without a cache.
+    """Return the calls that free device memory, if as frequent as without an allocator cache.
 
     PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. If one
     call takes more time than all others together, it does other work, too: the first call of a

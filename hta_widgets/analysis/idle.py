@@ -27,7 +27,7 @@ from hta_widgets.analysis.host_activity import (
     union_of_waits,
     unrecorded_waits_by_thread,
 )
-from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
@@ -152,13 +152,7 @@ def device_idle_breakdown(
           waits longer than 1 ms during which the host waited for the device
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    of_rank = map_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
-    sums_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
-    working = {
-        rank: sums_of_rank
-        for rank, sums_of_rank in sums_by_rank.items()
-        if sums_of_rank is not None
-    }
+    working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
     idle, gaps, longest, unrecorded = (
         concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(4)
@@ -218,13 +212,7 @@ def device_idle_gaps(
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    of_rank = map_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
-    gaps_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
-    working = {
-        rank: gaps_of_rank
-        for rank, gaps_of_rank in gaps_by_rank.items()
-        if gaps_of_rank is not None
-    }
+    working = map_working_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
     schema = {
         **int64("rank start_ns dur_ns next_id"),
         "next_name": "category",
@@ -445,6 +433,8 @@ def unrecorded_work(trace: Trace) -> Intervals:
         until_launched = union(start[is_launched], np.minimum(begin, end)[is_launched])
         unrecorded = unite(unrecorded, intersect(waits, until_launched))
     is_long = end - begin >= _SHORT_NS
+    if not is_long.any():
+        return unrecorded
     start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
     is_unrecorded = _is_host_blocked(trace, (start, end), call)
     is_unrecorded |= _first_start_of_launches(trace)[call] < start
@@ -480,7 +470,7 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 
 @memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
-    """Return for each event the start of the first device work that it launched."""
+    """Return the start of the first device work that each event launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
     # Work without a launch goes to the last place, -1, which no event has.

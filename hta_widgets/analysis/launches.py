@@ -174,31 +174,22 @@ def launch_outliers(
         call > runtime_cutoff_ns,
         delay > launch_delay_cutoff_ns,
     )
-    keys = ["rank", "kernel"]
-    blocks = [
-        stats[mask]
-        .groupby(keys, observed=True)
-        .agg(
-            count=("kernel_id", "size"),
-            cpu_sum_ns=("cpu_dur_ns", "sum"),
-            gpu_sum_ns=("gpu_dur_ns", "sum"),
-            launch_delay_sum_ns=("launch_delay_ns", "sum"),
-        )
-        .reset_index()
-        for mask in masks
-    ]
-    outliers = pd.concat(blocks, ignore_index=True)
-    launches = stats.groupby(keys, observed=True).size().reset_index(name="launches")
-    outliers = outliers.merge(launches)
-    outlier = np.repeat(np.arange(len(masks)), list(map(len, blocks)))
-    order = np.lexsort(
-        (outliers["kernel"].cat.codes, -outliers["count"], outlier, outliers["rank"])
+    stacked = pd.concat([stats[mask].assign(outlier=k) for k, mask in enumerate(masks)])
+    outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
+        count=("kernel_id", "size"),
+        cpu_sum_ns=("cpu_dur_ns", "sum"),
+        gpu_sum_ns=("gpu_dur_ns", "sum"),
+        launch_delay_sum_ns=("launch_delay_ns", "sum"),
     )
-    outliers = outliers.iloc[order].reset_index(drop=True)
+    launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
+    outliers = outliers.reset_index().merge(launches.reset_index())
+    outliers["code"] = outliers["kernel"].cat.codes
+    order = {"rank": True, "outlier": True, "count": False, "code": True}
+    outliers = outliers.sort_values([*order], ascending=[*order.values()], ignore_index=True)
     frame = result_frame(
         {
             "rank": outliers["rank"],
-            "outlier": categorical(outlier[order], _OUTLIERS),
+            "outlier": categorical(outliers["outlier"].to_numpy(), _OUTLIERS),
             "kernel": outliers["kernel"],
             "count": outliers["count"],
             "launches": outliers["launches"],

@@ -67,6 +67,14 @@ def map_ranks(
         yield value
 
 
+def map_working_ranks(
+    chosen: RankParts, function: Callable[..., T | None], *args: Any
+) -> dict[int, T]:
+    """Return the results of ``function(part, *args)`` by rank, without those that are None."""
+    results = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
+    return {rank: result for rank, result in results if result is not None}
+
+
 def _map_here(
     traces: Sequence[Trace],
     selection: Selection | None,

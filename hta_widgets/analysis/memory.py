@@ -307,7 +307,7 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
     origin = int(time[~before].min()) if not before.all() else None
     time = np.where(before, origin or 0, time)
     order = np.argsort(time, kind="stable")
-    # Memory from before the first event comes first, wherever the file has it.
+    # Memory allocated before the first event comes first, independent of its place in the file.
     order = np.concatenate((order[before[order]], order[~before[order]]))
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)

@@ -398,7 +398,10 @@ def host_collectives(trace: Trace) -> Rows:
     table = trace.table
     for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
         codes = [k for k, name in enumerate(table.names.values) if re.match(pattern, name)]
-        rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+        is_call = np.isin(table.name, codes) & (table.stream < 0)
+        rows = np.flatnonzero(
+            is_call & (table.dur_ns > 0)
+        )  # dumps have enqueued ones, of no length
         if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():
             return rows
     return rows

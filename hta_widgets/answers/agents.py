@@ -66,7 +66,8 @@ def _as_answer(tool: Callable[P, Reply]) -> Callable[P, Reply]:
 
 def no_answer(error: TraceError) -> Reply:
     """Return the reply of a tool that fails; its texts may name files and arguments."""
-    more = {"answered": False, "reason": str(error), "remedy": error.remedy or ""}
+    reason = str(TraceError(error.message, path=error.path, place=error.place))
+    more = {"answered": False, "reason": reason, "remedy": error.remedy or ""}
     untrusted = {"untrusted": ["error", "reason", "remedy"]}
     reply: Reply = _short_texts(error_envelope(error) | more | untrusted, _MAX_SENTENCE)
     return reply
@@ -91,7 +92,10 @@ class AgentTools:
 
     @_as_answer
     def list_analyses(self, job: str) -> Reply:
-        """List the tables that this job has data for, with the question that each answers."""
+        """List the tables that this job has data for, with the question that each answers.
+
+        `without_data` states why the others have none, which answers a question about them.
+        """
         return _limit_reply(list_tables(self._job(job)), MAX_ROWS)
 
     @_as_answer
@@ -148,7 +152,7 @@ class AgentTools:
         )  # fmt: skip
 
     @_as_answer
-    def event(self, job: str, rank: int, id: int) -> Reply:  # noqa: A002 - the column's name
+    def event(self, job: str, rank: int, id: int) -> Reply:
         """Return one event: args, operators around it, what launched it or what it launched."""
         return _limit_reply(describe_event(self._job(job), rank, id), 1)
 
@@ -251,6 +255,7 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     answer["answered"] = len(reply.frame) > 0 or not reply.note
     if not answer["answered"]:
         answer |= {"reason": reply.note, "remedy": "list_analyses lists the tables with rows."}
+        answer["columns"] = []  # most of the reply, and of no row
     answer["code"] = _cut_text(answer["code"], _MAX_CODE)
     answer["untrusted"] = [key for key in _UNTRUSTED if key in answer]
     while len(rows) > 1 and _size(answer) > MAX_BYTES:

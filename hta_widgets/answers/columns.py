@@ -81,7 +81,7 @@ def describe_columns(frame: pd.DataFrame, table: str) -> list[ColumnFacts]:
     return [
         {
             "name": name,
-            "dtype": _dtype_name(frame.dtypes.iloc[place]),
+            "dtype": dtype_name(frame.dtypes.iloc[place]),
             "unit": "GB/s" if table == _RATES and name in _STATISTICS else unit_of(name),
             "meaning": meanings.get(name, ""),
         }
@@ -95,7 +95,8 @@ def unit_of(name: str) -> str:
     return _OTHER_UNITS.get(name) or next(parts, "")
 
 
-def _dtype_name(dtype: object) -> str:
+def dtype_name(dtype: object) -> str:
+    """Return the name of a dtype in the envelope; texts and categories are ``str``."""
     name = str(dtype).lower()
     if name.startswith(("str", "category", "object")):
         return "str"

@@ -111,7 +111,7 @@ def comment_lines(reply: TableReply) -> Iterator[str]:
             [
                 _METRICS[name],
                 *(duration(value) if is_time else share(value) for value in (before, after)),
-                share_delta((after - before) / before),
+                share_delta(figures["change_share"]),
                 "unknown" if noise is None else share(noise),
             ]
         )
@@ -161,14 +161,7 @@ def open_run(source: str) -> Job:
     if not source.startswith(BASELINE):
         return Job.open([source])
     name = source.removeprefix(BASELINE)
-    folder = _baseline_folder(name)
-    if not folder.is_dir():
-        names = ", ".join(baseline_names()) or "none"
-        raise TraceError(
-            f"no baseline {name!r}",
-            remedy=f"Those that exist: {names}. `hta-widgets baseline save NAME JOB` makes one.",
-        )
-    return Job.open([str(folder)])
+    return Job.open([str(_existing_baseline(name))])
 
 
 def save_baseline(name: str, paths: Sequence[str]) -> str:
@@ -180,16 +173,24 @@ def save_baseline(name: str, paths: Sequence[str]) -> str:
 
 def remove_baseline(name: str) -> None:
     """Remove a baseline."""
-    folder = _baseline_folder(name)
-    if not folder.is_dir():
-        raise TraceError(f"no baseline {name!r}")
-    shutil.rmtree(folder)
+    shutil.rmtree(_existing_baseline(name))
 
 
 def baseline_names() -> list[str]:
     """Return the names of the baselines, in order."""
     folder = cache_folder() / "baselines"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _existing_baseline(name: str) -> Path:
+    folder = _baseline_folder(name)
+    if not folder.is_dir():
+        names = ", ".join(baseline_names()) or "none"
+        raise TraceError(
+            f"no baseline {name!r}",
+            remedy=f"Those that exist: {names}. `hta-widgets baseline save NAME JOB` makes one.",
+        )
+    return folder
 
 
 def _baseline_folder(name: str) -> Path:

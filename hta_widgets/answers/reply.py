@@ -8,7 +8,7 @@ The envelope states what the rows are and how to get them again::
      "code": "traces = hw.load('job'); frame = hw.analysis.kernel_breakdown(traces)"}
 
 Rows are lists in the order of the columns; unknown values are null. docs/answers.md has the JSON
-Schema (`SCHEMA`).
+Schema.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.answers.columns import ColumnFacts, describe_columns
+from hta_widgets.answers.columns import ColumnFacts, describe_columns, dtype_name
 from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.files import table_bytes
 from hta_widgets.text import escape_controls, shorten_words
+from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet
 
 Form = Literal["json", "csv", "markdown", "text"]
@@ -34,67 +35,6 @@ VERSION = 1
 TABLE_SCHEMA, ERROR_SCHEMA = "hta-widgets/table", "hta-widgets/error"
 MAX_PROBLEMS = 12
 _MAX_CELL = 100  # characters of a text in a table that people read
-
-_COUNT = {"type": "integer", "minimum": 0}
-_TEXT = {"type": "string"}
-
-
-def _object(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "object", "required": [*properties], "properties": dict(properties), **more}
-
-
-#: The JSON Schema of a table's envelope. Commands add further keys, such as ``verdict``.
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "A table of hta-widgets",
-    **_object(
-        {
-            "schema": {"const": TABLE_SCHEMA},
-            "version": {"const": VERSION},
-            "job": _object(
-                {
-                    "paths": {"type": "array", "items": _TEXT},
-                    "format": _TEXT,
-                    "ranks": _COUNT,
-                    "events": _COUNT,
-                    "clock": {"enum": ["host", "fitted"]},
-                    "start_ns": {"type": "integer"},
-                    "end_ns": {"type": "integer"},
-                }
-            ),
-            "table": _TEXT,
-            "columns": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "name": _TEXT,
-                        "dtype": {"enum": ["str", "bool", "int64", "int32", "int16", "uint64",
-                                           "float64"]},
-                        "unit": _TEXT,
-                        "meaning": {"type": "string", "minLength": 1},
-                    },
-                    additionalProperties=False,
-                ),
-            },
-            "rows": {"type": "array", "items": {"type": "array"}},
-            "total_rows": _COUNT,
-            "note": _TEXT,
-            "problems": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "rank": {"type": ["integer", "null"]},
-                        "file": {"type": ["string", "null"]},
-                        "kind": _TEXT,
-                        "count": _COUNT,
-                        "detail": _TEXT,
-                    }
-                ),
-            },
-            "code": _TEXT,
-        }
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -165,9 +105,9 @@ class TableReply:
             return json_text(self.envelope())
         if form == "csv":
             return table_bytes(self.frame, "csv").decode("utf-8").replace("\r\n", "\n").rstrip("\n")
-        cells = [[column["name"] for column in self.columns]]
+        cells = [list(map(str, self.frame.columns))]
         cells += [[_cell_text(value) for value in row] for row in self.rows()]
-        is_number = [column["dtype"] not in {"str", "bool"} for column in self.columns]
+        is_number = [dtype_name(dtype) not in {"str", "bool"} for dtype in self.frame.dtypes]
         if form == "markdown":
             lines = markdown_lines(cells, is_number)
         else:
@@ -268,30 +208,34 @@ def job_facts(traces: TraceSet, paths: Iterable[str]) -> dict[str, Any]:
 
 def grouped_problems(traces: TraceSet) -> list[dict[str, Any]]:
     """Return problems of one kind and detail as one, those with most records first."""
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for row in traces.problems.to_dict("records"):
-        groups.setdefault((str(row["kind"]), str(row["detail"])), []).append(row)
-    problems = [
+    groups: dict[tuple[str, str], list[Problem]] = {}
+    for problem in traces.problem_list:
+        groups.setdefault((problem.kind, problem.detail), []).append(problem)
+    problems: list[dict[str, Any]] = [
         {
-            "rank": _only(row["rank"] for row in rows),
-            "file": _only(row["file"] for row in rows),
+            "rank": _only(problem.rank for problem in group),
+            "file": _only(problem.file for problem in group),
+            "files": len({problem.file for problem in group}),
             "kind": kind,
-            "count": sum(int(row["count"]) for row in rows),
+            "count": sum(problem.count for problem in group),
             "detail": detail,
         }
-        for (kind, detail), rows in groups.items()
+        for (kind, detail), group in groups.items()
     ]
     problems.sort(key=lambda problem: -problem["count"])
     if len(problems) > MAX_PROBLEMS:
         others = sum(problem["count"] for problem in problems[MAX_PROBLEMS - 1 :])
-        rest = {"rank": None, "file": None, "kind": "others", "count": others}
-        problems[MAX_PROBLEMS - 1 :] = [rest | {"detail": "further kinds of problems"}]
+        detail = f"{len(problems) - MAX_PROBLEMS + 1} more kinds: hw.load(…).problems lists them"
+        problems[MAX_PROBLEMS - 1 :] = [
+            {"rank": None, "file": None, "files": 0, "kind": "others", "count": others,
+             "detail": detail}
+        ]  # fmt: skip
     return problems
 
 
 def _only(values: Iterable[Any]) -> Any:
     """Return the value if all are equal, else None."""
-    distinct = {json_value(value) for value in values}
+    distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 

@@ -8,6 +8,7 @@ nothing else: no files, no network, no Python variables, and one SELECT at a tim
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hta_widgets import analysis
-from hta_widgets.answers.tables import required_options, table_functions
+from hta_widgets.answers.tables import required_options, suggest_name, table_functions
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrow import ArgsStream
 from hta_widgets.trace.traceset import TraceSet
@@ -29,6 +30,7 @@ _LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_NO_TABLE = re.compile(r"(Catalog Error: Table with name (\S+) does not exist)")
 
 
 def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
@@ -61,12 +63,21 @@ def run_sql(traces: TraceSet, query: str) -> pd.DataFrame:
         ]
         frame: pd.DataFrame = rows.project(", ".join(columns)).df()
     except duckdb.Error as error:
-        remedy = f"The tables are {', '.join(table_names(traces))}."
-        text = str(error).split("\n\n")[0]
-        raise TraceError(f"the query fails: {text}", remedy=remedy) from None
+        raise _query_error(traces, str(error).split("\n\n")[0]) from None
     finally:
         connection.close()
     return frame
+
+
+def _query_error(traces: TraceSet, text: str) -> TraceError:
+    """Return the error of a query; DuckDB knows only the tables that the query names."""
+    remedy = None
+    if missing := _NO_TABLE.match(text):
+        text, name = missing.groups()
+        names = table_names(traces)
+        plain = ", ".join(names[: names.index("problems") + 1])
+        remedy = f"{suggest_name(name, names)}The tables are {plain}, and the analyses of a job."
+    return TraceError(f"the query fails: {text.rstrip('.')}", remedy=remedy)
 
 
 def table_names(traces: TraceSet) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,13 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.answers.reply import MAX_PROBLEMS, TableReply, json_value, text_lines
+from hta_widgets.answers.reply import TableReply, grouped_problems, json_value, text_lines
 from hta_widgets.answers.tables import Job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.savings import job_efficiency
-from hta_widgets.text import UNKNOWN, count, duration, plural, share
+from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
 #: Titles of columns of the rank table that are shown if any rank has a value.
@@ -83,7 +82,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
             {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
         ],
         "note": note,
-        "problems": [_json_row(problem) for problem in traces.problems.to_dict("records")],
+        "problems": grouped_problems(traces),
     }
 
 
@@ -94,7 +93,8 @@ def summarize_job(job: Job, *, efficiency: bool = False) -> TableReply:
         figures = job_efficiency(job.traces)
         operators = list(map(_json_row, figures.pop("operators")))
         summary["efficiency"] = _json_row(figures) | {"operators": operators}
-    frame = pd.DataFrame(summary["ranks"]).dropna(axis=1, how="all").convert_dtypes()
+    ranks = [rank | {"file": escape_controls(rank["file"] or "")} for rank in summary["ranks"]]
+    frame = pd.DataFrame(ranks).dropna(axis=1, how="all").convert_dtypes()
     return job.reply(
         frame,
         "ranks",
@@ -226,15 +226,9 @@ def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
 
 
 def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for problem in problems:
-        groups[str(problem["kind"]), str(problem["detail"])].append(problem)
-    if groups:
+    if problems:
         yield from ("", "problems")
-    for (kind, detail), problems_of_kind in list(groups.items())[:MAX_PROBLEMS]:
-        files = {problem["file"] or "" for problem in problems_of_kind}
-        location = f"{len(files)} files" if len(files) > 1 else min(files)
-        number = sum(problem["count"] for problem in problems_of_kind)
-        yield f"  {kind}: {number:,} × {detail}" + (f" ({location})" if location else "")
-    if len(groups) > MAX_PROBLEMS:
-        yield f"  and {len(groups) - MAX_PROBLEMS} more: hw.load(…).problems lists them"
+    for problem in problems:
+        location = f"{problem['files']} files" if problem["files"] > 1 else problem["file"]
+        line = f"  {problem['kind']}: {problem['count']:,} × {problem['detail']}"
+        yield f"{line} ({location})" if location else line

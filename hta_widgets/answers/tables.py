@@ -38,6 +38,22 @@ _PLAIN = {
 }
 #: Analyses that need the name of an operator have rows if these have.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
+#: Columns that hold the answer, where a row may exist without one: unknown is NaN or -1.
+_ANSWERS = {
+    "clock_offsets": ("residual_ns",),
+    "comm_comp_overlap": ("overlap_share",),
+    "exposed_waits": ("wait_ns",),
+    "idle_interval_stats": ("mean_ns",),
+    "job_critical_path": ("dur_ns",),
+    "memory_bandwidth_summary": ("mean",),
+    "operator_efficiency": ("flops", "least_bytes"),
+    "step_efficiency": ("flops",),
+}
+#: They have a row per rank, which says nothing of a single one.
+_NEED_RANKS = {"rank_clusters"}
+#: A path needs work that depends on other work, which these formats do not record.
+_NEED_WORK = {"critical_path", "job_critical_path"}
+_DUMPS = {"flight-recorder", "memory-snapshot"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ class Job:
     def open(cls, paths: Sequence[str], ranks: Iterable[int] | None = None) -> Job:
         """Load a job; raise a `TraceError` if it holds no events."""
         traces = load_events(paths, ranks)
-        if clock_fit(traces).is_needed:  # as in views
+        if len(traces) > 1 and clock_fit(traces).is_needed:  # as in views
             traces = traces.with_clock("fitted")
         return cls(traces, tuple(paths))
 
@@ -111,16 +127,39 @@ def table_function(name: str) -> Callable[..., Any] | None:
 
 
 def list_tables(job: Job) -> TableReply:
-    """Return the tables that a job has data for, with what they return."""
-    rows = [(name, text, "") for name, text in _PLAIN.items()]
+    """Return the tables that a job has data for; ``without_data`` says why others have none."""
     functions = table_functions(job.traces)
-    rows += [
-        (name, first_line(function), ", ".join(required_options(function)))
-        for name, function in functions.items()
-        if _has_data(functions[_PROBES.get(name, name)], job.traces)
+    has_events = any(map(len, job.traces.values()))
+    has_problems = len(job.traces.problem_list) > 0
+    reasons = {
+        "events": "" if has_events else "the files hold no events",
+        "ranks": "",
+        "problems": "" if has_problems else "nothing was skipped, repaired or guessed",
+    }
+    reasons |= {name: _reason_without_data(name, functions, job.traces) for name in functions}
+    rows = [
+        (name, _PLAIN[name], "")
+        if name in _PLAIN
+        else (name, first_line(functions[name]), ", ".join(required_options(functions[name])))
+        for name, reason in reasons.items()
+        if not reason
     ]
     frame = pd.DataFrame(rows, columns=["table", "question", "needs"])
-    return job.reply(frame, "tables", len(frame), code="dir(hw.analysis)")
+    without_data = [
+        {"reason": reason, "tables": [name for name in reasons if reasons[name] == reason]}
+        for reason in dict.fromkeys(filter(None, reasons.values()))
+    ]
+    return job.reply(
+        frame, "tables", len(frame), code="dir(hw.analysis)", more={"without_data": without_data}
+    )
+
+
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """Return a sentence with the names that resemble a misspelt one; empty if none does."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, names)
+    return f"Did you mean {' or '.join(similar)}? " if similar else ""
 
 
 def required_options(function: Callable[..., Any]) -> list[str]:
@@ -129,21 +168,38 @@ def required_options(function: Callable[..., Any]) -> list[str]:
     return [option.name for option in parameters if option.default is option.empty]
 
 
-def _has_data(function: Callable[..., Any], traces: TraceSet) -> bool:
-    """Return whether an analysis matches any event of the first rank, else of any rank."""
+def _reason_without_data(
+    name: str, functions: Mapping[str, Callable[..., Any]], traces: TraceSet
+) -> str:
+    """Return why an analysis has no answer for a job; empty if it has one for any rank."""
+    if name in _NEED_WORK and _DUMPS.issuperset(traces.formats):
+        return "dumps hold no work of hosts and devices"
+    if name in _NEED_RANKS and len(traces) == 1:
+        return "one rank cannot be compared: load several"
+    function = functions[_PROBES.get(name, name)]
     parameters = inspect.signature(function).parameters
     scopes: list[dict[str, Any]] = [{}]
     if "rank" in parameters:
         scopes = [{"rank": rank} for rank in traces.ranks]
-    elif "ranks" in parameters:
+    elif "ranks" in parameters and len(traces) > 1:
         scopes = [{"ranks": traces.ranks[:1]}, {}]
-    try:
-        return any(_matches(function(traces, **scope)) for scope in scopes)
-    except TraceError:  # for example without the step that it looks for
-        return False
+    reason = ""
+    for scope in scopes:
+        try:
+            frame = function(traces, **scope)
+        except TraceError as error:  # for example without the step that it looks for
+            reason = error.message
+            continue
+        if _has_answer(name, frame):
+            return ""
+        unknown = " and no ".join(_ANSWERS.get(name, ("row",)))
+        reason = str(frame.attrs.get("note", "")) or f"no {unknown} is known"
+    return reason
 
 
-def _matches(frame: pd.DataFrame) -> bool:
+def _has_answer(name: str, frame: pd.DataFrame) -> bool:
+    if name in _ANSWERS:
+        return bool((frame[[*_ANSWERS[name]]] >= 0).to_numpy().any())
     return len(frame) > 0 and any(frame.attrs.get("matched", {"rows": 1}).values())
 
 
@@ -193,9 +249,19 @@ def run_table(
         else _run_analysis(job, name, scope, dict(options or {}))
     )
     rows, code = _cut(frame, sort, limit, descending=descending)
-    return job.reply(
-        rows, name, len(frame), note=str(frame.attrs.get("note", "")), code=f"{call}{code}"
-    )
+    notes = [str(frame.attrs.get("note", ""))]
+    if "window" in scope and not len(frame):
+        notes.append(_outside_note(job.traces, scope["window"]))
+    note = "; ".join(filter(None, notes))
+    return job.reply(rows, name, len(frame), note=note, code=f"{call}{code}")
+
+
+def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
+    """Return a note if a window is before or after all events."""
+    start_ns, end_ns = traces.span_ns
+    if window[0] <= end_ns and window[1] >= start_ns:
+        return ""
+    return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
 
 
 #: DuckDB has more widths of numbers than the envelope.
@@ -217,7 +283,8 @@ def _run_analysis(
     if function is None:
         raise UnknownNameError(
             f"no table {name!r}",
-            remedy="The command `tables` and the tool list_analyses list those with data.",
+            remedy=suggest_name(name, [*_PLAIN, *table_functions(job.traces)])
+            + "The command `tables` and the tool list_analyses list those with data.",
         )
     parameters = [*inspect.signature(function).parameters][1:]
     if "rank" in parameters and "rank" not in options and len(scope.get("ranks", ())) == 1:
@@ -315,8 +382,8 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
-    """Return one event, and what is known of it: args, callers, launches, others of its name."""
-    from hta_widgets.live.job import TileEngine  # noqa: PLC0415 - other tables do without
+    """Return one event with its args, callers, launches, and statistics of its name."""
+    from hta_widgets.live.job import TileEngine  # other tables do without
 
     event = job.traces.event(event_id, rank)  # raises for what does not exist
     frame = job.traces[rank].events.loc[[event.id]].reset_index()

@@ -56,7 +56,7 @@ class Verdict:
     before, after : float or None
         Means over steps and ranks.
     change_share : float or None
-        How much worse it became, as a share of the value before; negative if it became better.
+        ``(after - before) / before``. A lower MFU is worse, of others a higher value.
     noise_share : float or None
         The smallest change that is significant with steps that scatter like these.
     p_value : float or None
@@ -93,8 +93,7 @@ class Verdict:
         if self.before is None or self.after is None or self.change_share is None:
             return f"{head}; {self.reason}."
         values = [_value_text(value, self.unit) for value in (self.before, self.after)]
-        parts = [f"{share_delta((self.after - self.before) / self.before)}"]
-        parts.append(f"limit {share(self.limit_share)}")
+        parts = [share_delta(self.change_share), f"limit {share(self.limit_share)}"]
         if self.noise_share is not None:
             parts.append(f"noise {share(self.noise_share)}")
         reason = f"; {self.reason}" if self.reason else ""
@@ -135,11 +134,11 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
     fields["steps"] = min(len(before), len(after))
     reason = _obstacle(diff, before, after, metric)
     if not (np.isfinite(values).all() and values[0] > 0):
-        reason = reason or f"the run before has no {_NAMES.get(metric, metric)}"
+        reason = reason or _missing_text(metric)
         return Verdict("cannot tell", reason=reason, **fields)
-    sign = -1 if metric == "mfu" else 1
-    change = sign * (values[1] - values[0]) / values[0]
+    change = (values[1] - values[0]) / values[0]
     fields |= {"before": values[0], "after": values[1], "change_share": change}
+    worse = -change if metric == "mfu" else change
     p_value, noise = _test(before, after, by_step=diff.same_steps)
     fields |= {"p_value": p_value, "noise_share": noise}
     if reason:
@@ -149,13 +148,20 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
         reason = "one step on a side has no spread"
         reason = reason if steps == 1 else f"{steps} steps on a side are too few for a test"
         return Verdict("cannot tell", reason=reason, **fields)
-    if change >= limit_share:
+    if worse >= limit_share:
         is_certain = p_value < _ALPHA
         reason = "" if is_certain else f"the change may be chance (p {p_value:.2g})"
         return Verdict("regressed" if is_certain else "cannot tell", reason=reason, **fields)
-    if noise > limit_share and change + noise > limit_share:
+    if noise > limit_share and worse + noise > limit_share:
         return Verdict("cannot tell", reason="the steps scatter more than the limit", **fields)
     return Verdict("within", **fields)
+
+
+def _missing_text(metric: str) -> str:
+    kernel, sign, pattern = metric.partition(":")
+    if not sign:
+        return f"the run before has no {_NAMES.get(metric, metric)}"
+    return f"in the run before no {kernel}'s name contains {pattern!r} (in this case of letters)"
 
 
 def _obstacle(diff: Comparison, before: Floats, after: Floats, metric: str) -> str:

@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.figure import FigureStyle
+from hta_widgets.charts.figure import Figure, FigureStyle
 from hta_widgets.charts.language import column, fill_template, is_rows
 from hta_widgets.charts.rows import RowsContent, Tooltip, rows_chart
 
 
-def draw_rows(content: RowsContent, style: FigureStyle) -> Any:
+def draw_rows(content: RowsContent, style: FigureStyle) -> Figure:
     """Return a figure of rows, after filling the templates of its texts."""
     data = content.data
     if "row" not in data:

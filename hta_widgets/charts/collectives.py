@@ -19,11 +19,11 @@ from hta_widgets.charts.data import (
     largest_of_cells,
     median_of,
     most_often_last,
-    rank_list,
     thin_points,
 )
 from hta_widgets.charts.defined import draw_analysis
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_ground,
     add_tooltip,
@@ -51,7 +51,7 @@ from hta_widgets.charts.rows import (
     tick_step,
 )
 from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
-from hta_widgets.text import MINUS, axis_time, count, duration, rate, size
+from hta_widgets.text import MINUS, axis_time, count, duration, rank_list, rate, size
 from hta_widgets.trace.arrays import Array
 
 #: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thin_points`).
@@ -79,8 +79,8 @@ def arrivals(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "How late each rank arrives",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw how late ranks arrive at collectives over time, against the median of each collective.
 
     Parameters
@@ -175,7 +175,7 @@ def _arrival_dots(
     entries: list[Dots],
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw one dot per arrival over time."""
     theme = style.theme
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
@@ -236,8 +236,8 @@ def clock_offsets(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Clock offsets",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each rank's clock offset, and its residuals before and after the fit.
 
     Parameters
@@ -292,8 +292,8 @@ def collectives(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw how long each rank waits at each collective, or how late it arrives.
 
     Parameters
@@ -411,7 +411,7 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     ]
 
 
-def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
+def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
     theme, data = style.theme, grid.cells
     data["right"] = data["left"] + grid.fold
     shades = np.array(color_ramp(theme.waiting, _SHADES))
@@ -462,7 +462,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
     return figure
 
 
-def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
+def _mark_rows(figure: Figure, grid: _Grid, theme: Theme, half: float) -> None:
     """Outline the rows of late ranks, for charts whose cells are too narrow for outlines."""
     rows = np.searchsorted(grid.ranks, grid.marked)
     outline = theme.late if grid.is_judged else theme.ink
@@ -479,7 +479,7 @@ def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
             )
 
 
-def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
+def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     theme, rows = style.theme, len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
     # Room for the name of the first row, which may be taller than the row.
@@ -535,7 +535,7 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Any:
     return figure
 
 
-def _add_rank_bars(figure: Any, grid: _Grid, theme: Theme) -> None:
+def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
     data = pd.DataFrame(
         {

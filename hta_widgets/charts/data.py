@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import pandas as pd
 
 from hta_widgets import analysis as analyses
 from hta_widgets.analysis.frames import require_columns
+from hta_widgets.charts.theme import color_channels
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
-from hta_widgets.text import consecutive_runs, count, plural, run_text
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -26,7 +28,7 @@ _MIN_COLLECTIVES = 4
 
 
 def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
-    """Return for each value the median of its group."""
+    """Return the median of each value's group."""
     numbers = pd.Series(np.asarray(values, dtype=float))
     return numbers.groupby(np.asarray(groups)).transform("median").to_numpy(float)
 
@@ -111,21 +113,9 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
     return largest
 
 
-def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
-    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
-    numbers = sorted(int(rank) for rank in ranks)
-    shown = consecutive_runs(numbers)[:max_runs]
-    words = map(run_text, shown)
-    left = len(numbers) - sum(map(len, shown))
-    more_text = f" and {count(left)} more" if left else ""
-    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more_text}"
-
-
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    channels = np.array(
-        [[int(stop[digit : digit + 2], 16) for digit in (1, 3, 5)] for stop in stops]
-    )
+    channels = np.array([color_channels(stop) for stop in stops])
     places = np.linspace(0, len(stops) - 1, steps)
     mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
     return [
@@ -215,7 +205,7 @@ def _run_analysis(name: str, source: Any, options: dict[str, Any]) -> pd.DataFra
     return frame
 
 
-def _leaves_out_events(selection: Any) -> bool:
+def _leaves_out_events(selection: object) -> bool:
     """Return whether a selection excludes any event within its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
@@ -249,7 +239,7 @@ def diff_frame(chart: str, source: ChartFrame, *columns: str) -> pd.DataFrame:
 
 
 def require_frame(
-    chart: str, source: Any, origin: str, *, takes_traces: bool = False
+    chart: str, source: object, origin: str, *, takes_traces: bool = False
 ) -> pd.DataFrame:
     """Return the source if it is a frame; else raise a `TraceError` that names its origin."""
     if isinstance(source, pd.DataFrame):
@@ -308,29 +298,39 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     return data
 
 
+@dataclass
+class _GroupColumn:
+    """A column of groups of one kind that have no rank in common."""
+
+    kind: str
+    described: str
+    members: set[int] = field(default_factory=set)
+    groups: int = 0
+
+
 def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]:
     """Return the column of each group, and its number in the column.
 
     A group goes to the first column of its kind that has none of its ranks, if possible to one with
     the same description; else to a new column.
     """
-    columns: list[dict[str, Any]] = []
+    columns: list[_GroupColumn] = []
     column_of: dict[Any, int] = {}
     number_of: dict[Any, int] = {}
-    for code, group in groups.iterrows():
+    for code, group in groups.to_dict("index").items():
         free = [
             index
             for index, column in enumerate(columns)
-            if column["kind"] == group["kind"] and not column["members"] & group["members"]
+            if column.kind == group["kind"] and not column.members & group["members"]
         ]
-        same_groups = [index for index in free if columns[index]["described"] == group["described"]]
+        like_it = [index for index in free if columns[index].described == group["described"]]
         if not free:
             free = [len(columns)]
-            columns.append({**group[["kind", "described"]], "members": set(), "groups": 0})
-        index = (same_groups or free)[0]
-        column_of[code], number_of[code] = index, columns[index]["groups"]
-        columns[index]["members"] |= group["members"]
-        columns[index]["groups"] += 1
+            columns.append(_GroupColumn(group["kind"], group["described"]))
+        index = (like_it or free)[0]
+        column_of[code], number_of[code] = index, columns[index].groups
+        columns[index].members |= group["members"]
+        columns[index].groups += 1
     return column_of, number_of
 
 

@@ -19,7 +19,6 @@ from hta_widgets.charts.data import (
     ChartSource,
     analysis_frame,
     color_ramp,
-    rank_list,
     require_columns_of,
 )
 from hta_widgets.charts.definition import (
@@ -43,8 +42,8 @@ from hta_widgets.charts.definition import (
     style_of,
 )
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
-    blend,
     empty_figure,
     join_sentences,
     text_on,
@@ -72,7 +71,7 @@ from hta_widgets.charts.rows import (
     rows_chart,
     tick_step,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.text import (
@@ -80,6 +79,7 @@ from hta_widgets.text import (
     consecutive_runs,
     count,
     duration,
+    rank_list,
     run_text,
     share,
     share_delta,
@@ -157,7 +157,7 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
     group_of_item = np.where(place > 0, -place, rank)
     folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
-    def reduce_folds(function: str, *columns: Any) -> Any:
+    def reduce_folds(function: str, *columns: object) -> Any:
         return aggregate(function, columns, {"by": folds})
 
     members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
@@ -206,7 +206,7 @@ def draw_analysis(
     theme: ThemeName | Theme,
     title: str,
     clusters: pd.DataFrame | None = None,
-) -> Any:
+) -> Figure:
     """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
     frame = analysis_frame(rows_definition(name).analysis, source, options)
     return draw_definition(name, frame, width, theme, title, clusters)
@@ -219,7 +219,7 @@ def draw_definition(
     theme: ThemeName | Theme = "light",
     title: str = "",
     clusters: pd.DataFrame | None = None,
-) -> Any:
+) -> Figure:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
     title = fill_device_word(title or rows_definition(name).title, frame)
     style = FigureStyle(title, theme_of(theme), width)
@@ -548,7 +548,7 @@ def _add_mark(
 ) -> Bars | Dots | Whiskers:
     """Return a mark, and add its columns."""
 
-    def place(code: Any) -> Any:
+    def place(code: object) -> Any:
         if not isinstance(code, str):
             return code
         data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))

@@ -179,7 +179,7 @@ class HatchSpec(_Spec):
 
 
 class SelectionSpec(_Spec):
-    """What a click on a mark selects."""
+    """The selection that a click on a mark makes."""
 
     window: tuple[Code, Code] | None = None
     #: Expression of the keys to select; the row's keys without it.
@@ -245,7 +245,7 @@ KINDS = ("compute", "communication", "memory")
 
 
 class Definition(_Spec):
-    """What the definitions of all charts have."""
+    """The fields that the definitions of all charts have."""
 
     subtitle: list[Template | ConditionalText]
     finding: list[Template | ConditionalText]

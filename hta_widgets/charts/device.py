@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
@@ -12,7 +11,7 @@ from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import ChartSource, analysis_frame, spread_over_ranks, top_rows
 from hta_widgets.charts.defined import draw_analysis, draw_definition
 from hta_widgets.charts.definition import definition
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -35,8 +34,8 @@ def temporal_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Where {device_word} time goes",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the activity of each rank's device, as shares of its span.
 
     Parameters
@@ -71,8 +70,8 @@ def kernel_type_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Kinds of {device_word} work",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
 
     Parameters
@@ -83,10 +82,6 @@ def kernel_type_breakdown(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
 
     Examples
     --------
@@ -110,8 +105,8 @@ def comm_comp_overlap(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication and overlap",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each rank's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -124,10 +119,6 @@ def comm_comp_overlap(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
 
     Examples
     --------
@@ -144,8 +135,8 @@ def idle_time_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Why streams are idle",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each stream's idle time, split by cause.
 
     Parameters
@@ -179,8 +170,8 @@ def device_idle_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Why {device_word}s are idle",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the idle time of each rank's whole device, split by cause.
 
     Parameters
@@ -193,10 +184,6 @@ def device_idle_breakdown(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
 
     Examples
     --------
@@ -216,8 +203,8 @@ def kernel_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top kernels",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the kernels with most time.
 
     Parameters
@@ -314,8 +301,8 @@ def kernel_duration_by_rank(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw how long kernels take on each rank.
 
     With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
@@ -340,10 +327,6 @@ def kernel_duration_by_rank(
         The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
-
-    Returns
-    -------
-    bokeh.plotting.figure
 
     Examples
     --------
@@ -377,7 +360,7 @@ def kernel_duration_by_rank(
 
 def _draw_mean_durations(
     chosen: pd.DataFrame, style: FigureStyle, name: str | None, top: int
-) -> Any:
+) -> Figure:
     theme, data = style.theme, chosen.reset_index(drop=True)
     if name is None:
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
@@ -431,8 +414,8 @@ def queue_length_summary(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launch queue",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the mean and the maximum length of each stream's queue of launched work.
 
     Parameters

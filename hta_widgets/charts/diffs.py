@@ -18,7 +18,7 @@ from hta_widgets.charts.data import (
     require_columns_of,
 )
 from hta_widgets.charts.defined import idle_cause_text
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -98,8 +98,8 @@ def diff_ops(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the names whose time, or count, differs most between two runs.
 
     Parameters
@@ -135,7 +135,7 @@ def diff_ops(
     return _draw_ops(frame, style, measure, top)
 
 
-def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Any:
+def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Figure:
     is_timed = measure == "duration"
     column, before, words = (
         ("diff_ns", "before_ns", duration_delta)
@@ -215,7 +215,7 @@ def diff_changes(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "What changed, beyond noise",
-) -> Any:
+) -> Figure:
     """Draw the changes with most time: regressions to the right of zero, improvements to the left.
 
     Parameters
@@ -303,7 +303,7 @@ def diff_names(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Names, after against before, in a step",
-) -> Any:
+) -> Figure:
     """Draw the names whose time in a step differs most.
 
     Parameters
@@ -352,7 +352,7 @@ def diff_waterfall(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Where the difference of the step times comes from",
-) -> Any:
+) -> Figure:
     """Draw what each part adds to the step times or takes from them, and the sum of all parts.
 
     Parameters
@@ -436,7 +436,7 @@ def diff_steps(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Steps, before and after",
-) -> Any:
+) -> Figure:
     """Draw the lengths of each pair of steps before and after, and the spread of the steps.
 
     Parameters
@@ -552,12 +552,12 @@ def _step_text(before: int, after: int) -> str:
     return f"step {before}" if before == after else f"step {before} → {after}"
 
 
-def _p_value_text(likely: float | None) -> str:
-    if likely is None:
+def _p_value_text(p_value: float | None) -> str:
+    if p_value is None:
         return "with one step per side, chance cannot be estimated"
-    if likely < 0.001:
+    if p_value < 0.001:
         return "by chance the means differ as much in less than 1 of 1 000 such pairs"
-    return f"by chance the means differ as much in {share(likely)} of such pairs"
+    return f"by chance the means differ as much in {share(p_value)} of such pairs"
 
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:

@@ -17,6 +17,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     empty_figure,
@@ -46,8 +47,8 @@ def operator_efficiency(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "How close to the machine",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
 
     Parameters
@@ -105,8 +106,8 @@ def modules(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Layers",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the tree of modules: each below the module that calls it, as wide as its device time.
 
     Parameters
@@ -151,7 +152,7 @@ def _roofs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[frame["device"] != "", columns].dropna().drop_duplicates()
 
 
-def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Any:
+def _draw(frame: pd.DataFrame, roofs: pd.DataFrame, style: FigureStyle) -> Figure:
     theme = style.theme
     x, y = frame["intensity"], frame["tflop_per_s"]
     peaks = roofs["peak_tflop_per_s"]

@@ -12,17 +12,16 @@ from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
 from hta_widgets.arguments import check_arguments
-from hta_widgets.charts.data import rank_list
-from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, color_channels, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.files import write_text
-from hta_widgets.text import count
+from hta_widgets.text import count, rank_list
 
 
 class _LazyModule:
@@ -40,6 +39,10 @@ models: Any = _LazyModule("bokeh.models")
 plotting: Any = _LazyModule("bokeh.plotting")
 resources: Any = _LazyModule("bokeh.resources")
 
+#: `bokeh.plotting.figure` and `bokeh.models.LayoutDOM`. Not these classes themselves: importing
+#: Bokeh takes a while, and its own types reject arguments that it accepts.
+Figure: TypeAlias = Any
+LayoutDOM: TypeAlias = Any
 
 #: For each script of BokehJS, the cell whose output includes it and the id of its execution. Other
 #: outputs wait for this script and do not include it, since it is large.
@@ -56,16 +59,16 @@ def display_in_notebooks(chart: Any) -> Any:
     return chart
 
 
-def html_of(chart: Any) -> str:
+def html_of(chart: LayoutDOM) -> str:
     """Return a chart as HTML that needs no network and no earlier call.
 
     The first chart of a Jupyter kernel includes BokehJS. The others wait until it is loaded, so
     the page may run their scripts in any order.
     """
-    from bokeh.core.json_encoder import serialize_json  # noqa: PLC0415 - takes a while
-    from bokeh.core.types import ID  # noqa: PLC0415
-    from bokeh.embed.bundle import bundle_for_objs_and_resources  # noqa: PLC0415
-    from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
+    from bokeh.core.json_encoder import serialize_json  # takes a while
+    from bokeh.core.types import ID
+    from bokeh.embed.bundle import bundle_for_objs_and_resources
+    from bokeh.util.serialization import make_globally_unique_id
 
     place = f"hta-chart-{make_globally_unique_id()}"
     item = str(serialize_json(embed.json_item(chart, ID(place)))).replace("</", "<\\/")
@@ -92,7 +95,7 @@ def html_of(chart: Any) -> str:
 
 def _running_cell() -> tuple[str | None, str | None]:
     """Return the ids of the running cell and of its execution, if the front end sends them."""
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
+    from IPython.core.getipython import get_ipython  # absent from plain Python
 
     kernel = getattr(get_ipython(), "kernel", None)
     if kernel is None:
@@ -104,7 +107,7 @@ def _running_cell() -> tuple[str | None, str | None]:
 _SPACING_PX = 8
 
 
-def row(*charts: Any) -> Any:
+def row(*charts: LayoutDOM) -> LayoutDOM:
     """Place charts side by side; together they take the width that the page gives.
 
     Parameters
@@ -124,7 +127,7 @@ def row(*charts: Any) -> Any:
     return _check_layout(models.Row, charts)
 
 
-def column(*charts: Any) -> Any:
+def column(*charts: LayoutDOM) -> LayoutDOM:
     """Place charts below each other; parameters are as in `row`.
 
     Returns
@@ -134,7 +137,7 @@ def column(*charts: Any) -> Any:
     return _check_layout(models.Column, charts)
 
 
-def _check_layout(layout: Any, charts: tuple[Any, ...]) -> Any:
+def _check_layout(layout: Any, charts: tuple[LayoutDOM, ...]) -> LayoutDOM:
     _require_models(charts)
     children = list(charts)
     return display_in_notebooks(
@@ -142,7 +145,7 @@ def _check_layout(layout: Any, charts: tuple[Any, ...]) -> Any:
     )
 
 
-def _require_models(charts: tuple[Any, ...]) -> None:
+def _require_models(charts: tuple[LayoutDOM, ...]) -> None:
     for chart in charts:
         if not isinstance(chart, models.LayoutDOM):
             raise TraceError(
@@ -179,7 +182,7 @@ def escape_text(text: str) -> str:
 
 
 def keep_fitting(
-    figure: Any,
+    figure: Figure,
     *,
     width: int | None,
     names: Sequence[tuple[float, str]] = (),
@@ -245,7 +248,7 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
-def _thinned_ticks(figure: Any) -> list[float]:
+def _thinned_ticks(figure: Figure) -> list[float]:
     """Return the ticks of a linear axis; a narrow figure shows every second or so."""
     if isinstance(figure.x_scale, models.LogScale):
         return []
@@ -285,21 +288,9 @@ def _wrap_lines(text: str, letters: int) -> str:
     return "\n".join(lines)
 
 
-def blend(color: str, ground: str, part: float) -> str:
-    """Return a colour blended over a ground with opacity `part`.
-
-    Translucent marks would show seams where their edges overlap.
-    """
-    channels = [
-        (int(color[digit : digit + 2], 16), int(ground[digit : digit + 2], 16))
-        for digit in (1, 3, 5)
-    ]
-    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
-
-
 def text_on(color: str) -> str:
     """Return the colour of text on a mark of this colour."""
-    red, green, blue = ((int(color[digit : digit + 2], 16) / 255) ** 2.2 for digit in (1, 3, 5))
+    red, green, blue = ((channel / 255) ** 2.2 for channel in color_channels(color))
     return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
 
 
@@ -338,12 +329,12 @@ def new_figure(
     style: FigureStyle,
     *,
     frame_height: int,
-    x_range: Any,
-    y_range: Any,
+    x_range: object,
+    y_range: object,
     select: Literal["width", "height", "both"] | None = None,
     tools: Sequence[Any] = (),
     axis_type: Literal["linear", "log"] = "linear",
-) -> Any:
+) -> Figure:
     """Return an empty figure with its title and subtitle; a drag selects along `select`."""
     theme, width = style.theme, style.width
     if select is not None:
@@ -413,7 +404,13 @@ def _title(text: str, size: str, weight: str, color: str, *, standoff: int) -> A
 
 
 def draw_areas(
-    figure: Any, source: Any, color: str, *, bottom: str | float, top: str | float, alpha: float
+    figure: Figure,
+    source: object,
+    color: str,
+    *,
+    bottom: str | float,
+    top: str | float,
+    alpha: float,
 ) -> Any:
     """Draw invisible rectangles of time, which tooltips and selections refer to."""
     return figure.quad(
@@ -446,7 +443,7 @@ def plain_axis(axis: Any, theme: Theme) -> None:
 
 
 def side_axis(
-    figure: Any, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
+    figure: Figure, ticks: Sequence[float], labels: Mapping[float, str], theme: Theme
 ) -> Any:
     """Add an axis at the right of a figure, and return it."""
     axis = models.LinearAxis(
@@ -457,7 +454,7 @@ def side_axis(
     return axis
 
 
-def draw_row_texts(figure: Any, source: Any, *, x: str | float, color: str) -> None:
+def draw_row_texts(figure: Figure, source: object, *, x: str | float, color: str) -> None:
     """Write the texts of a source into its rows."""
     figure.text(
         x=x,
@@ -472,7 +469,7 @@ def draw_row_texts(figure: Any, source: Any, *, x: str | float, color: str) -> N
     )
 
 
-def add_ground(figure: Any, theme: Theme, **sides: float) -> None:
+def add_ground(figure: Figure, theme: Theme, **sides: float) -> None:
     """Draw a rectangle in the colour of empty lanes below all marks."""
     figure.add_layout(
         models.BoxAnnotation(
@@ -482,7 +479,7 @@ def add_ground(figure: Any, theme: Theme, **sides: float) -> None:
 
 
 def add_tooltip(
-    figure: Any,
+    figure: Figure,
     renderers: Sequence[Any],
     theme: Theme,
     heading: str,
@@ -514,7 +511,7 @@ def add_tooltip(
     )
 
 
-def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Any:
+def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Figure:
     """Return a figure with the reason why it is empty."""
     reason = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
@@ -539,7 +536,7 @@ def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> 
 
 @check_arguments
 def to_html(
-    chart: Any, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
+    chart: object, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
 ) -> Path:
     """Write a chart, or a layout of charts, as one file that needs no network.
 
@@ -568,7 +565,7 @@ def to_html(
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
-def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
+def keep_dominant(figure: Figure, segments: object, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
     Row 0 has for each pixel the cause that takes most of its time, or none if the time without a

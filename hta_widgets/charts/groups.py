@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.cross_rank.comm_events import sum_known_bytes
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import (
@@ -17,7 +18,7 @@ from hta_widgets.charts.data import (
     group_positions,
     require_columns_of,
 )
-from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -29,7 +30,7 @@ from hta_widgets.charts.rows import (
     round_ticks,
     time_scale,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
 from hta_widgets.text import UNKNOWN, count, duration, plural, size
 
 _MAX_COLUMNS = 8
@@ -51,8 +52,8 @@ def parallel_groups(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks form which groups",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each rank's group of each kind, and the rank's time and bytes in it.
 
     Parameters
@@ -342,8 +343,8 @@ def communication_by_group(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication by process group",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each process group's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -385,8 +386,8 @@ def communication_by_stream(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Communication by stream",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each stream's communication: time hidden behind compute, and exposed time.
 
     Parameters
@@ -419,7 +420,9 @@ def communication_by_stream(
     return _draw_communication(frame, ["stream"], "stream", style)
 
 
-def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle) -> Any:
+def _draw_communication(
+    frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle
+) -> Figure:
     text = frame.assign(**{key: frame[key].astype(str) for key in keys})
     grouped = text.groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
@@ -429,7 +432,7 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
     data["most_ns"] = grouped["communication_ns"].max()
     with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
     for key in ("in_bytes", "out_bytes") if with_sizes else ():
-        data[key] = grouped[key].agg(_sum_stated)
+        data[key] = grouped[key].agg(lambda sizes: sum_known_bytes(sizes.to_numpy()))
         data[f"{key}_text"] = [_size_text(size_bytes) for size_bytes in data[key]]
     data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
     data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
@@ -477,12 +480,6 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
             unmatched_note(frame),
         ),
     )
-
-
-def _sum_stated(sizes: pd.Series) -> int:
-    """Return the sum of the sizes that are stated, -1 if none is."""
-    stated = sizes[sizes >= 0]
-    return int(stated.sum()) if len(stated) else -1
 
 
 def _row_label(record: dict[Any, Any], noun: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -11,7 +9,7 @@ from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import ChartFrame, diff_frame
 from hta_widgets.charts.diffs import COLOURS, counts_text, relative_change
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import Bars, RowsContent, Scale, Tooltip
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.panels.layers import left_edges
@@ -35,7 +33,7 @@ def diff_icicle(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Operators of both runs",
-) -> Any:
+) -> Figure:
     """Draw the operator tree of both runs: callers above callees.
 
     Parameters

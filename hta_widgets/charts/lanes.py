@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
-    blend,
     draw_areas,
     escape_text,
     keep_fitting,
@@ -23,7 +23,7 @@ from hta_widgets.charts.figure import (
     side_axis,
 )
 from hta_widgets.charts.rows import Tooltip
-from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import Theme, blend
 from hta_widgets.text import count
 from hta_widgets.trace.arrays import Floats
 
@@ -55,7 +55,7 @@ class LaneSteps:
     exact: bool
 
 
-def time_axis(figure: Any) -> None:
+def time_axis(figure: Figure) -> None:
     """Label the x axis with times and their units."""
     axis = figure.xaxis[0]
     axis.ticker = models.AdaptiveTicker(
@@ -127,7 +127,7 @@ def lanes_figure(
     if any(lane.number for lane in lanes):
         columns.append((side_axis(figure, ticks, numbers, style.theme), 0))
 
-    def finish(legend: Any, names: Sequence[tuple[float, str]] | None = None) -> None:
+    def finish(legend: object, names: Sequence[tuple[float, str]] | None = None) -> None:
         keep_fitting(
             figure,
             width=style.width,
@@ -144,24 +144,26 @@ def lanes_figure(
     return figure, finish
 
 
-def lane_steps(time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, most: int) -> LaneSteps:
+def lane_steps(
+    time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
+) -> LaneSteps:
     """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
-    if len(times) <= most:
+    if len(times) <= max_steps:
         return LaneSteps(times, until, values, values, exact=True)
-    edges = np.linspace(times[0], until[-1], most + 1)
+    edges = np.linspace(times[0], until[-1], max_steps + 1)
     first = np.searchsorted(times, edges[:-1], side="left")
     # A slice includes the value from before its start, unless the value changes exactly there.
     carried = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
     last = np.append(first[1:], len(times))
-    least, highest = values[carried].copy(), values[carried].copy()
+    lowest, highest = values[carried].copy(), values[carried].copy()
     filled = np.flatnonzero(last > first)
     # Slices without a change have no index, so `reduceat` needs the starts of the others only.
-    least[filled] = np.minimum(least[filled], np.minimum.reduceat(values, first[filled]))
+    lowest[filled] = np.minimum(lowest[filled], np.minimum.reduceat(values, first[filled]))
     highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
-    return LaneSteps(edges[:-1], edges[1:], least, highest, exact=False)
+    return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class StepLanes:
     pitch: float = 40
 
 
-def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
+def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     """Return a figure with one lane per step series, each scaled to its own peak."""
     series, theme = content.series, style.theme
     total = sum(len(lane.time_ns) for lane in series)
@@ -231,7 +233,7 @@ _BASE, _PEAK = 0.46, 0.86
 
 
 def _draw_steps(
-    figure: Any, row: int, steps: LaneSteps, color: str, theme: Theme
+    figure: Figure, row: int, steps: LaneSteps, color: str, theme: Theme
 ) -> tuple[Floats, Floats]:
     """Draw one lane; return the upper and the lower edge of each step."""
     peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0

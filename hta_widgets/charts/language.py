@@ -59,7 +59,7 @@ _HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
 _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
-def is_rows(value: Any) -> bool:
+def is_rows(value: object) -> bool:
     """Whether there is one value for each item or row."""
     return isinstance(value, np.ndarray) and value.ndim > 0
 
@@ -276,7 +276,7 @@ def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
-    """Fill the holes of a text, for each row if a hole has rows; "" if a hole is empty."""
+    """Fill a template: a text, or one per row if an expression has rows; "" for an empty value."""
     pieces, holes = split_template(template)
     values = [(evaluate(code, scope), format_) for code, format_ in holes]
     length = next((len(value) for value, _ in values if is_rows(value)), None)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
+    LayoutDOM,
     add_tooltip,
     display_in_notebooks,
     empty_figure,
@@ -37,8 +38,8 @@ def launch_stats(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launches",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> LayoutDOM:
     """Draw histograms of launch delays, durations of launch calls and durations of kernels.
 
     Parameters
@@ -171,7 +172,7 @@ def _decade_bins(histogram: _Histogram) -> _DecadeBins:
     return _DecadeBins(low, high, left, right, counts, solid_counts, zero_at)
 
 
-def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
+def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Figure:
     bins = _decade_bins(histogram)
     # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
     top = max(1.0, float(np.log10(1 + bins.counts.max())))
@@ -239,7 +240,7 @@ def _count_ticks(top: float) -> list[int]:
     return tens[::-1][::step]
 
 
-def _label_decades(figure: Any, bins: _DecadeBins, top: float) -> None:
+def _label_decades(figure: Figure, bins: _DecadeBins, top: float) -> None:
     """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
     ticks = [float(power) for power in np.arange(bins.low, bins.high + 1)]
     labels = {tick: _power_of_ten(int(tick)) for tick in ticks}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from hta_widgets.charts.data import (
     spread_over_ranks,
     top_rows,
 )
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, Whiskers, time_scale
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import plural
@@ -43,8 +42,8 @@ def operators(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top operators",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the operators with most self time, on the device and on the host.
 
     Parameters
@@ -135,8 +134,8 @@ def user_annotation_breakdown(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Time in annotated ranges",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the annotations with most time.
 
     Parameters
@@ -217,8 +216,8 @@ def frequent_kernel_sequences(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Frequent sequences of kernels",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the sequences of kernels that occur most often.
 
     Parameters

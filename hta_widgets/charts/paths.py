@@ -16,8 +16,9 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
-from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of, rank_list
+from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     empty_figure,
@@ -35,10 +36,10 @@ from hta_widgets.charts.rows import (
     view_of,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
-_DEFINED = "the chain of work and waits that decides how long it takes; every moment counts once"
+_DEFINED = "the chain of work and waits that sets its duration; every moment counts once"
 
 
 def _path_note(frame: pd.DataFrame) -> str:
@@ -52,8 +53,8 @@ def critical_path(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Critical path",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the critical path over time, and a lane for each cause.
 
     Parameters
@@ -131,7 +132,7 @@ def _draw_segments(
     window: tuple[float, float],
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw the path in the first lane and the segments of each cause in separate lanes."""
     total_ns = float(causes.sum()) or 1.0
     lanes = [
@@ -276,8 +277,8 @@ def job_critical_path(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Critical path across ranks",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw which rank the critical path is on at each moment, and what bounds it.
 
     Parameters
@@ -364,7 +365,7 @@ def _rank_lanes(
     start_ns: float,
     tooltip: Tooltip,
     style: FigureStyle,
-) -> Any:
+) -> Figure:
     """Draw segments in the lanes of their ranks, by cause, and lines from lane to lane."""
     theme = style.theme
     figure, finish = lanes_figure(
@@ -464,8 +465,8 @@ def job_path_summary(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Whose time the critical path is",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw each rank's share of the job's critical path, by cause.
 
     Parameters

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, row_texts
-from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, rank_list
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp
 from hta_widgets.charts.defined import (
     TOGETHER,
     chart_scope,
@@ -24,10 +24,10 @@ from hta_widgets.charts.defined import (
 )
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_ground,
     add_tooltip,
-    blend,
     draw_row_texts,
     empty_figure,
     escape_text,
@@ -48,9 +48,9 @@ from hta_widgets.charts.rows import (
     rows_apart,
     time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
+from hta_widgets.charts.theme import FONT, Theme, ThemeName, blend, theme_of
 from hta_widgets.facts import facts
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, plural, rank_list, share
 from hta_widgets.trace.arrays import Floats
 
 _MAX_CLUSTERS = 60
@@ -70,8 +70,8 @@ def rank_clusters(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Which ranks behave alike",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
 
     Parameters
@@ -131,14 +131,14 @@ def rank_clusters(
                 Column("ranks", _spread_texts(data, heights, "{ranks:count}")),
                 Column("step", _spread_texts(data, heights, "{step_ns:duration}"), 420),
                 Column(
-                    "stands for them", _spread_texts(data, heights, "rank {representative}"), 620
+                    "representative", _spread_texts(data, heights, "rank {representative}"), 620
                 ),
             ],
             tooltip=Tooltip(
                 "@{members}",
                 [
                     ("ranks", "@{ranks}"),
-                    ("stands for them", "rank @{representative}"),
+                    ("representative", "rank @{representative}"),
                     ("against the typical ranks", "@{why}"),
                     *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
                     ("step", "{step_ns:duration}"),
@@ -244,7 +244,7 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
 
 
 def _draw_reasons(
-    figure: Any, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
+    figure: Figure, bar_rows: Sequence[int], reasons: Sequence[Sequence[str]], style: FigureStyle
 ) -> None:
     """Write each cluster's reasons below its bars, one per row, cut to the figure's width.
 
@@ -281,8 +281,8 @@ def rank_time_heatmap(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Rank × time",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the activity of each rank's device over time.
 
     Parameters
@@ -374,7 +374,7 @@ class HeatmapContent:
     ramp: Sequence[str]
 
 
-def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Any:
+def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Figure:
     rows, (start_ns, end_ns) = len(content.names), (content.start_ns, content.end_ns)
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch

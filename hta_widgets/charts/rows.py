@@ -11,9 +11,9 @@ import pandas as pd
 
 from hta_widgets.charts.data import columns_of
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
-    blend,
     draw_row_texts,
     escape_text,
     keep_fitting,
@@ -21,7 +21,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     side_axis,
 )
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, blend
 from hta_widgets.text import axis_time
 
 
@@ -141,7 +141,7 @@ def view_of(column: str, value: str) -> Any:
 
 
 def draw_mark(
-    figure: Any, mark: Bars | Whiskers | Dots, source: Any, theme: Theme, *, profile: bool
+    figure: Figure, mark: Bars | Whiskers | Dots, source: object, theme: Theme, *, profile: bool
 ) -> Any:
     """Add a mark to a figure; rows of a `profile` have no space between them."""
     if isinstance(mark, Whiskers):
@@ -219,7 +219,7 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
     return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
-def extremes_text(names: Sequence[str], values: Any, words: Callable[[float], str]) -> str:
+def extremes_text(names: Sequence[str], values: object, words: Callable[[float], str]) -> str:
     """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
@@ -239,7 +239,7 @@ def _row_pitch(rows: int) -> float:
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
-def rows_chart(content: RowsContent, style: FigureStyle) -> Any:
+def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     """Return a figure of rows from the top down."""
     names, marks, columns, scale = content.names, content.marks, content.columns, content.scale
     theme, width, head, pitch = style.theme, style.width, content.head, content.pitch
@@ -306,7 +306,7 @@ def rows_apart(rows: int, pitch: float, min_px: float) -> list[int]:
 
 
 def add_row_outlines(
-    figure: Any, columns: dict[str, Any], span: tuple[float, float], theme: Theme
+    figure: Figure, columns: dict[str, Any], span: tuple[float, float], theme: Theme
 ) -> None:
     """Add an invisible bar per row of an image; it is outlined when its row is selected."""
     figure.hbar(
@@ -325,7 +325,7 @@ def add_row_outlines(
     )
 
 
-def _draw_scale(figure: Any, scale: Scale, theme: Theme, *, profile: bool, rows: int) -> None:
+def _draw_scale(figure: Figure, scale: Scale, theme: Theme, *, profile: bool, rows: int) -> None:
     axis = figure.xaxis[0]
     axis.visible = bool(scale.ticks)
     axis.ticker = models.FixedTicker(ticks=[tick for tick, _ in scale.ticks])
@@ -340,7 +340,7 @@ def _draw_scale(figure: Any, scale: Scale, theme: Theme, *, profile: bool, rows:
         )
 
 
-def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
+def _draw_texts(figure: Figure, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
     """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
@@ -371,7 +371,7 @@ def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool
 
 
 def _draw_column(
-    figure: Any, column: Column, shown: Sequence[int], theme: Theme, *, headed: bool
+    figure: Figure, column: Column, shown: Sequence[int], theme: Theme, *, headed: bool
 ) -> Any:
     ticks = [*([-1] if headed and column.head else []), *shown]
     overrides: dict[float, str] = {row: escape_text(column.texts[row]) or "\u200b" for row in shown}
@@ -380,7 +380,7 @@ def _draw_column(
     return side_axis(figure, ticks, overrides, theme)
 
 
-def legend_for(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
+def legend_for(figure: Figure, marks: Sequence[Any], theme: Theme) -> Any:
     """Return the legend of the named marks, or None."""
     named = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
     if not named:

@@ -17,6 +17,7 @@ from hta_widgets.charts.data import (
     require_frame,
 )
 from hta_widgets.charts.figure import (
+    Figure,
     FigureStyle,
     add_tooltip,
     draw_areas,
@@ -46,8 +47,8 @@ def queue_length(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launched and not yet started",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the number of launches that wait on each stream over time.
 
     Parameters
@@ -100,8 +101,8 @@ def memory_bandwidth(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Bandwidth of copies",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the bandwidth of copies, by their kind, over time.
 
     Parameters
@@ -203,7 +204,7 @@ def memory_timeline(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Device memory by use",
-) -> Any:
+) -> Figure:
     """Draw device memory over time, stacked by use.
 
     Parameters
@@ -265,7 +266,9 @@ def memory_timeline(
     return _stack_figure(columns, used, peak, style)
 
 
-def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle) -> Any:
+def _stack_figure(
+    columns: dict[str, Any], used: list[str], peak: float, style: FigureStyle
+) -> Figure:
     theme, times = style.theme, columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],
@@ -303,12 +306,12 @@ def _stack_figure(columns: dict[str, Any], used: list[str], peak: float, style: 
     return figure
 
 
-def _rows_to_draw(times: Array, total: Array, most: int) -> Array:
+def _rows_to_draw(times: Array, total: Array, max_rows: int) -> Array:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
-    if len(times) <= most:
+    if len(times) <= max_rows:
         return np.arange(len(times))
-    edges = np.linspace(times[0], times[-1], most // 2 + 1)
-    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, most // 2 - 1)
+    edges = np.linspace(times[0], times[-1], max_rows // 2 + 1)
+    slices = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, max_rows // 2 - 1)
     order = np.lexsort((total, slices))
     starts = np.flatnonzero(np.r_[True, np.diff(slices[order]) != 0])
     ends = np.r_[starts[1:], len(order)] - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,11 @@ from hta_widgets.charts.data import (
     groups_of_ranks,
     late_ranks,
     panel_frame,
-    rank_list,
     require_columns_of,
     thin_points,
 )
 from hta_widgets.charts.defined import draw_definition
-from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Column,
@@ -32,7 +31,7 @@ from hta_widgets.charts.rows import (
     round_ticks,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, share_delta
+from hta_widgets.text import count, duration, rank_list, share_delta
 from hta_widgets.trace.arrays import Bools
 
 
@@ -45,7 +44,7 @@ def step_phases(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Steps and phases",
-) -> Any:
+) -> Figure:
     """Draw how much each rank's steps and their phases differ from the median rank's.
 
     Parameters
@@ -112,8 +111,8 @@ def step_times(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the difference of each rank's steps from the median rank's.
 
     Parameters
@@ -279,7 +278,7 @@ def _outliers(data: pd.DataFrame) -> Bools:
 
 
 def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
-    """Return for each row the rank that stands out most, and by how much, as text."""
+    """Return the rank that stands out most in each row, and by how much, as text."""
     texts = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
     late = late.drop_duplicates(["row", "rank"], keep="last")

@@ -15,9 +15,8 @@ from hta_widgets.charts.data import (
     analysis_frame,
     color_ramp,
     largest_of_cells,
-    rank_list,
 )
-from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.figure import Figure, FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -27,8 +26,8 @@ from hta_widgets.charts.rows import (
     Tooltip,
     time_scale,
 )
-from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, plural
+from hta_widgets.charts.theme import Theme, ThemeName, blend, theme_of
+from hta_widgets.text import count, duration, plural, rank_list
 from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
@@ -45,8 +44,8 @@ def stragglers(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Who keeps the others waiting",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw how long the others wait for each rank, and why it is late.
 
     Parameters
@@ -209,7 +208,7 @@ _MAX_TOP = 40
 _MAX_STEPS = 300
 #: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05
-#: Minimum share of lost time that is drawn in the darkest colour, whatever other steps cost.
+#: Minimum share of lost time that is drawn in the darkest colour, even if other steps cost more.
 _STALL = 0.25
 
 _TITLES = {
@@ -236,8 +235,8 @@ def stragglers_by_step(
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "",
-    **options: Any,
-) -> Any:
+    **options: object,
+) -> Figure:
     """Draw the cost of each rank to the others in each step.
 
     Parameters

@@ -62,6 +62,20 @@ THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 ThemeName = Literal["light", "dark"]
 
 
+def color_channels(color: str) -> tuple[int, ...]:
+    """Return red, green and blue of a colour such as ``#12a0ff``."""
+    return tuple(int(color[digit : digit + 2], 16) for digit in (1, 3, 5))
+
+
+def blend(over: str, under: str, share: float) -> str:
+    """Return `share` of one colour over another.
+
+    Translucent marks would show seams where their edges overlap.
+    """
+    pairs = zip(color_channels(over), color_channels(under), strict=True)
+    return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
+
+
 def theme_of(theme: ThemeName | Theme) -> Theme:
     """Return a theme by its name."""
     return theme if isinstance(theme, Theme) else THEMES[theme]

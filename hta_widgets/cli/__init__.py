@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import gc
 import io
 import os
@@ -15,7 +16,7 @@ from typing import Any, NoReturn, TextIO
 
 from hta_widgets import __version__, options as settings
 from hta_widgets.errors import TraceError
-from hta_widgets.text import as_ns, escape_controls, shorten_words
+from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words
 
 __all__ = ["main", "parse_ranks", "parse_time", "print_page", "say"]
 
@@ -26,6 +27,11 @@ _MODULES = {
     **dict.fromkeys(("diff", "baseline"), "comparison"),
     **dict.fromkeys(("mcp", "skill"), "agents"),
 }
+#: What outputs without Unicode get instead.
+_ASCII = {
+    THIN: " ", MINUS: "-", UNKNOWN: "-", "→": "->", "…": "...", "µ": "u", "±": "+-", "×": "x",
+    "·": "-", "≥": ">=", "≤": "<=", "█": "#", **dict.fromkeys("▏▎▍▌▋▊▉", ""),
+}  # fmt: skip
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -33,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for errors, others of `diff --fail-above`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The encoding of the output may lack characters of names and units.
-        sys.stdout.reconfigure(errors="replace")
+        codecs.register_error("spell-out", _spell_out)
+        sys.stdout.reconfigure(errors="spell-out")
     words = list(sys.argv[1:] if arguments is None else arguments)
     _Command.words = words
     options = parser().parse_args(words)
@@ -53,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return int(code or 0)
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    """Return ASCII for characters that an encoding lacks, so that ``−2 %`` stays negative."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    return "".join(_ASCII.get(character, "?") for character in part), error.end
 
 
 def _import_command(name: str) -> Callable[[argparse.Namespace], int | None]:
@@ -211,6 +226,7 @@ def _add_tables(commands: Any) -> None:
     command = commands.add_parser("tables", help="the tables that a job has data for")
     command.description = "List the analyses that have rows for a job, one line each."
     command.add_argument("paths", nargs="+", metavar="JOB", help="as for summary")
+    _add_steps(command)
     _add_form(command)
 
 
@@ -411,9 +427,6 @@ def _add_demo(commands: Any) -> None:
         "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
     )
     command.add_argument(
-        "--healthy", action="store_true", help="let no rank be slow, instead of --straggler"
-    )
-    command.add_argument(
         "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks that leave no file"
     )
     command.add_argument(
@@ -431,15 +444,14 @@ def _add_demo(commands: Any) -> None:
         help="how this job differs from the usual one, for `hta-widgets diff` to find: "
         "slow_operator, fused_kernel, moved_collective, extra_copy",
     )
-    command.add_argument(
-        "--modules",
-        action="store_true",
-        help="record the calls of modules, as with_stack=True does",
-    )
-    command.add_argument(
-        "--checkpoint", action="store_true", help="recompute each layer in the backward pass"
-    )
-    command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
+    flags = {
+        "--healthy": "let no rank be slow, instead of --straggler",
+        "--modules": "record the calls of modules, as with_stack=True does",
+        "--checkpoint": "recompute each layer in the backward pass",
+        "--plain": "write .json instead of .json.gz",
+    }
+    for flag, words in flags.items():
+        command.add_argument(flag, action="store_true", help=words)
     command.add_argument(
         "--kind",
         choices=(
@@ -447,7 +459,7 @@ def _add_demo(commands: Any) -> None:
             *("pipeline", "moe", "graph"),
         ),
         default="training",
-        help="training, data_loading, launch_bound, memory_bound: what takes the time of a step. "
+        help="training, data_loading, launch_bound, memory_bound: what a step spends its time on. "
         "pipeline, moe, graph: a small job without noise, all of whose figures are known: 4 "
         "stages; 4 ranks with experts; a server that replays a graph, with its capture; no other "
         "option applies (%(default)s)",
@@ -464,6 +476,7 @@ def _add_demo(commands: Any) -> None:
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="a file, a directory or a glob pattern")
+    _add_steps(parser)
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -85,8 +86,8 @@ def _drift_text(traces: TraceSet) -> str:
 def report(options: argparse.Namespace) -> None:
     """Write a dashboard as one page."""
     # Importing widgets takes a while, and the other commands need none.
-    from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
-    from hta_widgets.widgets.timeline import Timeline  # noqa: PLC0415
+    from hta_widgets.widgets.dashboard import Dashboard
+    from hta_widgets.widgets.timeline import Timeline
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = load_events(options.paths, options.ranks)
@@ -100,17 +101,28 @@ def report(options: argparse.Namespace) -> None:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Write a made-up job."""
-    if options.changes and options.format != "kineto":
+    """Write a made-up job; raise a `TraceError` if traces of an earlier one remain among it."""
+    folder = Path(options.directory)
+    earlier = {path: path.stat().st_mtime_ns for path in folder.rglob("*.json*")}
+    _write_job(options)
+    remaining = [path for path, time_ns in earlier.items() if path.stat().st_mtime_ns == time_ns]
+    if remaining:
         raise TraceError(
-            f"a job of the format {options.format} has no --changes", remedy="Leave --format away."
+            f"older files remain in it ({len(remaining)}), such as {remaining[0].name}, and would "
+            "be loaded with the job",
+            path=folder,
+            remedy="Remove the folder, and write the job again.",
         )
-    if options.kind in get_args(ExactJob):
-        if options.format != "kineto":
-            raise TraceError(
-                f"there is no {options.kind} job of the format {options.format}",
-                remedy="Leave --format away.",
-            )
+
+
+def _write_job(options: argparse.Namespace) -> None:
+    is_exact = options.kind in get_args(ExactJob)
+    if options.format != "kineto" and (is_exact or options.changes):
+        missing = f"kind {options.kind}" if is_exact else "--changes"
+        raise TraceError(
+            f"a job of the format {options.format} has no {missing}", remedy="Leave --format away."
+        )
+    if is_exact:
         truth = write_exact_job(options.directory, options.kind)
         sizes = [_count_text(truth["ranks"], "rank"), _count_text(truth["steps"], "step")]
         say(f"{options.directory}: {', '.join(sizes)}")
@@ -122,11 +134,9 @@ def demo(options: argparse.Namespace) -> None:
     if options.format == "byteps":
         role, slow = "worker", None if options.healthy else 1
         truth = write_byteps_job(options.directory, slow_worker=slow, **common)
-        workers, gpus = (
-            _count_text(truth["workers"], role),
-            _count_text(truth["local_ranks"], "GPU"),
-        )
-        sizes = [f"{workers} of {gpus}", _count_text(truth["servers"], "server")]
+        gpus = _count_text(truth["local_ranks"], "GPU")
+        sizes = [f"{_count_text(truth['workers'], role)} of {gpus}"]
+        sizes.append(_count_text(truth["servers"], "server"))
     elif options.format == "mpi":
         truth = write_mpi_job(
             options.directory,

@@ -63,7 +63,7 @@ def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selecti
 def _write_comparison(
     before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
 ) -> None:
-    from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
+    from hta_widgets.widgets.trace_diff import TraceDiff  # see above
 
     view = TraceDiff(*_sides(before, after, options))
     if options.svg:
@@ -78,7 +78,7 @@ def _write_comparison(
 def baseline(options: argparse.Namespace) -> None:
     """Save, remove or list baselines."""
     if options.action == "list":
-        say(*baseline_names())
+        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])
         return
     if options.name is None or (options.action == "save") != bool(options.paths):
         raise TraceError(

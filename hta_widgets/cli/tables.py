@@ -19,8 +19,12 @@ from hta_widgets.cli import say
 
 
 def tables(options: argparse.Namespace) -> None:
-    """Print the tables that a job has data for."""
-    _print_reply(list_tables(Job.open(options.paths)), options)
+    """Print the tables that a job has data for, and why the others have none."""
+    reply = list_tables(Job.open(options.paths))
+    _print_reply(reply, options)
+    if options.form == "text" and (others := reply.more["without_data"]):
+        say("", "No data for:")
+        say(*(f"- {', '.join(other['tables'])}: {other['reason']}" for other in others))
 
 
 def table(options: argparse.Namespace) -> None:

@@ -334,7 +334,7 @@ class CallStackGraph:
     def get_paths_to_leaves(self, idx: int, include_cuda_kernel: bool = False) -> list[list[int]]:
         """Return the paths from an event down to every event with none below.
 
-        As in HTA, they contain device events whatever `include_cuda_kernel` is; it only decides
+        As in HTA, they contain device events for any `include_cuda_kernel`, which only decides
         whether a device event itself has a path.
         """
         paths: list[list[int]] = []
@@ -500,8 +500,8 @@ class CallGraph:
     def get_call_stacks(
         self,
         rank: int | None = None,
-        pid: Any = None,
-        tid: Any = None,
+        pid: object = None,
+        tid: object = None,
         stack_index: int | None = None,
     ) -> Iterator[CallStackGraph]:
         """Yield the call stacks of a rank, process or thread; all by default."""

@@ -200,7 +200,7 @@ class ParserConfig:
         user_provide_trace_type: TraceType | None = None,
         version: YamlVersion = DEFAULT_PARSE_VERSION,
         parse_all_args: bool = False,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         self.args: list[AttributeSpec] = list(self.ARGS_DEFAULT if args is None else args)
         self.user_provide_trace_type = user_provide_trace_type
@@ -283,7 +283,7 @@ class ParserConfig:
     def show_available_args(cls) -> None:
         """Print `AVAILABLE_ARGS`."""
         for key, spec in AVAILABLE_ARGS.items():
-            print(f"{key}: {spec.raw_name!r} becomes {spec.name}")  # noqa: T201 - its purpose
+            print(f"{key}: {spec.raw_name!r} becomes {spec.name}")
 
     @classmethod
     def transform_arg_name(cls, arg: str) -> str:
@@ -410,7 +410,7 @@ class HtaConfig:
         """Return the paths that exist."""
         return [path for path in self.config_file_paths if Path(path).is_file()]
 
-    def get_config(self, dot_path: str | None = None, default_value: Any = None) -> Any:
+    def get_config(self, dot_path: str | None = None, default_value: object = None) -> Any:
         """Return the setting at a path such as ``"a.b.c"``; all settings without a path."""
         if dot_path is None:
             return self.config
@@ -418,7 +418,7 @@ class HtaConfig:
 
     def show(self) -> None:
         """Print the settings."""
-        print(json.dumps(self.config, indent=4, sort_keys=True))  # noqa: T201 - its purpose
+        print(json.dumps(self.config, indent=4, sort_keys=True))
 
 
 def get_value_from_dict(d: object, key: str, default: object = None) -> Any:

@@ -72,7 +72,7 @@ class _View(dict[Any, Data]):
         nbunch: int | Iterable[int] | None = None,
         data: bool | str = False,
         *,
-        default: Any = None,
+        default: object = None,
     ) -> list[Any]:
         wanted = nbunch if nbunch is None or isinstance(nbunch, Iterable) else {nbunch}
         keys = [key for key in self if wanted is None or key[self.end] in wanted]
@@ -82,12 +82,12 @@ class _View(dict[Any, Data]):
         pairs = zip(keys, values, strict=True)
         return [(*key, value) if isinstance(key, tuple) else (key, value) for key, value in pairs]
 
-    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
+    def data(self, data: bool | str = True, default: object = None) -> list[Any]:
         return self(data=data, default=default)
 
 
 class _NodeView(_View):
-    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:  # type: ignore[override]
+    def __call__(self, data: bool | str = False, default: object = None) -> list[Any]:  # type: ignore[override]
         return super().__call__(data=data, default=default)
 
 
@@ -137,7 +137,7 @@ class _DiGraph:
     def has_edge(self, begin: int, end: int) -> bool:
         return (begin, end) in self.edges
 
-    def get_edge_data(self, begin: int, end: int, default: Any = None) -> Any:
+    def get_edge_data(self, begin: int, end: int, default: object = None) -> Any:
         return self.edges.get((begin, end), default)
 
     def successors(self, node: int) -> Iterator[int]:
@@ -351,7 +351,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         table, rows = self.path.trace.table, self.path.nodes.row
         for number in self.critical_path_nodes:
             name = table.names[table.name[rows[number]]]
-            print(f"{self.node_list[number]} {name}")  # noqa: T201 - its purpose
+            print(f"{self.node_list[number]} {name}")
 
     @cached_property
     def node_list(self) -> list[CPNode]:
@@ -399,7 +399,7 @@ class CPGraph(_Base):  # type: ignore[misc]
 
     @property
     def _has_event(self) -> Bools:
-        """Return for each exact edge whether its time belongs to an event."""
+        """Return a mask of the exact edges whose time belongs to an event."""
         edges = self.path.edges
         return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)
 

@@ -349,7 +349,7 @@ def _index_correlation(trace: Trace) -> Ints:
     return partner
 
 
-def _arg_values(values: list[Any], default: Any) -> Array:
+def _arg_values(values: list[Any], default: object) -> Array:
     filled = _objects([default if value is None else value for value in values])
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         return pd.to_numeric(pd.Series(filled), errors="coerce").fillna(default).to_numpy()

@@ -38,7 +38,7 @@ from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _OTHERS = "others"
 #: Minimum duration of a collective that counts, as a share of the mean iteration.
-_LEAST_SHARE = 0.01
+_MIN_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
 _NAMES = (
@@ -235,14 +235,14 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
     kernels = kernels.sort_values("ts", kind="stable")
     kernels = kernels.assign(occurrence=kernels.groupby(["rank", *_SERIES]).cumcount())
     longest = kernels.groupby([*_SERIES, "occurrence"])["dur"].transform("max")
-    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _LEAST_SHARE
+    is_long = longest >= span / max(df["iteration"].nunique(), 1) * _MIN_SHARE
     if is_long.any():
         kernels = kernels[is_long]
     last = kernels.groupby(_SERIES)["occurrence"].transform("max")
     return kernels[kernels["occurrence"] == last]
 
 
-def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: Any) -> None:
+def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: object) -> None:
     """Show a frame with the function of `hta_widgets.charts`; do nothing if it is empty.
 
     A callable that returns the frame is only called in notebooks. Elsewhere one line on stderr
@@ -255,10 +255,10 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
     frame = frame() if callable(frame) else frame
     if frame.empty:
         return
-    from IPython.display import display  # noqa: PLC0415 - only present in notebooks
+    from IPython.display import display  # only present in notebooks
 
-    from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
-    from hta_widgets.charts.figure import html_of  # noqa: PLC0415
+    from hta_widgets import charts  # Bokeh takes a while to import
+    from hta_widgets.charts.figure import html_of
 
     figure = getattr(charts, chart)(frame, **options)
     output = {"text/html": html_of(figure), "text/plain": repr(figure)}
@@ -268,7 +268,7 @@ def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options
 @cache
 def print_where_figures_show() -> None:
     """Print, once per process, that figures show in notebooks."""
-    print(  # noqa: T201 - for scripts, which may have no logging
+    print(
         "figures are shown in notebooks only; hta_widgets.charts.to_html(figure, path) writes a"
         " page",
         file=sys.stderr,
@@ -347,7 +347,7 @@ class Timeline:
         if save_path is not None:
             timeline.save_html(save_path)
         if in_notebook():
-            from IPython.display import display  # noqa: PLC0415 - only present in notebooks
+            from IPython.display import display  # only present in notebooks
 
             display(timeline)  # type: ignore[no-untyped-call]
         return timeline
@@ -477,6 +477,6 @@ class MemoryAnalysis:
         if not save_graph:
             show("memory_timeline", frame)
             return
-        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+        from hta_widgets import charts  # Bokeh takes a while to import
 
         charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")

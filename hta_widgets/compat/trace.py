@@ -350,7 +350,7 @@ class Trace(TraceSet):
 
     @staticmethod
     def flow_event(
-        id: int,  # noqa: A002 - HTA's signature
+        id: int,
         pid: int,
         tid: int,
         ts: int,

@@ -151,7 +151,7 @@ class TraceAnalysis:
         return f"<TraceAnalysis of {self.t!r}>"
 
     def _hta_result(
-        self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
+        self, name: str, figure: Mapping[str, Any] | None = None, /, **options: object
     ) -> pd.DataFrame:
         """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
         frame = getattr(analysis, name)(self.kept, **options)
@@ -165,7 +165,7 @@ class TraceAnalysis:
         ranks: Iterable[int] | None,
         figure: Mapping[str, Any] | None = None,
         /,
-        **options: Any,
+        **options: object,
     ) -> dict[int, pd.DataFrame]:
         """Return the result of `_made` for each rank."""
         chosen = self._ranks(ranks)
@@ -510,7 +510,7 @@ class TraceAnalysis:
             target = folder / f"{_file_stem(name)}{suffix}{ending}"
             report = add_counters(cache, target, kinds=kinds, ranks=[rank])
             written.append(Path(report.path))
-            print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
+            print(f"rank {rank} with counters: {report.path}")
         return written
 
     def get_cupti_counter_data_with_operators(
@@ -629,7 +629,7 @@ class TraceAnalysis:
         None if no range has such a name; a rank or instance that does not exist raises a
         TraceError. See `analysis.critical_path`.
         """
-        from hta_widgets.compat.critical_path import graph_of  # noqa: PLC0415 - networkx is slow
+        from hta_widgets.compat.critical_path import graph_of  # networkx is slow
 
         return graph_of(self.t, rank, annotation, instance_id, data_load_events)
 
@@ -645,7 +645,7 @@ class TraceAnalysis:
 
         The folder is created if it is missing; the trace's own file is never replaced.
         """
-        from hta_widgets.compat.critical_path import overlay_graph  # noqa: PLC0415
+        from hta_widgets.compat.critical_path import overlay_graph
 
         return overlay_graph(
             rank,

@@ -178,8 +178,8 @@ class TraceDiff:
     @classmethod
     def compare_traces(
         cls,
-        control: Any,
-        test: Any,
+        control: object,
+        test: object,
         control_rank: Numbers = None,
         test_rank: Numbers = None,
         control_iteration: Numbers = None,
@@ -248,8 +248,8 @@ class TraceDiff:
     @classmethod
     def ops_diff(
         cls,
-        control: Any,
-        test: Any,
+        control: object,
+        test: object,
         control_rank: Numbers = None,
         test_rank: Numbers = None,
         control_iteration: Numbers = None,
@@ -289,7 +289,7 @@ class TraceDiff:
         _draw_differences(df, "duration", export_image_path, is_shown=show_image)
 
 
-def _trace_set(source: Any) -> TraceSet:
+def _trace_set(source: object) -> TraceSet:
     """Return the set in a user's object: a set, a rank, or one of HTA's objects."""
     if isinstance(source, TraceSet):
         return source
@@ -337,6 +337,6 @@ def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_sh
     if is_shown:
         show("diff_ops", frame, **options)
     if path is not None:
-        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+        from hta_widgets import charts  # Bokeh takes a while to import
 
         charts.to_html(charts.diff_ops(frame, **options), Path(path).with_suffix(".html"))

@@ -87,7 +87,7 @@ def write_byteps_job(
     """
     if workers > 1 and not servers:
         raise TraceError("several workers need a server", remedy="Give servers=1 or more.")
-    rng = random.Random(f"byteps {seed}")  # noqa: S311 - noise, not secrets
+    rng = random.Random(f"byteps {seed}")
     slow = slow_worker if slow_worker is not None and 0 <= slow_worker < workers > 1 else None
     sizes = {
         f"byteps.gradient_{number}": rng.choice((256, 4096, 147_456, 1_048_576, 2_359_296))
@@ -337,7 +337,7 @@ def _write_files(
 
 def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
-    random.Random(f"order {worker} {gpu}").shuffle(tensors)  # noqa: S311 - of an unordered_map
+    random.Random(f"order {worker} {gpu}").shuffle(tensors)
     records: list[dict[str, Any]] = []
     for tensor in tensors:
         pid = f"Comm.{tensor}"

@@ -97,7 +97,7 @@ class Recorder:
     prefix: str = "cuda"
 
     @contextmanager
-    def range(self, name: str, category: str = "cpu_op", **args: Any) -> Iterator[None]:
+    def range(self, name: str, category: str = "cpu_op", **args: object) -> Iterator[None]:
         """Open a host event around the block."""
         start = self.now_ns
         self.now_ns += _CALL_NS
@@ -105,7 +105,7 @@ class Recorder:
         self.now_ns += _CALL_NS
         self._add(category, name, start, self.now_ns, _HOST, _HOST, args)
 
-    def call(self, name: str, **args: Any) -> int:
+    def call(self, name: str, **args: object) -> int:
         """Add a call of the runtime, and return its correlation id."""
         self.calls += 1
         start = self.now_ns
@@ -115,13 +115,13 @@ class Recorder:
         return self.calls
 
     def launch(
-        self, name: str, start_ns: int, end_ns: int, stream: int = _COMPUTE, **args: Any
+        self, name: str, start_ns: int, end_ns: int, stream: int = _COMPUTE, **args: object
     ) -> None:
         """Launch a kernel."""
         self.kernel(self.call("LaunchKernel"), name, start_ns, end_ns, stream, **args)
 
     def kernel(
-        self, call: int, name: str, start_ns: int, end_ns: int, stream: int, **args: Any
+        self, call: int, name: str, start_ns: int, end_ns: int, stream: int, **args: object
     ) -> None:
         """Add the kernel of a call."""
         args = {"device": 0, "stream": stream, "correlation": call, **args}
@@ -134,7 +134,7 @@ class Recorder:
         return 2 * m * n * k
 
     def _add(
-        self, category: str, name: str, start: int, end: int, pid: int, tid: int, args: Any
+        self, category: str, name: str, start: int, end: int, pid: int, tid: int, args: object
     ) -> None:
         self.events.append(
             {
@@ -143,7 +143,7 @@ class Recorder:
             }
         )  # fmt: skip
 
-    def write(self, folder: Path, rank: int, **header: Any) -> None:
+    def write(self, folder: Path, rank: int, **header: object) -> None:
         """Write the rank's file."""
         content = {
             "schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, **header,
@@ -172,7 +172,7 @@ def _header(rank: int, ranks: int, description: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _group_args(name: str, ranks: int, elements: int, **args: Any) -> dict[str, Any]:
+def _group_args(name: str, ranks: int, elements: int, **args: object) -> dict[str, Any]:
     return {
         "Collective name": name, "dtype": "BFloat16", "Group size": ranks,
         "Process Group Name": "1", "Process Group Ranks": str(list(range(ranks))),

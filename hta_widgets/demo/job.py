@@ -57,7 +57,7 @@ def write_demo(
     modules: bool = False,
     checkpoint: bool = False,
     changes: Iterable[ChangeName] = (),
-    format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
+    format: Literal["json.gz", "json"] = "json.gz",
     truth_path: str | Path | None = None,
 ) -> dict[str, Any]:
     """Write one Kineto file per rank of a data-parallel training job, and the truth about it.

@@ -63,8 +63,8 @@ class Comparison:
     rank_pairs : list of (int, int)
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
-        Whether times are means over all ranks of each side, not only the paired ones, because the
-        sides have different numbers of ranks. Times of matched calls are means over the pairs.
+        Whether times are means over all ranks of each side, not only the paired ones, because
+        a side has a rank that the other lacks. Times of matched calls are means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
     matched_by : {"number", "order", "whole"}
@@ -143,9 +143,9 @@ def compare(
         ``"representative"``: the representatives of
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
         to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
-        by number. If the sides have different numbers of ranks, times are means over all ranks of
-        each side, and events are matched between ranks with the same number, whose means `changes`,
-        `icicle` and `operators_diff` have.
+        by number, or by order if as many ranks have no number in common. If a side has a rank that
+        the other lacks, times are means over all ranks of each side, and events are matched between
+        ranks with the same number, whose means `changes`, `icicle` and `operators_diff` have.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -310,9 +310,9 @@ def _rank_pairs(
                 remedy="Pair them by hand: ranks={before_rank: after_rank}.",
             )
         return common, False
-    if len(before) == len(after) and len(common) < len(before):
+    if len(before) == len(after) and not common:
         return list(zip(before, after, strict=True)), False
-    means = len(before) != len(after)
+    means = len(common) < max(len(before), len(after))
     return common or [(next(iter(before)), next(iter(after)))], means
 
 
@@ -374,65 +374,93 @@ def _left_out_text(side: RunSide) -> str:
 
 
 def _cautions(diff: Comparison) -> list[Caution]:
-    before, after = diff.sides
-    cautions: list[Caution] = []
+    return [
+        *_empty_cautions(diff),
+        *_condition_cautions(diff),
+        *_rank_cautions(diff),
+        *(Caution("steps", text) for text in _step_cautions(diff)),
+        *_clock_cautions(diff),
+        *_content_cautions(diff),
+    ]
 
-    def add(kind: str, text: str) -> None:
-        cautions.append(Caution(kind, text))
 
-    def differ(kind: str, words: str, before_text: str, after_text: str) -> None:
-        if before_text and after_text and before_text != after_text:
-            add(kind, f"{words} {before_text} → {after_text}")
+def _difference(kind: str, words: str, before_text: str, after_text: str) -> list[Caution]:
+    """Return a caution if both sides state something and it differs."""
+    if not before_text or not after_text or before_text == after_text:
+        return []
+    return [Caution(kind, f"{words} {before_text} → {after_text}")]
 
+
+def _empty_cautions(diff: Comparison) -> Iterator[Caution]:
     empty = [side.label for side in diff.sides if _is_empty(side)]
     if len(empty) == 2:
-        add("empty", f"no events in {empty[0]} and {empty[1]}: there is nothing to compare")
+        yield Caution(
+            "empty", f"no events in {empty[0]} and {empty[1]}: there is nothing to compare"
+        )
     elif empty:
-        add("empty", f"no events in {empty[0]}: all of the other side is without a counterpart")
-    gpus = _gpus(before), _gpus(after)
-    differ("vendor", "different makers of GPUs:", *map(_vendor, gpus))
-    differ("gpu", "different GPUs:", *gpus)
-    differ(
-        "format", "different formats:", *(", ".join(sorted(side.formats)) for side in diff.sides)
-    )
-    differ("world_size", "world size", _world_size(before), _world_size(after))
+        yield Caution(
+            "empty", f"no events in {empty[0]}: all of the other side is without a counterpart"
+        )
+
+
+def _condition_cautions(diff: Comparison) -> Iterator[Caution]:
+    gpus = [_gpus(side) for side in diff.sides]
+    formats = [", ".join(sorted(side.formats)) for side in diff.sides]
+    yield from _difference("vendor", "different makers of GPUs:", *map(_vendor, gpus))
+    yield from _difference("gpu", "different GPUs:", *gpus)
+    yield from _difference("format", "different formats:", *formats)
+    yield from _difference("world_size", "world size", *map(_world_size, diff.sides))
+
+
+def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
+    before, after = diff.sides
     if diff.by_rank_means:
-        ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
-        calls = any(len(part.rows) for side in diff.sides for part in side.parts.values())
+        counts = len(before.ranks), len(after.ranks)
+        ranks = f"{plural(counts[0], 'rank')} against {counts[1]}"
+        if counts[0] == counts[1]:
+            ranks = f"{len(diff.rank_pairs)} of {plural(counts[0], 'rank')} are on both sides"
         times = f"{ranks}: times are means over all ranks of each side"
-        add("ranks", f"{times}, and calls are matched on {paired_ranks(diff)}" if calls else times)
+        if any(len(part.rows) for side in diff.sides for part in side.parts.values()):
+            times += f", and calls are matched on {paired_ranks(diff)}"
+        yield Caution("ranks", times)
     for side in diff.sides:
         if side.left_out:
-            add("ranks", _left_out_text(side))
-    numbers_of_sides = [_stated_numbers(side.parts) for side in diff.sides]
+            yield Caution("ranks", _left_out_text(side))
+    numbers_before, numbers_after = (_stated_numbers(side.parts) for side in diff.sides)
     unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
-    renamed = [(a, b) for a, b in unequal if numbers_of_sides[0][a] == numbers_of_sides[1][b]]
+    renamed = [(a, b) for a, b in unequal if numbers_before[a] == numbers_after[b]]
     different = [pair for pair in unequal if pair not in renamed]
     if different:
-        add(
-            "rank", f"different rank{'s' if len(different) > 1 else ''}: {_format_pairs(different)}"
-        )
+        nouns = f"rank{'s' if len(different) > 1 else ''}"
+        yield Caution("rank", f"different {nouns}: {_format_pairs(different)}")
     if renamed:
         reason = "the same ranks under other numbers, as several files of a run state one rank"
-        add("rank", f"{reason}: {_format_pairs(renamed)}")
-    cautions += [Caution("steps", text) for text in _step_cautions(diff)]
-    differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
+        yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
+
+
+def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
+    clocks = [side.traces.clock for side in diff.sides]
+    yield from _difference("clock", "different clocks:", *clocks)
     for side in diff.sides:
         if drift := clock_fit(side.traces).drift_text:
-            add("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
+            yield Caution("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
-    differ("resolution", "times are as fine as", f"{finest[0]} ns", f"{finest[1]} ns")
-    stacks = [_has_stacks(side) for side in diff.sides]
-    if stacks[0] != stacks[1]:
-        side_with_stacks = before if stacks[0] else after
-        add("stacks", f"only {side_with_stacks.label} holds Python functions: they are left out")
-    work = [
-        any(len(part.device_work_rows()) for part in side.parts.values()) for side in diff.sides
+    yield from _difference(
+        "resolution", "times are as fine as", *(f"{time_ns} ns" for time_ns in finest)
+    )
+
+
+def _content_cautions(diff: Comparison) -> Iterator[Caution]:
+    with_stacks = [side.label for side in diff.sides if _has_stacks(side)]
+    if len(with_stacks) == 1:
+        yield Caution("stacks", f"only {with_stacks[0]} holds Python functions: they are left out")
+    without_work = [
+        side.label
+        for side in diff.sides
+        if not any(len(part.device_work_rows()) for part in side.parts.values())
     ]
-    if work[0] != work[1] and not empty and not diff.has_totals:
-        lacking = after if work[0] else before
-        add("device", f"no device work in {lacking.label}")
-    return cautions
+    if len(without_work) == 1 and not any(map(_is_empty, diff.sides)) and not diff.has_totals:
+        yield Caution("device", f"no device work in {without_work[0]}")
 
 
 def _step_cautions(diff: Comparison) -> Iterator[str]:

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.stragglers import stragglers
+from hta_widgets.analysis.cross_rank.waits import exposed_waits_for
 from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
@@ -84,13 +85,13 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     formats = diff.before.formats | diff.after.formats
     if single or formats != {"kineto"} or not splits_communication(diff):
         return []
-    verdicts = []
+    verdicts: list[pd.DataFrame] = []
     for side in diff.sides:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
         verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
-    results = []
+    results: list[Finding] = []
     for rank in sorted({*shared, *lone_ranks(diff)}):
         if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
@@ -98,11 +99,13 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was_late is is_late or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
+        # These cost the time of others, so they come before the ranks that only changed.
+        weight = 1 + max(lost)
         results.append(
-            _late_on_both_sides(times, rank, appears=is_late, weight=max(lost))
+            _late_on_both_sides(times, rank, appears=is_late, weight=weight)
             if rank in shared
             else _late_on_one_side(
-                verdicts[is_late], rank, diff.step_count, appears=is_late, weight=max(lost)
+                verdicts[is_late], rank, diff.step_count, appears=is_late, weight=weight
             )
         )
     return sorted(results, key=lambda finding: -finding.weight)
@@ -133,8 +136,23 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
             places = [k for k in np.flatnonzero(is_member).tolist() if ranks[k] not in stated]
             if places:
                 weight = float(np.abs(excess_ns[kind, places]).max()) / max(diff.step_ns, 1)
-                results.append(_rank_change(times, places, kind, sign=sign, weight=weight))
+                waiting = _ranks_waiting_for(diff, [ranks[k] for k in places], sign)
+                results.append(
+                    _rank_change(times, places, kind, sign=sign, weight=weight, waiting=waiting)
+                )
+    is_only = len(results) == 1 and not stated
+    results = [
+        replace(finding, details={**finding.details, "is_only": is_only}) for finding in results
+    ]
     return sorted(results, key=lambda finding: -finding.weight)
+
+
+def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int]:
+    """Return the ranks that mostly wait for some ranks, on the side where these are slower."""
+    side = diff.sides[sign > 0]
+    every = list(side.traces)
+    for_ranks, for_any = (exposed_waits_for(side.waits, late, every) for late in (ranks, every))
+    return {rank for rank, wait_ns in for_ranks.items() if 2 * wait_ns > for_any[rank]}
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -183,14 +201,23 @@ def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: f
     sign = 1 if appears else -1
     place = times.ranks.index(rank)
     kind = int((sign * times.excess_ns[:, place]).argmax())
-    finding = _rank_change(times, [place], kind, sign=sign, weight=weight)
+    finding = _rank_change(times, [place], kind, sign=sign, weight=weight, waiting=set(times.ranks))
     return replace(finding, details={**finding.details, "appears": appears})
 
 
 def _rank_change(
-    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float
+    times: RankTimes,
+    places: list[int],
+    kind: int,
+    *,
+    sign: int,
+    weight: float,
+    waiting: set[int],
 ) -> Finding:
-    """Return the change of one kind of time of some ranks, compared with the other ranks."""
+    """Return the change of one kind of time of some ranks, compared with the other ranks.
+
+    `waiting` are the ranks that may wait for them.
+    """
     ranks, measure = times.ranks, _OWN_KINDS[kind]
     own_ns: Floats = times.own_ns[kind].mean(axis=-1)
     waits_ns: Floats = times.waits_ns.mean(axis=-1)
@@ -205,6 +232,7 @@ def _rank_change(
     parts += [
         time_change("wait", *waits_ns[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
         for k in others[moved_ns >= min_moved_ns].tolist()
+        if ranks[k] in waiting
     ]
     # A rank may lose time of one kind and gain time of another: the step has the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]

@@ -67,7 +67,7 @@ _CHANCE = 0.001  # smaller p-values are not called chance, however small the dif
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
-    "single_step": "With one step on each side, what is particular to it looks like a change.",
+    "single_step": "With one step on each side, the peculiarities of a step look like changes.",
     "unmatched": "Communication includes waiting for other ranks, whose events are not here.",
 }
 
@@ -81,16 +81,18 @@ def add_text(finding: Finding, diff: Comparison, words: dict[str, Wording]) -> F
 
 def kind_words(diff: Comparison) -> dict[str, str]:
     """Return the words of the formats for kinds of time."""
-    formats = formats_named(diff.before.formats)
-    words_by_format = load_references(format_.comparison.kind_words for format_ in formats)
-    return {kind: word for words in words_by_format for kind, word in words.items()}
+    return _of_formats(diff, "kind_words")
 
 
 def kind_labels(diff: Comparison) -> dict[str, str]:
     """Return the short labels of the formats for kinds of time, for charts."""
+    return _of_formats(diff, "kind_labels")
+
+
+def _of_formats(diff: Comparison, field: str) -> dict[str, str]:
     formats = formats_named(diff.before.formats)
-    words_by_format = load_references(format_.comparison.kind_labels for format_ in formats)
-    return {kind: word for words in words_by_format for kind, word in words.items()}
+    texts = load_references(getattr(format_.comparison, field) for format_ in formats)
+    return {kind: text for texts_by_kind in texts for kind, text in texts_by_kind.items()}
 
 
 def times_text(finding: Finding) -> str:
@@ -148,7 +150,9 @@ def _late_clause(finding: Finding, diff: Comparison) -> str:
 
 
 def _is_alone(finding: Finding) -> bool:
-    """Return whether the other ranks changed by less than a quarter of what the ranks changed."""
+    """Return whether all other ranks changed by less than a quarter of what the ranks changed."""
+    if not finding.details["is_only"]:
+        return False
     others = [abs(part.diff_ns) for part in finding.parts if part.kind == "other_rank"]
     return 4 * max(others, default=0) < abs(finding.diff_ns)
 
@@ -197,7 +201,7 @@ def _straggler_text(finding: Finding, diff: Comparison) -> str:
         wait = f"the others wait {cost} on average"
         text += "; ".join(filter(None, (finding.details["cause"], wait)))
     else:
-        change = share_delta(_relative(finding)) if finding.before else "is new"
+        change = share_delta(_relative(finding)) if finding.before else times_text(finding)
         whose = "their" if len(finding.ranks) > 1 else "its"
         text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {change}"
         text += _other_ranks_text(finding, diff) + _waits_text(finding)

@@ -59,7 +59,7 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
         If openpyxl is not installed.
     """
     try:
-        from openpyxl import Workbook  # noqa: PLC0415 - an extra
+        from openpyxl import Workbook  # an extra
     except ImportError:
         raise TraceError(
             "writing a workbook needs openpyxl",
@@ -86,7 +86,7 @@ def _table(traces: TraceSet, name: str) -> pd.DataFrame:
         frame = pd.DataFrame()
         frame.attrs["note"] = str(error)
     if len(frame) > _MAX_ROWS:
-        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows, as many as a sheet holds"
+        note = f"the first {_MAX_ROWS:,} of {len(frame):,} rows, the limit of a sheet"
         frame = frame.head(_MAX_ROWS)
         frame.attrs["note"] = note
     return frame
@@ -100,9 +100,9 @@ def _write_sheet(sheet: Any, frame: pd.DataFrame) -> None:
         sheet.append(_cells(sheet, row))
 
 
-def _cells(sheet: Any, values: Iterable[Any]) -> list[Any]:
+def _cells(sheet: object, values: Iterable[Any]) -> list[Any]:
     """Return what a row of a sheet holds: numbers, and cells of texts."""
-    from openpyxl.cell import WriteOnlyCell  # noqa: PLC0415 - an extra
+    from openpyxl.cell import WriteOnlyCell  # an extra
 
     cells: list[Any] = []
     for value in values:

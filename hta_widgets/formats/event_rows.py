@@ -25,7 +25,6 @@ that the file is not needed again.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,7 +33,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from hta_widgets.arguments import match_pattern
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.store.rank_file import StoredSource
@@ -59,27 +57,13 @@ _COLUMNS = (
 )  # fmt: skip
 _STORED = tuple(name for name in _COLUMNS if name not in ("process", "target"))
 #: Those of them that mostly fit into 32 bits.
-_SMALL = ("name", "category", "place", "device", "stream", "args", "phase")
+_SMALL = frozenset(_COLUMNS) - {"start_ns", "end_ns", "process"}
 _COLUMN_ARGS = frozenset({"device", "stream", "correlation", "bytes", "memory bandwidth (GB/s)"})
 _TEXT_COLUMNS = ("name", "category", "args")
-_M, _X, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXbe")
+_M, _X, _SAMPLE, _ASYNC_BEGIN, _ASYNC_END = map(ord, "MXCbe")
 
 #: Environment variables that state a rank, in the order of trust.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: What programs call the ranges of their steps.
-STEP_NAME = re.compile(
-    r"\s*(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d{1,18})\s*", re.IGNORECASE
-)
-_PROFILER_STEP = "ProfilerStep#"
-
-
-def match_steps(names: Sequence[str], pattern: str | None) -> Bools:
-    """Return which names are of steps: they match `pattern` or, without one, `STEP_NAME`."""
-    if pattern is not None:
-        return match_pattern(pattern, names)
-    return np.array([STEP_NAME.fullmatch(name) is not None for name in names], bool)
-
-
 #: Name of a series, its samples' times, and their values.
 Series = tuple[str, Ints, Floats]
 
@@ -179,76 +163,62 @@ class EventRows:
         correlation: Any = -1,
         size_bytes: Any = -1,
         args: Any = 0,
-        phase: str = "X",
+        phase: str | Ints = "X",
+        is_outer: bool = False,
     ) -> None:
         """Add events; `device` is -1 on the host, where `target` may state the device of a call.
 
-        The phases are ``X``, ``i`` for instants, and ``b`` for ranges that need not nest.
+        The phases are ``X``, ``i`` for instants, ``b`` for ranges that need not nest, ``B`` and
+        ``E`` for the two ends of ranges, and ``C`` for samples of counters, which are the args.
+        With `is_outer`, events of the same times are within these.
         """
         code = self.category.add(category) if isinstance(category, str) else category
         values = (
             start_ns, end_ns, name, code, place, process, device, target,
-            stream, correlation, size_bytes, args, ord(phase),
+            stream, correlation, size_bytes, args, ord(phase) if isinstance(phase, str) else phase,
         )  # fmt: skip
-        count = len(start_ns)
-        self._blocks.append(
+        block = narrow_columns(
             {
-                column: np.broadcast_to(np.asarray(value, np.int64), count)
+                column: np.asarray(value, getattr(value, "dtype", np.int64))
                 for column, value in zip(_COLUMNS, values, strict=True)
             }
         )
-
-    def add_named_steps(self, pattern: str | None = None) -> int:
-        """Put a ``ProfilerStep#n`` around ranges of the host called as steps are; return how many.
-
-        Each device of a process has the steps that do not name a device.
-
-        These are ranges that `pattern` matches or, without one, annotations such as ``step 3``. The
-        number is the last in the name; without numbers, ranges are numbered in order.
-        """
-        if pattern is None and any(name.startswith(_PROFILER_STEP) for name in self.name.values):
-            return 0
-        codes = np.flatnonzero(match_steps(self.name.values, pattern))
-        annotation = self.category.add("user_annotation")
-        events = self.columns()
-        chosen = np.isin(events["name"], codes) & (events["device"] < 0)
-        if pattern is None:
-            chosen &= events["category"] == annotation
-        rows = np.flatnonzero(chosen)
-        rows = rows[np.argsort(events["start_ns"][rows], kind="stable")]
-        names = [self.name[code] for code in events["name"][rows]]
-        name_matches = [re.search(r"(\d{1,17})\D*$", name) for name in names]
-        numbers = [int(match[1]) if match else -1 for match in name_matches]
-        if -1 in numbers or (len(codes) == 1 and len(rows) > 1):
-            numbers = list(range(len(rows)))
-        name_codes = self.name_codes(f"{_PROFILER_STEP}{number}" for number in numbers)
-        on_device = events["device"] >= 0
-        pairs, _ = distinct_rows(events["process"][on_device], events["device"][on_device])
-        for process in np.unique(events["process"][rows]).tolist():
-            of_process = np.flatnonzero(events["process"][rows] == process)
-            targets = events["target"][rows[of_process]]
-            devices = [device for number, device in pairs if number == process]
-            for device in devices or [-1]:
-                is_step = (targets < 0) | (targets == device)
-                steps = of_process[is_step]
-                taken = {
-                    name: events[name][rows[steps]]
-                    for name in ("start_ns", "end_ns", "place", "process")
-                }
-                self.add(**taken, category="user_annotation", name=name_codes[steps], target=device)
-        return len(rows)
+        count = len(start_ns)
+        columns = {name: np.broadcast_to(values, count) for name, values in block.items()}
+        self._blocks.insert(0 if is_outer else len(self._blocks), columns)
 
     def columns(self) -> dict[str, Ints]:
         """Return all events."""
-        none = np.empty(0, np.int64)
-        return {
-            name: np.concatenate([none, *(block[name] for block in self._blocks)])
-            for name in _COLUMNS
-        }
+        if not self._blocks:
+            return {name: np.empty(0, np.int64) for name in _COLUMNS}
+        # They stay as the only block, so that they are not in memory twice.
+        self._blocks[:] = [join_columns(self._blocks)]
+        return dict(self._blocks[0])
+
+    def take_columns(self) -> dict[str, Ints]:
+        """Return all events, and keep none."""
+        events = self.columns()
+        self._blocks.clear()
+        return events
+
+
+def join_columns(blocks: Sequence[dict[str, Ints]]) -> dict[str, Ints]:
+    """Return the rows of several blocks, which lose their columns, so that each is freed."""
+    names = list(blocks[0])
+    return narrow_columns(
+        {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
+    )
+
+
+def narrow_columns(columns: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Return columns of events with integers of 32 bits where these fit, except in times."""
+    return {name: _narrow(values) if name in _SMALL else values for name, values in columns.items()}
 
 
 def select_rows(columns: Mapping[str, Ints], rows: Rows | Bools | slice) -> dict[str, Ints]:
-    """Return some rows of columns."""
+    """Return some rows of columns; without a copy if they are all."""
+    if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
+        return dict(columns)
     return {name: values[rows] for name, values in columns.items()}
 
 
@@ -282,37 +252,50 @@ def build_traces(
     how_to_record: str,
 ) -> Outcome:
     """Return a trace per process and device; device -1 for processes of a job without devices."""
-    events = rows.columns()
+    events = timed_columns(rows, path, problems)
+    ranks = list(_rows_of_ranks(events, path, problems))
+    del events["process"], events["target"]
+    traces = []
+    for number, (process, device, is_of_rank) in enumerate(ranks, 1):
+        of_rank = select_rows(events, is_of_rank)
+        if number == len(ranks):
+            events.clear()  # a file may have one large rank
+        facts = facts_of(process, device)
+        traces.append(build_rank(rows, of_rank, path, format_name, problems, facts, device))
+    if not traces:
+        message = "holds no events of devices or of the host with plausible times"
+        raise TraceError(message, path=path, remedy=how_to_record)
+    return Outcome(tuple(traces), problems)
+
+
+def timed_columns(rows: EventRows, path: str, problems: Problems) -> dict[str, Ints]:
+    """Take all events with possible times."""
+    events = rows.take_columns()
     start, end = events["start_ns"], events["end_ns"]
     timed = (start > FIRST_NS) & (end < LAST_NS) & (end >= start)
     problems.add("skipped", int((~timed).sum()), "events without possible times", file=path)
-    if not timed.all():
-        events = select_rows(events, timed)
-    traces = tuple(
-        _build(rows, select_rows(events, at), path, format_name, problems,
-               facts_of(process, device), device)
-        for process, device, at in _rows_of_ranks(events, path, problems)
-    )  # fmt: skip
-    if not traces:
-        message = "holds no events of devices or of the host with possible times"
-        raise TraceError(message, path=path, remedy=how_to_record)
-    return Outcome(traces, problems)
+    return select_rows(events, timed)
+
+
+def ranks_of(events: Mapping[str, Ints]) -> list[tuple[int, ...]]:
+    """Return each process with a device, or each process with -1 if none has a device."""
+    process, on_device = events["process"], events["device"] >= 0
+    pairs = distinct_rows(process[on_device], events["device"][on_device])[0]
+    return sorted(pairs) or [(number, -1) for number in np.unique(process[process >= 0]).tolist()]
 
 
 def _rows_of_ranks(
     events: Mapping[str, Ints], path: str, problems: Problems
-) -> Iterator[tuple[int, int, Rows]]:
-    """Yield each process with a device, and the positions of its events.
+) -> Iterator[tuple[int, int, Bools]]:
+    """Yield each process with a device, and which events are its own.
 
     Calls on the host belong to the device that they launch on or have as ``target``, else to the
     one that their thread launches on most. Device -1 is of the processes of a file without devices.
     """
     process, device = events["process"], events["device"]
-    on_device = device >= 0
-    pairs = sorted(distinct_rows(process[on_device], device[on_device])[0])
-    if not pairs:
-        for number in np.unique(process[process >= 0]).tolist():
-            yield number, -1, np.flatnonzero(process == number)
+    on_device, pairs = device >= 0, ranks_of(events)
+    if not on_device.any():
+        yield from ((number, -1, process == number) for number, _ in pairs)
         return
     work_ids = events["correlation"][on_device]
     is_launched = np.isin(work_ids[work_ids > 0], events["correlation"][~on_device])
@@ -344,7 +327,7 @@ def _rows_of_ranks(
             events["place"][calls], devices, events["target"][calls],
         )  # fmt: skip
     for number, of in pairs:
-        yield number, of, np.flatnonzero((process == number) & (rank_device == of))
+        yield number, of, (process == number) & (rank_device == of)
 
 
 def _devices_of_calls(
@@ -367,23 +350,24 @@ def _devices_of_calls(
     return np.where(votes_of, of_call, home[number])
 
 
-def _build(
+def build_rank(
     rows: EventRows,
     events: dict[str, Ints],
     path: str,
     format_name: str,
     problems: Problems,
     facts: RankFacts,
-    device: int,
+    device: int = -1,
+    **about: Any,
 ) -> Trace:
+    """Return the trace of some events of `rows`; `about` are further fields of it."""
     texts = {}
     for name in _TEXT_COLUMNS:
         pool: StringPool = getattr(rows, name)
-        used = np.unique(events[name])
-        texts[name] = StringPool(pool[code] for code in used.tolist())
-        events[name] = np.searchsorted(used, events[name])
-    used, events["place"] = np.unique(events["place"], return_inverse=True)
-    places = [rows.places[code] for code in used.tolist()]
+        used, events[name] = _used_codes(events[name], len(pool))
+        texts[name] = StringPool(pool[code] for code in used)
+    used, events["place"] = _used_codes(events["place"], len(rows.places))
+    places = [rows.places[code] for code in used]
     naming = list(_naming_records(places, events["device"], events["place"]))
     ends = select_rows(events, events["phase"] == _ASYNC_BEGIN)
     if len(ends["phase"]):
@@ -402,6 +386,7 @@ def _build(
         host=facts.host or None,
         stated_rank=facts.rank,
         local_rank=device,
+        **about,
     )
     for problem in notes:  # without the rank, which may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
@@ -410,6 +395,14 @@ def _build(
     label = facts.label or f"GPU {max(device, 0)}"
     counters = _counter_table(facts.series, label, facts.epoch_ns, trace, path, problems)
     return trace if counters is None else trace.replace(counter_table=counters)
+
+
+def _used_codes(codes: Ints, count: int) -> tuple[list[int], Ints]:
+    """Return which of `count` codes occur, and each code's position among them."""
+    used = np.flatnonzero(np.bincount(codes, minlength=count))
+    position = np.zeros(count, np.int64)
+    position[used] = np.arange(len(used))
+    return used.tolist(), _narrow(position)[codes]
 
 
 def _assign_steps_of_device(trace: Trace) -> None:
@@ -434,12 +427,7 @@ def _copy_table(records: Ints, size_bytes: Ints, dur_ns: Ints) -> CopyTable:
 
 
 def _counter_table(
-    series: Sequence[Series],
-    label: str,
-    epoch_ns: int,
-    trace: Trace,
-    path: str,
-    problems: Problems,
+    series: Sequence[Series], label: str, epoch_ns: int, trace: Trace, path: str, problems: Problems
 ) -> CounterTable | None:
     """Return the counters of a rank's device; None if it has none."""
     if not series or not len(trace):
@@ -483,7 +471,9 @@ def _rank_columns(
     def column(values: Array, of_naming: Any, dtype: Any = np.int64) -> Array:
         return np.concatenate([values, np.broadcast_to(of_naming, further)]).astype(dtype)
 
-    sizes = np.flatnonzero(events["size_bytes"] >= 0)
+    sizes, samples = (
+        np.flatnonzero(mask) for mask in (events["size_bytes"] >= 0, events["phase"] == _SAMPLE)
+    )
     dur_ns = events["end_ns"] - events["start_ns"]
     phase, flow = events["phase"], np.full(count + further, -1, np.int32)
     number_of_async = np.arange(np.count_nonzero(phase == _ASYNC_BEGIN))
@@ -506,7 +496,10 @@ def _rank_columns(
         pids=pids,
         tids=tids,
         flow_ids=StringPool(map(str, number_of_async.tolist())),
-        small_args={count + number: record["args"] for number, record in enumerate(naming)},
+        small_args={
+            **{count + number: record["args"] for number, record in enumerate(naming)},
+            **{row: json.loads(texts["args"][events["args"][row]]) for row in samples.tolist()},
+        },
         record=np.arange(count + further, dtype=np.int64),
         copies=_copy_table(sizes, events["size_bytes"][sizes], dur_ns[sizes]),
     )
@@ -556,9 +549,7 @@ class ColumnRecords(NumberedRecords):
         self.path = path
         self._metadata = map_texts(dict(metadata), shorten_paths)
         self.metadata_text = {key: json.dumps(value).encode() for key, value in metadata.items()}
-        self._columns = {name: columns[name] for name in _STORED}
-        for name in _SMALL:
-            self._columns[name] = _narrow(columns[name])
+        self._columns = narrow_columns({name: columns[name] for name in _STORED})
         self._async_begins = np.flatnonzero(columns["phase"] == _ASYNC_BEGIN)
         self._naming = map_texts(list(naming), shorten_paths)
         self._places = [(shorten_paths(place.pid), shorten_paths(place.tid)) for place in places]
@@ -640,7 +631,7 @@ class ColumnRecords(NumberedRecords):
             record["s"] = "t"
         elif phase == "b":
             record["id"] = int(np.searchsorted(self._async_begins, number))
-        else:  # the ends are last, in the order of their begins
+        elif phase == "e":  # these are last, in the order of their begins
             first_end = len(self._columns["phase"]) - len(self._async_begins)
             record |= {"id": number - first_end, "args": {}}
         return _record_json(record, ts=row["start_ns"])
@@ -648,7 +639,9 @@ class ColumnRecords(NumberedRecords):
 
 def _narrow(values: Ints) -> Ints:
     """Return integers of 32 bits if these fit."""
-    is_small = not len(values) or (abs(values.min()) | abs(values.max())) >> 31 == 0
+    if values.dtype == np.int32 or not values.size:
+        return values
+    is_small = (abs(int(values.min())) | abs(int(values.max()))) >> 31 == 0
     return values.astype(np.int32) if is_small else values
 
 

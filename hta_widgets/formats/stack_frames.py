@@ -1,15 +1,30 @@
-"""Frames of stacks in dumps of PyTorch: the user's own line, and files without folders."""
+"""Values and frames of stacks in dumps of PyTorch: the user's own line, files without folders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hta_widgets.trace.short_paths import package_part, shorten_paths
 
 _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
+
+
+def as_integer(value: Any, limit: int = 1 << 62) -> int:
+    """Return an integer below a limit, also from a text or a whole float; -1 for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.lstrip("-").isdecimal():
+        value = int(value[:20])
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number and -1 <= value < limit else -1
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list or tuple as a list; empty for anything else."""
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 class DumpFrame(NamedTuple):
@@ -50,8 +65,7 @@ def _frame_at(name: str, path: str, line: int) -> DumpFrame:
 
 def stack_of(frames: Any) -> tuple[DumpFrame, ...]:
     """Return the frames of a dump, innermost first."""
-    entries: Iterable[Any] = frames if isinstance(frames, (list, tuple)) else ()
-    return tuple(stack_frame(entry) for entry in entries if isinstance(entry, dict))
+    return tuple(stack_frame(entry) for entry in as_list(frames) if isinstance(entry, dict))
 
 
 def user_frame(stack: Sequence[DumpFrame]) -> DumpFrame | None:

@@ -38,7 +38,7 @@ def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
     return widget.traces, widget
 
 
-def _report(**at: Any) -> None:
+def _report(**at: object) -> None:
     _publish({"type": "progress", **at})
 
 

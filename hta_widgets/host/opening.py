@@ -25,9 +25,9 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
     # These imports take a second or two, and the page should appear first.
-    from hta_widgets.readers.load import load  # noqa: PLC0415
-    from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
-    from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
+    from hta_widgets.readers.load import load
+    from hta_widgets.widgets.dashboard import Dashboard
+    from hta_widgets.widgets.trace_diff import TraceDiff
 
     reported_s = 0.0
 

@@ -465,7 +465,7 @@ class Session:
             )
         return source
 
-    def _report(self, load: _Load, **at: Any) -> None:
+    def _report(self, load: _Load, **at: object) -> None:
         for page, number in list(load.waiting.items()):
             self.hub.send({"type": "progress", "id": number, **at}, to=page)
         self._answer_others(load)
@@ -486,6 +486,6 @@ def _interrupt_main(number: signal.Signals) -> None:
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:
-        import _thread  # noqa: PLC0415 - Windows
+        import _thread  # Windows
 
         _thread.interrupt_main(number)

@@ -34,7 +34,7 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
         "-m",
         "hta_widgets.host.verdicts",
         *paths,
-        # `-m` imports from the working directory first, and that of the host may hold anything.
+        # `-m` imports from the working directory first, which may contain other modules.
         cwd=Path(sys.executable).parent,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -54,15 +54,15 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return ranks, median time of a step, picture and first sentence of a job; None for no steps.
 
-    The picture has the share in percent of each bin of the job that all ranks spend in work of a
-    kind, communication without compute.
+    The picture has, for each bin of the job, the percentage that all ranks together spend in each
+    kind of work; communication that overlaps compute does not count.
     """
     # These imports take a second or two, which the host's own start should not.
-    from hta_widgets.analysis.steps import step_length, step_times  # noqa: PLC0415
-    from hta_widgets.live.job import TileEngine  # noqa: PLC0415
-    from hta_widgets.panels.headline import headline, text_of  # noqa: PLC0415
-    from hta_widgets.readers.load import load  # noqa: PLC0415
-    from hta_widgets.tiles.packing import unpack  # noqa: PLC0415
+    from hta_widgets.analysis.steps import step_length, step_times
+    from hta_widgets.live.job import TileEngine
+    from hta_widgets.panels.headline import headline, text_of
+    from hta_widgets.readers.load import load
+    from hta_widgets.tiles.packing import unpack
 
     traces = load(paths[0] if len(paths) == 1 else list(paths), progress=False)
     steps = step_times(traces)

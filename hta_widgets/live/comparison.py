@@ -44,7 +44,7 @@ _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the
 class DiffAnswers:
     """Answers to the page of a comparison; computed on first request, and kept."""
 
-    def __init__(self, both: Comparison, swapped: Any) -> None:
+    def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
         self._swapped = swapped
         self._frames: dict[str, dict[str, Any]] = {}

@@ -459,7 +459,7 @@ class TileEngine:
         return LatenessIndex(self.traces, frame, compute, late, _clock_facts(self.traces))
 
     def _cluster(self) -> Clusters:
-        from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
+        from hta_widgets.analysis import rank_clusters  # slow to import
 
         return clusters_reply(rank_clusters(self.traces))
 
@@ -493,20 +493,6 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
         return None
     events = index.events
     rows, spent = _host_times_in_gap(index, idle_gap)
-    names = rank.table.name[rows]
-    host: list[HostTime] = []
-    for name in np.unique(names):
-        of_name = names == name
-        rows_of_name = rows[of_name]
-        longest = int(rows_of_name[np.argmax(spent[of_name])])
-        host.append(
-            {
-                "longest": event_summary(index, events, longest),
-                "count": len(rows_of_name),
-                "time": int(spent[of_name].sum()),
-            }
-        )
-    host.sort(key=lambda entry: (-entry["time"], entry["longest"]["id"]))
     causes = sorted(idle_gap.pieces.items(), key=lambda item: -item[1])
     return {
         "rank": rank.rank,
@@ -515,7 +501,7 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
         "causes": [{"cause": cause, "time": ns} for cause, ns in causes if ns > 0],
         "ends": event_summary(index, events, idle_gap.next),
         "launch": None if idle_gap.call < 0 else event_summary(index, events, idle_gap.call),
-        "host": host[:MAX_NAMES],
+        "host": _times_by_group(index, rows, spent, rank.table.name[rows].astype(np.int64)),
         "host_time": int(spent.sum()),
     }
 
@@ -541,24 +527,25 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
     low, high = int(before.max()), int(after.min())
     inside = np.minimum(end, high) - np.maximum(start, low)
     others = np.flatnonzero(~is_in_lane & (inside > 0))
-    groups = np.stack((table.track[rows[others]], table.name[rows[others]]))
-    running: list[HostTime] = []
-    for group in np.unique(groups, axis=1).T:
-        of_group = others[(group == groups.T).all(axis=1)]
-        longest = int(rows[of_group[np.argmax(inside[of_group])]])
-        running.append(
-            {
-                "longest": event_summary(index, index.events, longest),
-                "count": len(of_group),
-                "time": int(inside[of_group].sum()),
-            }
-        )
-    running.sort(key=lambda entry: (-entry["time"], entry["longest"]["id"]))
+    running, spent = rows[others], inside[others]
+    group = table.track[running].astype(np.int64) * len(table.names) + table.name[running]
     return {
         "start": low + rank.shift_ns,
         "end": high + rank.shift_ns,
-        "running": running[:MAX_NAMES],
+        "running": _times_by_group(index, running, spent, group),
     }
+
+
+def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
+    """Return the groups of events with most time: its longest event, its count and its time."""
+    times: list[HostTime] = []
+    for code in np.unique(group):
+        is_member = group == code
+        members, time_ns = rows[is_member], spent[is_member]
+        longest = event_summary(index, index.events, int(members[np.argmax(time_ns)]))
+        times.append({"longest": longest, "count": len(members), "time": int(time_ns.sum())})
+    times.sort(key=lambda entry: (-entry["time"], entry["longest"]["id"]))
+    return times[:MAX_NAMES]
 
 
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:

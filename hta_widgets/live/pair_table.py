@@ -1,7 +1,7 @@
 """The pairs of events of two runs, and the class of each event by its change, for its color.
 
 A row of the table is a pair, or an event of one side without a partner. Only changes that `changes`
-lists have a color: what varies by chance is ``same``. For example, if `changes` has ``aten::gelu``
+lists have a color; variation by chance is ``same``. For example, if `changes` has ``aten::gelu``
 slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2`` on both sides:
 at least a third longer, and less than twice as long.
 """
@@ -168,7 +168,7 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
-    """Return for each edge the sum of its distances from all marks before it."""
+    """Return the sum of each edge's distances from all marks before it."""
     marks = np.sort(marks)
     positions = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])

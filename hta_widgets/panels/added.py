@@ -23,7 +23,7 @@ from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
 from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import operator_savings
-from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.text import rank_list
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
@@ -107,10 +107,7 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     groups = ranks.groupby("cluster", sort=True)
     frame = groups[means].mean().reset_index(drop=True)
     members = [sorted(ranks) for ranks in groups["rank"].agg(list)]
-    frame["label"] = [
-        f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(run_text, consecutive_runs(ranks)))}"
-        for ranks in members
-    ]
+    frame["label"] = [rank_list(ranks, len(ranks)) for ranks in members]
     frame["members"] = [",".join(map(str, ranks)) for ranks in members]
     frame["ranks"] = [len(ranks) for ranks in members]
     frame["spread"] = (

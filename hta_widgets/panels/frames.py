@@ -9,7 +9,7 @@ rank, and the bars of the other ranks remain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -67,7 +67,7 @@ class Panel:
     #: Parts of the selection that do not filter it: ``window``, ``ranks``, ``tracks``, ``ids``, or
     #: of its query the ``names``, the ``kinds`` and the ``rest``.
     own: tuple[str, ...]
-    #: What its rows name: ``operators``, ``kernels``, or something else.
+    #: Kind of the names in its rows: ``operators``, ``kernels``, or something else.
     rows: str = ""
     #: Whether it is a chart.
     is_chart: bool = False
@@ -92,7 +92,7 @@ def whole_job_panel(
     panel_frame: Callable[[TraceSet], pd.DataFrame],
     analysis_frame: Callable[[TraceSet], pd.DataFrame],
 ) -> Panel:
-    """Return a panel of the catalogue that neither windows nor ranks narrow."""
+    """Return a panel of the catalogue that ignores windows and ranks."""
 
     def frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
         return panel_frame(traces)
@@ -140,23 +140,23 @@ def all_panels() -> list[str]:
 def panel_of(name: str) -> Panel:
     """Return the panel with an id, or the first panel of an analysis."""
     panels_by_name = panels()
-    of_analysis = (
-        candidate for candidate in panels_by_name.values() if candidate.analysis == name and name
-    )
+    of_analysis = (panel for panel in panels_by_name.values() if panel.analysis == name and name)
     result = panels_by_name.get(name) or next(of_analysis, None)
     if result is None:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
+        raise _unknown_panel_error(name)
     return result
 
 
 def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
     """Return the function that makes a panel's frame, and the selection that filters it."""
-    panels_by_name = panels()
-    if name not in panels_by_name:
-        raise ValueError(f"no panel {name!r}; the panels are {', '.join(panels_by_name)}")
-    return panels_by_name[name].frame or MAKERS[name], without_panel_filters(
-        panels_by_name[name], selection
-    )
+    panel = panels().get(name)
+    if panel is None:
+        raise _unknown_panel_error(name)
+    return panel.frame or MAKERS[name], without_panel_filters(panel, selection)
+
+
+def _unknown_panel_error(name: str) -> ValueError:
+    return ValueError(f"no panel {name!r}; the panels are {', '.join(panels())}")
 
 
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
@@ -189,33 +189,25 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
-    names = {
-        format_.name: format_.views.shared_panels
-        for format_ in all_formats()
-        if format_.name in format_names
-    }
-    offered = [_OFFERED if shared is None else shared for shared in names.values()]
-    if not format_names or format_names - set(names):
+    known_formats = formats_named(format_names)
+    shared_panels = (format_.views.shared_panels for format_ in known_formats)
+    offered = [_OFFERED if shared is None else shared for shared in shared_panels]
+    if not format_names or len(known_formats) < len(format_names):
         offered = [_OFFERED]
     shared = [name for name in _OFFERED if any(name in shared_names for shared_names in offered)]
     shared += ADDED if _OFFERED in offered else ()
     format_panels_ids = [
         panel.id
-        for group in _panel_groups(formats_named(format_names))
+        for group in _panel_groups(known_formats)
         for panel in group
         if panel.fits(format_names, workers)
     ]
     return [*shared, *dict.fromkeys(format_panels_ids), *_ALWAYS]
 
 
-def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
+def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the panels of Kineto traces without data, by reason; `scene` is the job's."""
-    found_formats = set(formats)
-    if any(
-        format_.views.shared_panels is not None
-        for format_ in all_formats()
-        if format_.name in found_formats
-    ):
+    if any(format_.views.shared_panels is not None for format_ in formats_named(formats)):
         return {}
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     missing: dict[str, list[str]] = {}
@@ -377,7 +369,7 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     return add_call_rates(operators, traces, selection, selected_operators)
 
 
-def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:
+def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object) -> pd.DataFrame:
     """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
     inherited = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
     panel_frame.attrs.clear()
@@ -416,7 +408,7 @@ class _NameGroups:
 
 
 def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return for each name the rank with the mean farthest from the median, and their ratio."""
+    """Return the rank whose mean is farthest from each name's median, and their ratio."""
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     deviation = np.abs(mean - median[names.code])
@@ -541,7 +533,7 @@ _SELECTED = (
 
 
 def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
-    """Return the times `_SELECTED` of a rank. What is not selected hides selected work, too."""
+    """Return the times `_SELECTED` of a rank. Unselected work hides selected work, too."""
     compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
     waited = union(*wait_intervals(part, waits)[1:])
     copying = subtract(part.union_of_kinds("memory"), compute)

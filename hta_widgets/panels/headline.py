@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
+from hta_widgets.analysis.cross_rank.collectives import largest_exposed_operation
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.horovod import NEGOTIATION
 from hta_widgets.analysis.host_activity import (
@@ -31,6 +31,8 @@ from hta_widgets.analysis.host_activity import (
     loading_launches,
     longest_memory_call,
     pinned_memory_calls,
+    stream_wait_calls,
+    waiting_calls,
 )
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -56,7 +58,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
 _MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
-_MOST_OF_FAMILY = 0.9  # of a kernel's time, for a variant that is named alone
+_MAX_VARIANT_SHARE = 0.9  # of a kernel's time, for a variant that is named alone
 _MOSTLY = 0.5  # of the device's time
 _DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
 _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
@@ -71,7 +73,7 @@ _ORDER = (
     ("step",),
 )
 #: Those whose sentences are not cut, at the end.
-_LAST = ("unrecorded", "around_work", "missing_steps")
+_LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
 #: The order of kinds for the headline itself; kinds with one place are in order of share.
 _MAIN_PLACES = {
     "waiting": 0,
@@ -212,7 +214,11 @@ def headline(traces: TraceSet) -> Headline:
     readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     has_devices = any(track.stream >= 0 for trace in traces.values() for track in trace.tracks)
     if not times.ranks or not has_devices or len(readiness):
-        findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
+        findings = [
+            *_last_ready_finding(traces, times, readiness),
+            *_host_findings(traces, times),
+            *_impossible_times(traces),
+        ]
         ranked = _rank_findings(findings)
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
@@ -233,8 +239,8 @@ def headline(traces: TraceSet) -> Headline:
             causes += [finding for finding in savings if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
     if first is not None and first.kind == "exposed_communication":
-        bandwidth = {"bandwidth": exposed_bus_bandwidth(traces, CLOCK)}
-        first = replace(first, facts={**first.facts, **bandwidth})
+        operation = {"largest": largest_exposed_operation(traces, CLOCK)}
+        first = replace(first, facts={**first.facts, **operation})
     steps = analysis.step_times(traces)
     others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
@@ -246,6 +252,7 @@ def headline(traces: TraceSet) -> Headline:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
     if traces.window_ns is None:  # an export's window cuts steps anyway
         others += _missing_steps(steps, times)
+    others += _impossible_times(traces)
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
 
 
@@ -380,6 +387,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause_ns": cause_ns,
             "within": within,
             "captured_ns": idle_while_capturing_ns(traces, times),
+            "has_waits": cause != "blocked" or _has_waits(traces, times),
             "launches": host_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
@@ -432,6 +440,14 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     return {"freed_by": calls.most_common(1)[0]} if calls and not pinned else longest
 
 
+def _has_waits(traces: TraceSet, times: RunTimes) -> bool:
+    """Return whether the files have calls in which a host or a stream waits."""
+    return any(
+        waiting_calls(traces[rank]).any() or len(stream_wait_calls(traces[rank]))
+        for rank in times.ranks
+    )
+
+
 def _loading_facts(traces: TraceSet, times: RunTimes, cause_ns: int) -> dict[str, Any]:
     """Return how many launches load code, and their time, if that is most of the cause."""
     calls = [(traces[rank].table, loading_launches(traces[rank])) for rank in times.ranks]
@@ -459,7 +475,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         return
     variants = by_name.assign(name=names, short=disambiguate(shorts, names))
     variants = variants[np.array(families) == family].nlargest(len(names), "sum_ns")
-    if variants["sum_ns"].iloc[0] > _MOST_OF_FAMILY * time_ns:
+    if variants["sum_ns"].iloc[0] > _MAX_VARIANT_SHARE * time_ns:
         variants = variants[:1]
         time_ns = int(variants["sum_ns"].iloc[0])
     calls = int(variants["count"].sum())
@@ -533,6 +549,14 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
         yield HeadlineFinding("missing_steps", facts=facts)
 
 
+def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
+    """Yield how many times of the files are cut or left out, as they cannot be right."""
+    problems = traces.problems
+    count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
+    if count:
+        yield HeadlineFinding("impossible_times", facts={"times_count": count})
+
+
 def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
     """Yield the contents of files whose only events are async intervals."""
     frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
@@ -585,7 +609,11 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
         return
     late = late_ranks(traces, times, straggler_report(traces).stragglers)
     yield from _waiting_finding(late, times, len(traces))
-    facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
+    facts = {
+        "events": sum(map(len, filled)),
+        "rank_count": len(filled),
+        "is_left_out": any(_impossible_times(traces)),
+    }
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
+from hta_widgets.analysis.cross_rank.collectives import ExposedOperation
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport, cause_text
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
@@ -20,7 +20,7 @@ from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
-_MOST_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
+_MAX_STATED_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
 _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
 #: Minimum length of a call that frees memory but first has to start the device's driver.
 _INITIALIZING_NS = 100_000_000
@@ -97,7 +97,7 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
     cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
     cost += " a rank" if len(times.ranks) > 1 else ""
     wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
-    if wait_share < _MOST_WAITS:
+    if wait_share < _MAX_STATED_WAITS:
         cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
     return [f"{subject} for ", *late_pieces, f"{cost}."]
 
@@ -145,21 +145,25 @@ def _exposed_text(
     *,
     transfer_ns: int | None = None,
     unmatched_ns: int = 0,
-    bandwidth: BusBandwidth | None = None,
+    largest: ExposedOperation | None = None,
 ) -> list[Piece]:
     """State the exposed communication; with `transfer_ns` another finding states the waits."""
-    at_rate = ""
-    if bandwidth is not None:
-        operation = bandwidth.operation.replace("_", "-")
-        at_rate = f"; {operation} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)}"
-        at_rate += f" bus bandwidth{', waits included' * bandwidth.includes_waits}"
+    details = f"; {_exposed_operation_text(largest)}" if largest else ""
     if transfer_ns is None:
-        return [f"{_exposed_with_waits_text(times)}{at_rate}."]
+        return [f"{_exposed_with_waits_text(times)}{details}."]
     text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
     text += f" of {_span_text(times, 'transfer')}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
-    return [f"{text}{at_rate}."]
+    return [f"{text}{details}."]
+
+
+def _exposed_operation_text(largest: ExposedOperation) -> str:
+    name, bandwidth = largest.operation.replace("_", "-"), largest.bandwidth
+    if bandwidth is None:
+        return f"{share(largest.share)} of it in {name}"
+    text = f"{name} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)} bus bandwidth"
+    return f"{text}{', waits included' * bandwidth.includes_waits}"
 
 
 def _exposed_with_waits_text(times: RunTimes) -> str:
@@ -190,6 +194,7 @@ def _idle_text(
     cause_ns: int,
     within: str,
     captured_ns: int,
+    has_waits: bool,
     launches: LaunchRate | None,
     freed_by: tuple[str, int] | None = None,
     pinned_by: tuple[str, int] | None = None,
@@ -204,6 +209,8 @@ def _idle_text(
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    if not has_waits:
+        meaning += ", as they hold no calls that wait"
     if pinned_by:
         name, calls = pinned_by
         meaning = "the host allocates or frees pinned memory of its own"
@@ -300,6 +307,12 @@ def _missing_steps_text(
     return [f"{text[:1].upper()}{text[1:]}."]
 
 
+def _impossible_times_text(_times: RunTimes, *, times_count: int) -> list[Piece]:
+    verb = "are" if times_count > 1 else "is"
+    text = f"{plural(times_count, 'time')} in the files cannot be right and {verb} cut or left out"
+    return [f"{text}; the problems say where."]
+
+
 def _no_cause_text(times: RunTimes) -> list[Piece]:
     times_ns = {
         "compute": times.compute_ns,
@@ -352,8 +365,13 @@ def _async_only_text(
     return [f"{text}."]
 
 
-def _no_device_text(times: RunTimes, *, events: int, rank_count: int) -> list[Piece]:
-    text = f"No GPU work in these files: {plural(events, 'event')} of {plural(rank_count, 'rank')}"
+def _no_device_text(
+    times: RunTimes, *, events: int, rank_count: int, is_left_out: bool
+) -> list[Piece]:
+    subject = "No GPU work in these files"
+    if is_left_out:
+        subject = "Apart from times that cannot be right, there is no GPU work in these files"
+    text = f"{subject}: {plural(events, 'event')} of {plural(rank_count, 'rank')}"
     return [f"{text} over {duration(times.run_ns)}."]
 
 
@@ -395,6 +413,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
     "missing_steps": _missing_steps_text,
+    "impossible_times": _impossible_times_text,
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
     "async_only": _async_only_text,

@@ -151,7 +151,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 @dataclass(frozen=True)
 class LaunchRate:
-    """How many launches a rank has, and for how long a launch keeps the device busy."""
+    """A rank's number of launches, and the device time of a launch."""
 
     launches: int
     work_ns: float
@@ -187,7 +187,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return for how long devices idle while their hosts capture graphs, which run no kernels."""
+    """Return the time that devices idle while their hosts capture graphs, which runs no kernels."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)

@@ -17,6 +17,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
+from hta_widgets.analysis.efficiency.devices import used_device
 from hta_widgets.text import plural
 from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
@@ -45,11 +46,13 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     that it would take long.
     """
     trace = traces[rank]
+    device = used_device(trace)
+    if device is None or device.certainty != "certain":
+        return None
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
     frame = analysis.operator_efficiency(traces, ranks=[rank])
-    is_certain = (frame["peak_certainty"] == "certain") & frame["certainty"].isin(CERTAIN)
-    frame = frame[(frame["saving_ns"] > 0) & is_certain]
+    frame = frame[(frame["saving_ns"] > 0) & frame["certainty"].isin(CERTAIN)]
     if not len(frame):
         return None
     groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()

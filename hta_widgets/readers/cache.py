@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import cache_folder, code_fingerprint
+from hta_widgets.files import cache_folder, code_fingerprint, remove_path
 from hta_widgets.readers.file_traces import read_file, shorten_paths_of_source
 from hta_widgets.readers.formats import (
     Outcome,
@@ -121,7 +121,7 @@ def info() -> CacheInfo:
 def clear() -> None:
     """Remove all entries."""
     for copy in _cache_entries():
-        _remove(copy)
+        remove_path(copy)
 
 
 def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
@@ -134,7 +134,7 @@ def fetch(path: str, format_name: str = "kineto") -> Outcome | None:
         outcome = _open_entry(copy, path, format_name)
     except (TraceError, OSError):
         _counts["rebuilt"] += 1
-        _remove(copy)
+        remove_path(copy)
         return None
     with contextlib.suppress(OSError):  # the cache may be read-only
         os.utime(copy)  # entries are evicted by time of last use
@@ -160,7 +160,7 @@ def store_entry(path: str, outcome: Outcome, format_name: str = "kineto") -> Out
     except Exception:  # noqa: BLE001 - without an entry the next load is only slower
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
-            _remove(part)
+            remove_path(part)
         return None
     for trace, read in zip(entry.traces, outcome.traces, strict=True):
         if getattr(read.source, "keeps_places", False):
@@ -211,7 +211,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format_name: str) -> 
 
 def _rebuild_entry(path: str, format_name: str, copy: str, place: int) -> Trace:
     """Remove a damaged entry and return its trace number `place`, read from the trace file."""
-    _remove(Path(copy))
+    remove_path(Path(copy))
     _counts["rebuilt"] += 1
     return read_file(path, format_name).traces[place]
 
@@ -254,14 +254,6 @@ def _existing_parent(path: Path) -> Path:
     return next((parent for parent in (path, *path.parents) if parent.is_dir()), Path())
 
 
-def _remove(copy: Path) -> None:
-    if copy.is_dir() and not copy.is_symlink():
-        shutil.rmtree(copy, ignore_errors=True)
-        return
-    with contextlib.suppress(OSError):
-        copy.unlink()
-
-
 def evict(new: Path) -> int:
     """Remove unfinished folders and the least recently used entries, but not `new`."""
     entries = []
@@ -270,7 +262,7 @@ def evict(new: Path) -> int:
             used = copy.stat().st_mtime
             if copy.name.endswith(PART):
                 if time.time() - used > _LONGEST_WRITE_S:
-                    _remove(copy)
+                    remove_path(copy)
                 continue
             entries.append((used, _size(copy), copy))
     total, max_bytes = sum(size for _, size, _ in entries), limit_bytes()
@@ -278,7 +270,7 @@ def evict(new: Path) -> int:
         if total <= max_bytes:
             break
         if copy != new:
-            _remove(copy)
+            remove_path(copy)
             total -= size
     return total
 

@@ -45,7 +45,7 @@ def manifest_in(folder: str | Path) -> str | None:
 
 
 def read_store(
-    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
+    path: str, *, advance: Callable[[int], object] | None = None, keepalive: object = None
 ) -> Outcome:
     """Return a store's ranks, without the clock of the set that was saved."""
     del advance, keepalive
@@ -71,7 +71,7 @@ def natural_key(path: str) -> list[tuple[int, int, str]]:
     ]
 
 
-_MOST_FOREIGN_ROWS = 50
+_MAX_FOREIGN_ROWS = 50
 _PERFETTO_COPY = re.compile(r"perfetto_trace\.json(\.gz)?")
 
 
@@ -87,7 +87,7 @@ class FoundFile:
     format: str = "kineto"
 
 
-def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[FoundFile]:
+def find_files(source: object, problems: Problems, wanted: str = "auto") -> list[FoundFile]:
     """List the trace files of a source in natural order; report other files as problems.
 
     Parameters
@@ -206,9 +206,9 @@ def files_below(directory: str) -> Iterator[str]:
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
     """Report files of other formats: the first ones one by one, the others as a count."""
-    for path, detail in foreign[:_MOST_FOREIGN_ROWS]:
+    for path, detail in foreign[:_MAX_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
-    rest = len(foreign) - _MOST_FOREIGN_ROWS
+    rest = len(foreign) - _MAX_FOREIGN_ROWS
     if rest > 0:
         problems.add("foreign", rest, "further files that are not traces")
 
@@ -225,7 +225,7 @@ class _Search:
 
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def files_of(self, source: Any) -> Iterator[FoundFile]:
+    def files_of(self, source: object) -> Iterator[FoundFile]:
         """Yield the files that a source names, with their ranks if it is a mapping."""
         if isinstance(source, (str, bytes, os.PathLike)):
             yield from self._files_at(_text(source))

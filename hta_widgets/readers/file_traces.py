@@ -15,7 +15,7 @@ from hta_widgets.trace.short_paths import map_texts, shorten_paths, shorten_reco
 from hta_widgets.trace.trace import Trace
 
 
-def read_file(path: str, format: str, **options: Any) -> Outcome:  # noqa: A002 - as in `load`
+def read_file(path: str, format: str, **options: object) -> Outcome:
     """Read a file; raise `TraceError` if it is not of the format."""
     reading = format_named(format).reading
     outcome: Outcome = resolve_reference(reading.read)(path, **options)

@@ -21,7 +21,7 @@ SUPPORTED_FORMATS_TEXT = (
     " XPlane profiles of JAX, files of Ascend's profiler and of rocprofv3,"
     " dumps of PyTorch's flight recorder and memory, or files of BytePS or mpitrace."
 )
-_DECOMPRESS = "Decompress it first; of compressed files, gzip and zstd are read."
+_DECOMPRESS = "Decompress it first; only gzip and zstd can be read."
 _UNPACK = "Unpack it first."
 _RECORD_INSTEAD = "Record the run with torch.profiler, and load its JSON."
 

@@ -41,6 +41,10 @@ _RECORDS = (
 )  # fmt: skip
 
 
+#: Called with the number of bytes read.
+Advance = Callable[[int], object] | None
+
+
 class Outcome(NamedTuple):
     """Result of reading one file: its traces, several if ranks were merged into it; or an error."""
 
@@ -103,7 +107,7 @@ class FileReading:
     profile : type
         The class of `Trace.profile`.
     companions : (path) -> iterable of (path, whether it repeats the events)
-        Files of the same recording that are not loaded if a file is: what it was exported from,
+        Files of the same recording that are skipped if this file is loaded: its source,
         tables, and traces of the same events. Only those with the same events are reported.
     memory_factor : float
         Memory that a byte of its files takes, relative to a byte of Chrome JSON.

@@ -59,7 +59,7 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import WorkerPool, require_executor, runs_in_other_processes
 
 
-def is_profiler(source: Any) -> bool:
+def is_profiler(source: object) -> bool:
     """Whether the source is a `torch.profiler.profile`, without importing torch."""
     return any(
         kind.__module__.split(".")[0] == "torch" and hasattr(source, "export_chrome_trace")
@@ -111,7 +111,7 @@ def load(
     source: Any,
     *,
     ranks: int | Iterable[int] | None = None,
-    format: str = "auto",  # noqa: A002 - the contract's name
+    format: str = "auto",
     executor: Executor | None = None,
     cache: bool = True,
     progress: bool | Progress = True,
@@ -156,10 +156,10 @@ def load(
         `RuntimeWarning` reports a file that needs more, and, without a limit, that too little
         memory is free.
     steps : str, optional
-        Regular expression of the NVTX ranges that are steps, for exports of Nsight Systems, which
-        do not state them; searched for in the names of ranges. The last number in a name is the
-        step's number. By default ranges such as ``iteration 10`` are steps, else ranges of one name
-        that tile most of the time. The cache is not used.
+        Regular expression of the ranges that are steps, for files of Nsight Systems, XProf and
+        ROCm, which do not state all of them; searched for in the names of ranges. The last number
+        in a name is the step's number. By default ranges such as ``iteration 10`` are steps, else
+        ranges of one name that tile most of the time. The cache is not used.
     capture : path-like, iterable of path-like, mapping or TraceSet, optional
         Traces of the capture of CUDA or HIP graphs that `source` replays, by rank. Analyses that
         follow launches (`analysis.operator_efficiency`, `modules`) then know the operators of the
@@ -247,8 +247,8 @@ def read_trace(
     path: str,
     format_name: str = "kineto",
     *,
-    advance: Any = None,
-    keepalive: Any = None,
+    advance: object = None,
+    keepalive: object = None,
     cache: bool = False,
     aside: Path | None = None,
     steps: str | None = None,
@@ -327,7 +327,7 @@ def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[F
 def _read_all(
     files: list[FoundFile],
     executor: Executor | None,
-    keepalive: Any,
+    keepalive: object,
     limit_bytes: int | None,
     *,
     progress: bool | Progress,
@@ -452,7 +452,7 @@ class _ReadTraces(NamedTuple):
 
 
 def _assemble_set(
-    source: Any,
+    source: object,
     files: list[FoundFile],
     outcomes: list[Outcome],
     wanted: set[int] | None,
@@ -496,7 +496,7 @@ def _assemble_set(
 
 
 def _traces_of(
-    source: Any, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
+    source: object, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
 ) -> _ReadTraces:
     """Return the traces of the files; report files that are none, and raise if all are."""
     result = _ReadTraces([], [], [])

@@ -69,7 +69,7 @@ def read_pickle(path: str, data: bytes, problems: Problems) -> Any:
     if error:
         raise TraceError(error, path=path, remedy=_REMEDY)
     if header["is_cut"]:
-        detail = "the pickle ends early: what it holds up to there is read"
+        detail = "the pickle ends early; the values before its end are read"
         problems.add("truncated", 1, detail, file=path)
     return plain_pickle.PlainUnpickler(io.BytesIO(body)).load()
 

@@ -119,7 +119,7 @@ def require_plain(value: object) -> None:
 
 def _limit_resources(memory_bytes: int, cpu_s: int) -> None:
     try:
-        import resource  # noqa: PLC0415 - not on Windows
+        import resource  # not on Windows
     except ImportError:
         return
     for kind, limit in (

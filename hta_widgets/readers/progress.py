@@ -43,7 +43,7 @@ def reporting_progress(
         with _notebook_bar(total_bytes, title) as add_bytes:
             yield add_bytes
     elif progress and _is_terminal(sys.stderr):
-        from tqdm import tqdm  # noqa: PLC0415 - imports asyncio
+        from tqdm import tqdm  # imports asyncio
 
         with tqdm(
             total=total_bytes,
@@ -67,7 +67,7 @@ def _notebook_bar(total_bytes: int, title: str) -> Iterator[Callable[[float], ob
     The bar is HTML. A widget would leave a view in the notebook, which is an error once its model
     is closed.
     """
-    from IPython.display import display  # noqa: PLC0415 - only present in notebooks
+    from IPython.display import display  # only present in notebooks
 
     done_bytes = 0.0
     next_report_s = time.monotonic() + _BAR_DELAY_S

@@ -35,7 +35,7 @@ _DRIVERS = {
 }  # fmt: skip
 
 
-def is_remote(source: Any) -> bool:
+def is_remote(source: object) -> bool:
     """Whether a source names a remote file."""
     if isinstance(source, str):
         return _URL.match(source) is not None
@@ -51,7 +51,7 @@ class LocalCopies:
     keep: bool
     _names: dict[str, str] = field(default_factory=dict)
 
-    def source(self, source: Any) -> Any:
+    def source(self, source: object) -> Any:
         """Return the source with local paths; download the files that are not there yet."""
         if isinstance(source, str) and is_remote(source):
             return self._local(source)
@@ -63,7 +63,7 @@ class LocalCopies:
 
     def _local(self, url: str) -> str:
         # Few need it, and it imports ssl and email.
-        from hta_widgets.readers.web import http_files, split_url  # noqa: PLC0415
+        from hta_widgets.readers.web import http_files, split_url
 
         protocol = url.partition("://")[0].lower()
         if protocol == "file":
@@ -179,7 +179,7 @@ def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
 def _file_system(url: str) -> tuple[Any, str]:
     protocol = url.partition("://")[0].lower()
     try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - few need it
+        from fsspec.core import url_to_fs  # few need it
     except ImportError:
         packages = " ".join(filter(None, ("fsspec", _DRIVERS.get(protocol))))
         raise TraceError(

@@ -99,15 +99,26 @@ class Database:
             self._columns[table] = [str(row[1]) for row in rows]
         return self._columns[table]
 
+    def is_empty(self, table: str) -> bool:
+        """Whether a table has no rows."""
+        return not self._select(["rowid"], table, "1 limit 1")
+
     def integers(
-        self,
-        table: str,
-        columns: Sequence[str],
-        *,
-        optional: Iterable[str] = (),
-        missing: int = -1,
+        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
     ) -> dict[str, Ints]:
         """Return columns of integers, and ``rowid``, in the order of row ids.
+
+        The parameters are those of `integer_blocks`.
+        """
+        blocks = list(self.integer_blocks(table, columns, optional=optional, missing=missing))
+        return {
+            name: np.concatenate([block.pop(name) for block in blocks]) for name in [*blocks[0]]
+        }
+
+    def integer_blocks(
+        self, table: str, columns: Sequence[str], *, optional: Iterable[str] = (), missing: int = -1
+    ) -> Iterator[dict[str, Ints]]:
+        """Yield the columns of integers of some rows after the other, at least once.
 
         Parameters
         ----------
@@ -119,27 +130,31 @@ class Database:
             The value for NULL and for columns that the table lacks.
         """
         present = self.columns_of(table)
-        values = {name: f"coalesce({_quote(name)}, {missing})" for name in columns}
-        for name in optional:
-            is_integer = f"typeof({_quote(name)}) = 'integer'"
-            integer = f"case when {is_integer} then {_quote(name)} else {missing} end"
-            values.setdefault(name, integer)
-        stored = {name: value for name, value in values.items() if name in present}
-        blocks = [
-            self._read_block(table, ["rowid", *stored.values()], condition)
-            for condition in self._row_ranges(table)
+        names = list(dict.fromkeys(("rowid", *columns, *optional)))
+        stored = [name for name in names if name in present or name == "rowid"]
+        values = [f"coalesce({_quote(name)}, {missing})" for name in stored]
+        checked = [
+            f"case when typeof({_quote(name)}) = 'integer' then {_quote(name)} else {missing} end"
+            if name not in ("rowid", *columns)
+            else value
+            for name, value in zip(stored, values, strict=True)
         ]
-        block = np.concatenate(blocks, axis=1) if blocks else _empty_block(len(stored) + 1)
-        result = dict(zip(("rowid", *stored), block, strict=True))
-        lacking = np.full(block.shape[1], missing, np.int64)
-        return {name: result.get(name, lacking) for name in ("rowid", *values)}
+        for condition in self._row_ranges(table) if table in self.tables else ("0",):
+            if table in self.tables:
+                block = self._read_block(table, values, checked, condition)
+            else:
+                block = [np.empty(0, np.int64)] * len(stored)
+            read = dict(zip(stored, block, strict=True))
+            lacking = np.full(len(read["rowid"]), missing, np.int64)
+            yield {name: read.get(name, lacking) for name in names}
 
     def rows(
-        self, table: str, columns: Sequence[str], *, where: str = "1"
+        self, table: str, columns: Sequence[str], *, where: str = "1", kinds: Sequence[type] = ()
     ) -> list[tuple[Any, ...]]:
         """Return rows as Python values, in the order of row ids; for small tables and texts.
 
-        ``where`` is a further condition in SQL, on columns that the table has.
+        ``where`` is a further condition in SQL, on columns that the table has. Rows whose first
+        values are not of the types `kinds` are left out.
         """
         present = self.columns_of(table)
         if not present:
@@ -148,7 +163,7 @@ class Database:
         selected = [_quote(name) if name in present else "null" for name in columns]
         result = self._select(selected, table, f"{where} order by rowid")
         self._report(_BYTES_PER_ROW * len(result))
-        return result
+        return [row for row in result if all(map(isinstance, row, kinds))]
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
         """Return the texts in the column `value` of the rows with these keys."""
@@ -158,7 +173,11 @@ class Database:
         for start in range(0, len(wanted) if has_texts else 0, _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
             rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
-            texts.update((number, text) for number, text in rows if isinstance(text, str))
+            texts.update(
+                (number, text_of(value))
+                for number, value in rows
+                if isinstance(value, (str, bytes))
+            )
         self.missing_texts[table].update(number for number in wanted if number > 0)
         self.missing_texts[table].difference_update(texts)
         return texts
@@ -243,7 +262,7 @@ class Database:
     def _row_ranges(self, table: str) -> Iterator[str]:
         """Yield conditions that divide a table into parts."""
         low = NO_TIME
-        while table in self.tables:
+        while True:
             after = f"rowid > {low}"
             last = self._select(
                 ["rowid"], table, f"{after} order by rowid limit 1 offset {_ROWS_PER_QUERY - 1}"
@@ -255,17 +274,21 @@ class Database:
             yield f"{after} and rowid <= {high}"
             low = high
 
-    def _read_block(self, table: str, values: Sequence[str], where: str) -> Ints:
-        """Return what expressions in SQL are in some rows; each is a row of the array."""
+    def _read_block(
+        self, table: str, values: Sequence[str], checked: Sequence[str], where: str
+    ) -> list[Ints]:
+        """Return what expressions in SQL are in some rows.
+
+        If they are not all integers, the expressions `checked` are slower and leave out more.
+        """
         lists = [f"group_concat({value})" for value in values]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 2)
-        if not count:
-            return _empty_block(len(values))
-        block = [_parse_integers(text, count) for text in texts]
-        if any(column is None for column in block):
-            return self._read_mixed_block(table, values, where)
-        return np.stack(block)  # type: ignore[arg-type]
+        block = [_parse_integers(text or "", count) for text in texts]
+        columns = [column for column in block if column is not None]
+        if len(columns) == len(block):
+            return columns
+        return list(self._read_mixed_block(table, checked, where))
 
     def _report(self, size_bytes: int) -> None:
         """Report progress: an estimate, at most the size of the file."""
@@ -292,8 +315,9 @@ def _parse_integers(text: str, count: int) -> Ints | None:
     return values if len(values) == count else None
 
 
-def _empty_block(columns: int) -> Ints:
-    return np.empty((columns, 0), np.int64)
+def text_of(value: str | bytes) -> str:
+    """Return a text, which some writers store as a blob."""
+    return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 
 def _quote(name: str) -> str:

@@ -93,10 +93,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
-_MOST_CHECKPOINTS = 64
+_MAX_CHECKPOINTS = 64
 #: Maximum ratio of decompressed to compressed bytes; traces have ratios of up to 35.
-_MOST_EXPANSION = 200
-_LEAST_EXPANDED = 1 << 26
+_MAX_EXPANSION = 200
+_MIN_LIMIT_BYTES = 1 << 26
 #: Ratio that is assumed for files that do not state their size.
 _USUAL_EXPANSION = 10
 
@@ -136,7 +136,7 @@ class Checkpoints:
         if self.kept and offset < self.kept[-1].offset + self.spacing:
             return
         self.kept.append(_Checkpoint(offset, input_offset, inflate.copy()))
-        if len(self.kept) > _MOST_CHECKPOINTS:
+        if len(self.kept) > _MAX_CHECKPOINTS:
             self.kept = self.kept[::2]
             self.spacing *= 2
 
@@ -252,7 +252,7 @@ class _PackedStream(Stream):
         if self.offset <= _most_bytes(self.read_bytes):
             return
         raise TraceError(
-            f"expands to more than {_MOST_EXPANSION} times its size; traces expand up to 35 times",
+            f"expands to more than {_MAX_EXPANSION} times its size; traces expand up to 35 times",
             path=self.path,
             place=f"byte {self.offset:,} of the decompressed text",
             remedy="If it is a trace, decompress it and load the result.",
@@ -386,7 +386,7 @@ class _ZstdStream(_PackedStream):
 
 def _most_bytes(packed: int) -> int:
     """Return the maximum decompressed size that is accepted for `packed` compressed bytes."""
-    return _LEAST_EXPANDED + _MOST_EXPANSION * packed
+    return _MIN_LIMIT_BYTES + _MAX_EXPANSION * packed
 
 
 def decompressed_size(path: str | Path) -> int:

@@ -57,7 +57,7 @@ _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 _NUMBER = re.compile(r"\d+")
 #: A file that begins earlier than this is of the same run: a process does not start so fast.
 _MIN_RESTART_NS = 1_000_000_000
-#: A file that begins later than this is of another run, whatever its process.
+#: A file that begins later than this is of another run, even if its process has the same id.
 _MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 

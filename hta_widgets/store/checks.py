@@ -41,7 +41,7 @@ Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 #: Minimum bytes of a row: each table has a column of int64.
 _ROW_BYTES = 8
 #: Maximum number of records per byte of a file; in practice each takes several bytes.
-_MOST_PER_BYTE = 1000
+_MAX_RECORDS_PER_BYTE = 1000
 
 #: Fields of `Track`.
 TrackRow = tuple[str, str, TrackRole, str, str, StreamId, list[int], Lanes, Lanes]
@@ -117,7 +117,7 @@ class Manifest(TypedDict):
     captures: NotRequired[list[tuple[Rank, RankEntry]]]
 
 
-def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
+def validate_manifest(body: object, *, is_cache: bool) -> Manifest:
     """Return a manifest's body; raise `DamagedFileError` if it cannot describe a set of traces."""
     try:
         manifest: Manifest = convert(body, Manifest)
@@ -136,7 +136,7 @@ def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
         # Checked here, as memory for the rows is allocated before any column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
-        if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
+        if rows * _ROW_BYTES > size or entry["records"] > size * _MAX_RECORDS_PER_BYTE:
             raise DamagedFileError(f"was changed ({rows:,} rows in {size:,} bytes)")
     return manifest
 

@@ -105,7 +105,7 @@ def _text_cell(texts: TextColumn) -> tuple[Any, int]:
     return cell, _text_checksum(offsets, texts.data)
 
 
-def _text_checksum(offsets: Ints, data: Any) -> int:
+def _text_checksum(offsets: Ints, data: object) -> int:
     return _checksum(data, _checksum(np.ascontiguousarray(offsets)))
 
 

@@ -28,9 +28,6 @@ _JSON: dict[str, Any] = {
     "metadata_text": dict[str, str] | None,
 }
 
-#: Maximum bytes of mapped ranks; above it, the least recently used ones are released.
-_MOST_BYTES = 1 << 30
-
 
 class StoredSource(NamedTuple):
     """Facts and columns in a cache entry from which a source of records is restored."""
@@ -173,6 +170,8 @@ class _BytesInUse:
     """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
+        #: maximum; above it, the ranks that come first are released
+        self.max_bytes = 1 << 30
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
         #: bytes of all ranks, including deleted ones until the next count
@@ -182,11 +181,11 @@ class _BytesInUse:
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
-            if self._total <= _MOST_BYTES:
+            if self._total <= self.max_bytes:
                 return
             # Added up only now: a sum over a thousand ranks per column read would take seconds.
             self._total = sum(self._bytes.values())
-            excess = self._total - _MOST_BYTES
+            excess = self._total - self.max_bytes
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
                 if excess <= 0 or oldest is rank:
                     return
@@ -204,10 +203,9 @@ class _BytesInUse:
 _bytes_in_use = _BytesInUse()
 
 
-def limit_columns(most_bytes: int) -> None:
+def limit_columns(max_bytes: int) -> None:
     """Set the maximum bytes of columns in memory, for all stored ranks together."""
-    global _MOST_BYTES  # noqa: PLW0603
-    _MOST_BYTES = most_bytes
+    _bytes_in_use.max_bytes = max_bytes
 
 
 def as_mapping(pairs: Array) -> Mapping[int, int]:

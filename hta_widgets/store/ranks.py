@@ -40,7 +40,6 @@ from hta_widgets.store.files import (
 )
 from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
 from hta_widgets.store.records import StoredRecords, comm_arg_columns, pack_records
-from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.columns import (
     AsyncTable,
@@ -276,6 +275,9 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             restorer = keep_source(trace.source)
             facts |= restorer.facts
             columns |= {f"source.{name}": column for name, column in restorer.columns.items()}
+    # Stores that are only read do without: a hundredth of a second of each command.
+    from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
+
     if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
         lanes, facts[FACT] = stored_lane_columns(table)
         columns |= lanes
@@ -445,7 +447,7 @@ class StoredTrace(Trace):
             state.pop("metadata", None)
         return state
 
-    def replace(self, **changes: Any) -> Trace:
+    def replace(self, **changes: object) -> Trace:
         """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})

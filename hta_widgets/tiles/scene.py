@@ -498,7 +498,7 @@ def minimap_reply(
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
-    # In two parts, since the product of a long time and many bins could leave int64.
+    # In two parts, since the product of a long time and many bins could overflow int64.
     bin_ns, rest = divmod(end - start, bins)
     edges = start + bin_ns * steps + rest * steps // bins
     if device.present:

@@ -62,7 +62,7 @@ class MarksView:
         """First instant of each bin."""
         bin_ns, rest = divmod(self.end - self.start, self.bins)
         steps = np.arange(self.bins, dtype=np.int64)
-        # Rounded up, in two parts: products of times and bins could leave int64.
+        # Rounded up, in two parts, because products of times and bins could overflow int64.
         return self.start + bin_ns * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:

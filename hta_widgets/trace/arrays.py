@@ -82,6 +82,13 @@ def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
     return first[order], number[group]
 
 
+def occurring_codes(codes: Array) -> Ints:
+    """Return the codes that occur, ascending, as `distinct_codes` does."""
+    occurs = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
+    occurs[codes] = True
+    return np.flatnonzero(occurs)
+
+
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
     """Return the codes that occur, ascending, and the place of each code among them.
 

@@ -26,6 +26,11 @@ CALL_KEYS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Input
 OLD_DIMS: Final = "Input dims"
 #: Numbers that link operators with the nodes of autograd.
 NODE_KEYS: Final = ("Sequence number", "Fwd thread id")
+#: How a kernel was launched: its geometry, and its occupancy as the profiler computes it.
+LAUNCH_KEYS: Final = (
+    "grid", "block", "registers per thread", "shared memory", "blocks per SM",
+    "est. achieved occupancy %", "occupancy",
+)  # fmt: skip
 _SEPARATOR: Final = b"\0"
 #: Dictionaries with more text than this are not kept.
 _MAX_TEXT_BYTES: Final = 1 << 24
@@ -75,6 +80,28 @@ class CallArgs:
         if not (len(lengths) == 1 and in_order and in_range and widths <= {len(CALL_KEYS)}):
             raise ValueError("the arguments of operators do not fit their records")
         return args
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchArgs:
+    """Launches of kernels: `texts` has the JSON of `LAUNCH_KEYS` by `code`, empty for none.
+
+    `record` is ascending in the dictionary of a file, and has an element for each kernel in the
+    result of `launch_args`.
+    """
+
+    record: Ints
+    code: Ints
+    texts: list[Texts]
+
+    def validate(self, records: int) -> LaunchArgs:
+        """Return the launches; raise `ValueError` if a file of `records` records lacks them."""
+        in_order = (np.diff(np.concatenate(([-1], self.record, [records]))) > 0).all()
+        in_range = ((self.code >= 0) & (self.code < len(self.texts))).all()
+        is_whole = all(len(text) == len(LAUNCH_KEYS) for text in self.texts)
+        if not (in_order and in_range and is_whole and len(self.record) == len(self.code)):
+            raise ValueError("the launches of kernels do not fit their records")
+        return self
 
 
 class CallArgColumns:
@@ -193,16 +220,25 @@ def decode_arg(text: bytes) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def launch_arg_texts(trace: Trace, rows: Rows, keys: Sequence[str]) -> list[tuple[bytes, ...]]:
-    """Return args of kernels as the file's JSON; of a kernel without the first, its call's.
+def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
+    """Return how kernels were launched; of a kernel without a grid, the args of its call.
 
     On AMD's devices, the grid, the block and the shared memory are args of the launching call.
     """
-    texts = event_arg_texts(trace, rows, keys)
-    missing = [at for at, text in enumerate(texts) if not text[0]]
-    calls = trace.launch_of[rows[missing]]
-    linked = [at for at, call in zip(missing, calls.tolist(), strict=True) if call >= 0]
-    of_calls = event_arg_texts(trace, calls[calls >= 0], keys)
+    record = trace.table.record[rows].astype(np.int64)
+    stored: LaunchArgs | None = getattr(trace.source, "launch_args", None)
+    place = np.full(len(rows), -1)
+    if stored is not None and not trace.table.end_record:
+        place = positions_in(stored.record, record)
+    missing = np.flatnonzero(place < 0).tolist()
+    texts = dict(zip(missing, event_arg_texts(trace, rows[missing], LAUNCH_KEYS), strict=True))
+    without_grid = [at for at, text in texts.items() if not text[0]]
+    calls = trace.launch_of[rows[without_grid]]
+    linked = [at for at, call in zip(without_grid, calls.tolist(), strict=True) if call >= 0]
+    of_calls = event_arg_texts(trace, calls[calls >= 0], LAUNCH_KEYS)
     for at, launch in zip(linked, of_calls, strict=True):
         texts[at] = tuple(of_call or own for of_call, own in zip(launch, texts[at], strict=True))
-    return texts
+    codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
+    code = np.append(stored.code if stored else [], -1).astype(np.int64)[place]
+    code[missing] = [codes.setdefault(text, len(codes)) for text in texts.values()]
+    return LaunchArgs(record, code, list(codes))

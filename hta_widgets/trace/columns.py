@@ -285,7 +285,7 @@ Table = TypeVar("Table", EventTable, FlowTable, CounterTable, InstantTable, Asyn
 _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "series"}
 
 
-def replace_columns(table: Table, **changes: Any) -> Table:
+def replace_columns(table: Table, **changes: object) -> Table:
     """Return a table with other values of some fields; it is in memory if `table` is mapped."""
     # A mapped table is of a subclass, which `dataclasses.replace` cannot make.
     kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
@@ -294,7 +294,7 @@ def replace_columns(table: Table, **changes: Any) -> Table:
     return kind(**columns, **changes)  # type: ignore[no-any-return]
 
 
-def take_rows(table: Table, rows: Rows, **changes: Any) -> Table:
+def take_rows(table: Table, rows: Rows, **changes: object) -> Table:
     """Return some rows of a table; `changes` are fields of the result."""
     columns = dict(changes)
     for name in (column.name for column in fields(table) if column.name not in changes):
@@ -306,7 +306,7 @@ def take_rows(table: Table, rows: Rows, **changes: Any) -> Table:
     return replace_columns(table, **columns)
 
 
-def concatenate_tables(tables: Sequence[Table], **changes: Any) -> Table:
+def concatenate_tables(tables: Sequence[Table], **changes: object) -> Table:
     """Return the rows of all tables; other fields are from `changes`, else from the first table."""
     columns = dict(changes)
     for name in {column.name for column in fields(tables[0])} - _SHARED_FIELDS - set(changes):
@@ -409,7 +409,9 @@ class ArgTable:
         """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
         numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
-            raise ValueError("the args of communication are not as many as its records")
+            raise ValueError(
+                "the number of args of communication differs from the number of its records"
+            )
         if (np.diff(numbers) <= 0).any():
             raise ValueError("the records of communication are not in order")
         if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):
@@ -527,7 +529,7 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
 
 
 def _read_args(
-    trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: Any = Any
+    trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: object = Any
 ) -> dict[str, list[Any]]:
     values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
@@ -539,15 +541,18 @@ def _read_args(
     read = columns(records, keys) if columns is not None else None
     if read is not None:
         return {key: list(read[key]) for key in keys}
-    order = np.argsort(records, kind="stable")
     decode = _decoder(keys, kind)
-    ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}
-    places = _RequestOrder(records[order], order)
+    numbers: list[int] = []
+    values_of_records: list[list[Any]] = []
     for record, body in trace.source.records(records):
-        values = _selected_args(body, keys, decode)
-        for place in places.of(record):
-            for key, value in zip(keys, values, strict=True):
-                values_by_key[key][place] = value
+        numbers.append(record)
+        values_of_records.append(_selected_args(body, keys, decode))
+    values_of_records.append([None] * len(keys))  # of a record that could not be read
+    places = positions_in(np.array(numbers, np.int64), records).tolist()
+    columns_of_rows = zip(*(values_of_records[place] for place in places), strict=True)
+    values_by_key = dict(zip(keys, map(list, columns_of_rows), strict=True))
+    end_record = table.end_record
+    ends = {end_record[row]: row for row in rows.tolist() if row in end_record}
     if ends:
         # An event that was begun and ended by two records has the args of both.
         place_of = {row: place for place, row in enumerate(rows.tolist())}
@@ -564,26 +569,7 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
     return lambda body: _selected_args(body, keys, decoder)
 
 
-class _RequestOrder:
-    """Maps records, in file order, to their positions in the request."""
-
-    def __init__(self, sorted_records: Ints, order: Rows) -> None:
-        self._records: list[int] = sorted_records.tolist()
-        self._order: list[int] = order.tolist()
-        self._next = 0
-
-    def of(self, record: int) -> list[int]:
-        code = self._next
-        while code < len(self._records) and self._records[code] < record:
-            code += 1
-        first = code
-        while code < len(self._records) and self._records[code] == record:
-            code += 1
-        self._next = code
-        return self._order[first:code]
-
-
-def _decoder(keys: Sequence[str], kind: Any = Any) -> msgspec.json.Decoder[Any]:
+def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[Any]:
     fields = [(f"a{number}", kind, None) for number in range(len(keys))]
     names = {f"a{number}": key for number, key in enumerate(keys)}
     args = msgspec.defstruct("Args", fields, rename=names, gc=False)
@@ -604,6 +590,4 @@ def _selected_args(
             return [None] * len(keys)
         loose = event.get("args") if isinstance(event, dict) else None
         return [loose.get(key) if isinstance(loose, dict) else None for key in keys]
-    if args is None:
-        return [None] * len(keys)
-    return [getattr(args, f"a{number}") for number in range(len(keys))]
+    return [None] * len(keys) if args is None else list(msgspec.structs.astuple(args))

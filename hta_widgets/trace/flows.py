@@ -192,7 +192,7 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
 
 
 def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
-    """Return the names by which begins and ends pair; all -1 for an id whose ends need none."""
+    """Return the names by which begins and ends are paired; -1 for ids whose ends have no name."""
     name = columns.name[rows].astype(np.int64)
     unnamed = np.array([not text for text in columns.names.values], dtype=bool)
     is_bare = ~opens & unnamed[name]

@@ -28,12 +28,12 @@ _OPERATORS = "cpu_op|operator"
 CALLS = "(.+_)?(runtime|driver)"
 
 
-def category_mask(trace: Trace, pattern: str) -> Bools:
-    """Return whether each event is a host event of a category; case is ignored."""
+def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) -> Bools:
+    """Return whether each of some events is a host event of a category; case is ignored."""
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
     wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
-    return wanted[table.category] & (table.stream < 0)
+    return wanted[table.category[rows]] & (table.stream[rows] < 0)
 
 
 def name_mask(trace: Trace, matches: Callable[[str], bool]) -> Bools:

@@ -7,8 +7,8 @@ them with the rank, and a reader restores them::
     scoped_id(b'"0xa"', 3)  # b'"3:\"0xa\""'
     original_id(b"3000000000017", 3)  # b"17"
 
-The top-level key ``"hta_widgets"`` of an exported file is its mark: what it is a part of.
-docs/merged-format.md describes the format.
+The top-level key ``"hta_widgets"`` of an exported file is its mark, which states the job that the
+file is a part of. docs/merged-format.md describes the format.
 """
 
 from __future__ import annotations

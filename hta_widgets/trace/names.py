@@ -502,7 +502,7 @@ def _parts_of_word(word: str) -> list[str]:
 
 
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
-    """Return for each name the first words in which it differs from the others."""
+    """Return the first words in which each name differs from the others."""
     words = [
         # The words of names without brackets are joined by underscores.
         [part for word in _WORDS.findall(name[:_MAX_READ]) for part in _parts_of_word(word)]

@@ -35,7 +35,7 @@ class CompactFrame(pd.DataFrame):
 
     def __init__(
         self,
-        columns: Any,
+        columns: object,
         *,
         optional: Sequence[str] = (),
         hidden: Sequence[str] = (),

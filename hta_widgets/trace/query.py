@@ -209,7 +209,7 @@ def _text_predicate(form: str) -> Callable[..., pd.Series]:
         pat: str,
         case: bool = True,  # noqa: FBT001, FBT002
         flags: int = 0,
-        na: Any = None,
+        na: object = None,
         regex: bool = True,  # noqa: FBT001, FBT002
     ) -> pd.Series:
         pattern = _re2_pattern(pat if regex else re.escape(str(pat)), flags)

@@ -132,14 +132,14 @@ class Selection:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
-        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+        from hta_widgets.trace.arrow import event_stream  # refers to this module
 
         return event_stream(list(self.owner.values()), self.rows).__arrow_c_stream__(
             requested_schema
         )
 
     @check_arguments
-    def export(self, path: str | Path, **options: Any) -> Any:
+    def export(self, path: str | Path, **options: object) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
         if exporter is None:
             raise TraceError("exporting needs the whole package", remedy="import hta_widgets")
@@ -212,7 +212,7 @@ class Selection:
         return {**state, "traces": None}
 
 
-def normalize_ranks(ranks: Any) -> list[int]:
+def normalize_ranks(ranks: object) -> list[int]:
     """Return one rank or several as an ascending list without duplicates."""
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]

@@ -21,7 +21,7 @@ import msgspec
 
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
-#: What does not precede an absolute path, and the beginning of one.
+#: The beginning of an absolute path, and the characters that cannot precede it.
 _BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
 #: A user's name may hold blanks if a separator follows.
 _USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""
@@ -91,11 +91,11 @@ def shorten_record(record: bytes) -> bytes:
         return b"{}"
 
 
-def _to_ascii(value: Any) -> bytes:
+def _to_ascii(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: object, change: Callable[[str], str]) -> Any:
     """Return a JSON value with all its texts changed, including keys."""
     if isinstance(value, _VerbatimNumber):
         return msgspec.Raw(value.encode())

@@ -358,7 +358,8 @@ class Trace:
         """
         table = self.table
         result = np.zeros(len(self), dtype=bool)
-        work = np.flatnonzero((table.stream >= 0) & (table.kind <= KINDS.index("memory")))
+        work = np.flatnonzero(table.kind <= KINDS.index("memory"))
+        work = work[table.stream[work] >= 0]
         launched = work[self.launch_of[work] >= 0]
         if len(launched) in (0, len(work)):
             return result
@@ -545,7 +546,7 @@ class Trace:
         )
 
     @check_arguments
-    def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
+    def args(self, id: int) -> dict[str, Any]:
         """Return the event's own args, as the file has them.
 
         Parameters
@@ -590,7 +591,7 @@ class Trace:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(trace)``."""
-        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+        from hta_widgets.trace.arrow import event_stream  # refers to this module
 
         return event_stream([self]).__arrow_c_stream__(requested_schema)
 

@@ -1,4 +1,4 @@
-"""The part of a trace that lies in a window: its events, and the records that belong to them."""
+"""The part of a trace in a window: its events, and the records that belong to them."""
 
 from __future__ import annotations
 

@@ -109,11 +109,8 @@ class TraceSet(Mapping[int, Trace]):
         """Return a stored set, whose traces are already shifted onto its time axis."""
         restored_set = cls((), problems=problems)
         restored_set._traces = {trace.rank: trace for trace in traces}
-        restored_set._clock, restored_set._origin_ns, restored_set.origin_offset_ns = (
-            clock,
-            origin_ns,
-            lift_ns,
-        )
+        restored_set._clock, restored_set._origin_ns = clock, origin_ns
+        restored_set.origin_offset_ns = lift_ns
         return restored_set
 
     def __getitem__(self, rank: int) -> Trace:
@@ -294,7 +291,7 @@ class TraceSet(Mapping[int, Trace]):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the events as an Arrow stream, for example for ``pa.table(traces)``."""
-        from hta_widgets.trace.arrow import event_stream  # noqa: PLC0415 - refers to this module
+        from hta_widgets.trace.arrow import event_stream  # refers to this module
 
         return event_stream(list(self.values())).__arrow_c_stream__(requested_schema)
 
@@ -317,7 +314,7 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If a file cannot be written.
         """
-        from hta_widgets.trace.arrow import write_parquet  # noqa: PLC0415
+        from hta_widgets.trace.arrow import write_parquet
 
         return write_parquet(list(self.values()), folder)
 
@@ -350,7 +347,7 @@ class TraceSet(Mapping[int, Trace]):
         ... )  # doctest: +SKIP
         """
         # From a higher package; offered here for convenience.
-        from hta_widgets.answers.sql import run_sql  # noqa: PLC0415
+        from hta_widgets.answers.sql import run_sql
 
         return run_sql(self, query)
 
@@ -378,7 +375,7 @@ class TraceSet(Mapping[int, Trace]):
         return events_of([self[rank] for rank in resolve_ranks(self, ranks)], columns)
 
     @check_arguments
-    def event(self, id: int, rank: int | None = None) -> Event:  # noqa: A002 - the index is called id
+    def event(self, id: int, rank: int | None = None) -> Event:
         """Return one event, with its operator and the device work that it launched.
 
         Parameters
@@ -455,7 +452,7 @@ class TraceSet(Mapping[int, Trace]):
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
             # From a higher package; offered here for convenience.
-            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # noqa: PLC0415
+            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets
 
             offsets, lift = fitted_offsets(self)
         moved = TraceSet(
@@ -574,7 +571,7 @@ class TraceSet(Mapping[int, Trace]):
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
         # From a higher package; offered here for convenience.
-        from hta_widgets.store.saving import save_trace_set  # noqa: PLC0415
+        from hta_widgets.store.saving import save_trace_set
 
         return save_trace_set(self, path)
 

@@ -63,7 +63,7 @@ def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNe
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return for each event the last of `rows` before it that ends at `until` or later, or -1."""
+    """Return the last of `rows` before each event that ends at `until` or later, or -1."""
     last = np.full(len(until), -1, dtype=np.int64)
     if not len(rows):
         return last
@@ -228,7 +228,7 @@ def assign_lanes(
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
-    """Return for each event the first later one of its track that begins at its end or later."""
+    """Return the next event on each event's track that begins at its end or later."""
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
@@ -296,7 +296,7 @@ def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
 
 
 def _first_free_lanes(begin: Ints, end: Ints) -> Ints:
-    """Return for each event, sorted by start, the first lane without an event at that time."""
+    """Return the first lane that is free when each event starts; events are sorted by start."""
     busy: list[tuple[int, int]] = []  # (end, lane)
     free: list[int] = []
     lanes = []

@@ -6,7 +6,7 @@ the views that changed. For example, after a selection on both sides and a zoom 
 has the places ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, the undo after it on
 both. Steps of one side that belong to an act arrive one by one, and join its entry.
 
-The page changes histories as well, and sends them with the values. What has happened then follows
+The page changes histories as well, and sends them with the values. The last action then follows
 from the history before, the history after, and the new values: see `history_move`.
 """
 

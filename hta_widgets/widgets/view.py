@@ -96,7 +96,7 @@ class State(anywidget.AnyWidget):
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
         #: name of the act that changes other states together with this one
@@ -280,7 +280,7 @@ class LinkedView(anywidget.AnyWidget):
         state: State | None = None,
         color: Color = "kind",
         clock: Clock | None = None,
-        **traits: Any,
+        **traits: object,
     ) -> None:
         self.traces = traces_to_draw(traces, type(self).__name__, clock)
         self.engine = engine or TileEngine(self.traces)
@@ -551,7 +551,9 @@ def clock_of(traces: TraceSet) -> str:
     return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
-def traces_to_draw(source: Any, viewer: str = "Timeline", clock: Clock | None = None) -> TraceSet:
+def traces_to_draw(
+    source: object, viewer: str = "Timeline", clock: Clock | None = None
+) -> TraceSet:
     """Return the traces that a view draws, on a clock (None: their own); load other sources."""
     loaded = load_if_needed(source, viewer)
     if isinstance(loaded, Trace):
@@ -576,7 +578,7 @@ def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...
     return tuple(moved[id(traces)] for traces in sets)
 
 
-def load_if_needed(source: Any, viewer: str) -> TraceSet | Trace | Selection:
+def load_if_needed(source: object, viewer: str) -> TraceSet | Trace | Selection:
     """Return a view's argument, loaded if it is a path or a similar source."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source

@@ -23,43 +23,47 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
 
 const root = dirname(fileURLToPath(import.meta.url));
 const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-  (name) => name.includes("/") && /\.tsx?$/.test(name) && !name.includes(".test."),
+  (name) => /\.tsx?$/.test(name) && !name.includes(".test."),
 );
+
+/** The folder of a module, or the name of a module without one. */
+function layerOf(module: string): string {
+  return module.split(/[/.]/)[0]!;
+}
 
 /** A layer, and all layers below it. */
 function withLayersBelow(layer: string): Set<string> {
   return new Set([layer, ...(LAYERS[layer] ?? []).flatMap((lower) => [...withLayersBelow(lower)])]);
 }
 
-/** Modules that a module imports, those without values left out on request. */
-function importsOf(module: string, onlyValues: boolean): string[] {
+/** Modules that a module imports or exports again, for values or for types alone. */
+function importsOf(module: string): string[] {
   const text = readFileSync(join(root, module), "utf8");
-  const statements = text.matchAll(/^import (type )?(?:[^"]*? from )?"(\.[^"]+)";/gms);
+  const statements = text.matchAll(/^(?:import|export) (?:[^";]*? from )?"(\.[^"]+)";/gms);
   return [...statements]
-    .filter(([, type]) => !(onlyValues && type !== undefined))
-    .map(([, , path]) => relative(root, join(root, dirname(module), path!)))
+    .map(([, path]) => relative(root, join(root, dirname(module), path!)))
     .flatMap((other) => modules.filter((name) => name.replace(/\.tsx?$/, "") === other));
 }
 
 test("a layer imports only layers below it", () => {
   const upward = modules.flatMap((module) => {
-    const allowed = withLayersBelow(module.split("/")[0]!);
-    return importsOf(module, false)
-      .filter((other) => !allowed.has(other.split("/")[0]!))
+    const allowed = withLayersBelow(layerOf(module));
+    return importsOf(module)
+      .filter((other) => !allowed.has(layerOf(other)))
       .map((other) => `${module} imports ${other}`);
   });
   expect(upward).toEqual([]);
   expect(modules.length).toBeGreaterThan(100);
 });
 
-test("no circle of modules", () => {
+test("no circle of modules, imports of types included", () => {
   const done = new Set<string>();
   const circles: string[] = [];
   const visit = (module: string, path: string[]): void => {
     if (path.includes(module))
       circles.push([...path.slice(path.indexOf(module)), module].join(" → "));
     else if (!done.has(module)) {
-      for (const other of importsOf(module, true)) visit(other, [...path, module]);
+      for (const other of importsOf(module)) visit(other, [...path, module]);
       done.add(module);
     }
   };

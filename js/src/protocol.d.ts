@@ -1,6 +1,6 @@
 // Written by scripts/protocol.py from operations.py and replies.py.
 
-import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";
+import type { Kind, PanelFrame, SelectionJson } from "./protocol/values";
 
 /** Tiles of some lanes: `first` to `last` (exclusive). */
 export interface Part {
@@ -9,131 +9,117 @@ export interface Part {
   last: number;
 }
 
-/** Requests by operation; with `within_ms` the answer may be pending. */
+/** With `within_ms`, the answer may be pending. */
+export type Timed = {
+  within_ms?: number;
+};
+
+/** Requests by operation. */
 export interface Requests {
   /** Tiles of lanes, to draw them. */
-  tiles: {
+  tiles: Timed & {
     level: number;
     parts: readonly Part[];
     most_bytes?: number | null;
     classed?: boolean;
     compact?: boolean;
     gzip?: boolean;
-    within_ms?: number;
   };
   /** Device time of a window, by kind and rank. */
-  stats: {
+  stats: Timed & {
     start: number;
     end: number;
     ranks?: readonly number[] | null;
-    within_ms?: number;
   };
   /** Device time of the whole job, in bins. */
-  minimap: {
+  minimap: Timed & {
     bins: number;
-    within_ms?: number;
   };
   /** All details of one event. */
-  event: {
+  event: Timed & {
     rank: number;
     id: number;
     table?: "events" | "asyncs" | "instants";
-    within_ms?: number;
   };
   /** The events of a lane in a window. */
-  cell: {
+  cell: Timed & {
     start: number;
     end: number;
     lane: number;
-    within_ms?: number;
   };
   /** Why a rank's device, or one of its lanes, is idle at an instant. */
-  gap: {
+  gap: Timed & {
     rank: number;
     time: number;
     lane?: number | null;
-    within_ms?: number;
   };
   /** The call that launched an event, and what was launched during it. */
-  launches: {
+  launches: Timed & {
     rank: number;
     id: number;
-    within_ms?: number;
   };
   /** Count the events that match a text. */
-  search: {
+  search: Timed & {
     text: string;
-    within_ms?: number;
   };
   /** The next event that matches a text. */
-  find: {
+  find: Timed & {
     text: string;
     from?: Record<string, unknown> | null;
     direction?: number;
-    within_ms?: number;
   };
   /** Starts of events that match a text or a selection, in bins. */
-  marks: {
+  marks: Timed & {
     start: number;
     end: number;
     bins: number;
     lanes: readonly number[];
     text?: string;
     selection?: SelectionJson | null;
-    within_ms?: number;
   };
   /** Counts and durations of a selection, by kind and name. */
-  totals: {
+  totals: Timed & {
     selection?: SelectionJson | null;
-    within_ms?: number;
   };
   /** The event before or after another in its lane. */
-  neighbor: {
+  neighbor: Timed & {
     rank: number;
     id: number;
     table?: "events" | "asyncs" | "instants";
     direction?: number;
-    within_ms?: number;
   };
   /** The nearest edge of an event in a lane. */
-  snap: {
+  snap: Timed & {
     lane: number;
     time: number;
     tolerance: number;
-    within_ms?: number;
   };
   /** Waits and late arrivals of a window, by rank. */
-  lateness: {
+  lateness: Timed & {
     start: number;
     end: number;
-    within_ms?: number;
   };
   /** One call of a collective, on all ranks. */
-  collective: {
+  collective: Timed & {
     rank: number;
     id: number;
-    within_ms?: number;
   };
   /** FLOPs, bytes and rates of the operator's call that an event belongs to. */
-  efficiency: {
+  efficiency: Timed & {
     rank: number;
     id: number;
-    within_ms?: number;
   };
   /** Lateness of each rank at collectives, in bins. */
-  ribbon: {
+  ribbon: Timed & {
     start: number;
     end: number;
     bins: number;
     ranks?: readonly number[] | null;
-    within_ms?: number;
   };
   /** Groups of similar ranks. */
-  clusters: {
-    within_ms?: number;
-  };
+  clusters: Timed;
   /** Write a selection as a trace. */
-  export: {
+  export: Timed & {
     path: string;
     overwrite?: boolean;
     selection?: SelectionJson | null;
@@ -141,92 +127,75 @@ export interface Requests {
     launches?: boolean;
     counters?: boolean;
     scrub?: boolean;
-    within_ms?: number;
   };
   /** Write a page. */
-  save_html: {
+  save_html: Timed & {
     path: string;
     overwrite?: boolean;
     max_mb?: number;
-    within_ms?: number;
   };
   /** Data with which the page works without a kernel, in chunks. */
-  offline: {
+  offline: Timed & {
     chunk?: number | null;
-    within_ms?: number;
   };
   /** Frames of a dashboard's panels. */
-  panels: {
+  panels: Timed & {
     panels: readonly string[];
     selection?: SelectionJson | null;
     top?: number | null;
-    within_ms?: number;
   };
   /** One metric of each rank, in bins. */
-  heatmap: {
+  heatmap: Timed & {
     start: number;
     end: number;
     metric: string;
     bins: number;
     selection?: SelectionJson | null;
-    within_ms?: number;
   };
   /** The headline; the trait `_headline` holds it after the reply. */
-  headline: {
-    within_ms?: number;
-  };
+  headline: Timed;
   /** A panel's table as a file. */
-  table: {
+  table: Timed & {
     panel: string;
     format: "csv" | "parquet";
-    within_ms?: number;
   };
   /** Write a panel's table. */
-  export_table: {
+  export_table: Timed & {
     path: string;
     name: string;
     overwrite?: boolean;
-    within_ms?: number;
   };
   /** One table of a comparison. */
-  frame: {
+  frame: Timed & {
     name: string;
-    within_ms?: number;
   };
   /** Several tables of a comparison. */
-  frames: {
+  frames: Timed & {
     names: readonly string[];
-    within_ms?: number;
   };
   /** The counterpart of an event in the other run. */
-  partner: {
+  partner: Timed & {
     of: 0 | 1;
     rank: number;
     id: number;
     pair?: number | null;
-    within_ms?: number;
   };
   /** The calls of one path. */
-  path_events: {
+  path_events: Timed & {
     node: number;
     pair?: number | null;
-    within_ms?: number;
   };
   /** The calls of one change. */
-  change_events: {
+  change_events: Timed & {
     row: number;
     pair?: number | null;
-    within_ms?: number;
   };
   /** Count the events that were added, removed, changed and so on. */
-  classes: {
-    within_ms?: number;
-  };
+  classes: Timed;
   /** Write both runs as one trace. */
-  export_pair: {
+  export_pair: Timed & {
     path: string;
     overwrite?: boolean;
-    within_ms?: number;
   };
 }
 

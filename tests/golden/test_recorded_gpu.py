@@ -19,7 +19,7 @@ def test_collectives_of_a_named_group_match_in_order_although_their_ends_differ(
 def test_the_rank_that_slept_is_the_straggler():
     late = analysis.stragglers(hw.load(DATA / "nccl")).set_index("rank")
     assert late["is_straggler"].tolist() == [False, True]
-    assert late["cause"][1] == "launch-bound host"
+    assert late["cause"][1] == "idle host"
 
 
 def test_coalesced_sends_match_nothing():

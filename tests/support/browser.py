@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Error, FloatRect, Locator, Page
@@ -104,7 +104,7 @@ def drag(
     end: tuple[float, float],
     *,
     keys: Sequence[str] = (),
-    button: str = "left",
+    button: Literal["left", "middle", "right"] = "left",
     steps: int = 8,
 ) -> None:
     """Drag within a target, in steps, since a leap is not what a hand does."""

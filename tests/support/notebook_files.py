@@ -7,7 +7,12 @@ from pathlib import Path
 
 def write_notebook(path: Path, cells: Iterable[str]) -> None:
     """Write a notebook of code cells."""
-    code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    code: dict[str, object] = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {
         "cells": [code | {"source": source} for source in cells],

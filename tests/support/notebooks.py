@@ -89,7 +89,7 @@ class Kernel:
             raise AssertionError(f"in the kernel:\n{result['error']}")
         if result["how"] == "late":
             raise AssertionError(f"the kernel has not answered for {RUN_S} s: {code}")
-        return result["out"].strip()
+        return str(result["out"]).strip()
 
     def value(self, expression: str) -> Any:
         """Give an expression's value; it must be plain enough for JSON."""

@@ -42,7 +42,8 @@ def open_trace(page: Page, path: Path) -> None:
 
 def query(page: Page, sql: str) -> list[list[Any]]:
     """Ask the trace processor behind the UI; 64-bit integers come as text."""
-    return page.evaluate(_QUERY, sql)
+    rows: list[list[Any]] = page.evaluate(_QUERY, sql)
+    return rows
 
 
 def import_errors(page: Page) -> dict[str, int]:

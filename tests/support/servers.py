@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 START_S = 120
 LOCAL = "http://127.0.0.1"
@@ -30,7 +31,7 @@ class Lab:
     workspaces: Path
     token: str = "t"
 
-    def api(self, path: str, method: str = "GET") -> object:
+    def api(self, path: str, method: str = "GET") -> Any:
         request = urllib.request.Request(
             f"{self.url}/api/{path}",
             method=method,
@@ -56,7 +57,9 @@ def _settings(config: Path) -> None:
 
 
 @contextmanager
-def _running(command: list[str], env: dict[str, str], log: Path) -> Iterator[subprocess.Popen]:
+def _running(
+    command: list[str], env: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server whose output goes into `log`, and end it afterwards."""
     with log.open("w") as stream:
         server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, cwd=log.parent)
@@ -132,7 +135,7 @@ def served(command: list[str], env: dict[str, str], log: Path, health: str = "")
         yield url
 
 
-def _wait_for(address: Callable[[], str], server: subprocess.Popen, log: Path) -> str:
+def _wait_for(address: Callable[[], str], server: subprocess.Popen[bytes], log: Path) -> str:
     """Wait until the server answers at an address, which may not be known at first."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and server.poll() is None:

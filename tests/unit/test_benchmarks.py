@@ -13,7 +13,7 @@ MARK = re.compile(r"<!-- (generated|end): ([\w-]+) -->")
 def report(repo):
     sys.path.insert(0, str(repo / "benchmarks"))
     try:
-        import _report  # noqa: PLC0415 - scripts are not a package
+        import _report
 
         yield _report
     finally:

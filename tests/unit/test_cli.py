@@ -173,13 +173,20 @@ def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     assert (result["clock"], result["end_ns"] - result["start_ns"]) == ("fitted", 26_000)
 
 
-def test_summary_tells_problems(tmp_path, capsys):
-    path = tmp_path / "cut.json"
+def test_summary_groups_problems(tmp_path, capsys):
     record = '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
-    path.write_text(f'{{"traceEvents": [{record}, {record[:30]}')
-    assert cli.main(["summary", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "truncated: 1" in out
+    for rank in range(3):
+        path = tmp_path / f"rank-{rank}.json"
+        path.write_text(f'{{"traceEvents": [{record}, {record[:30]}')
+    assert cli.main(["summary", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("  truncated: 3 × ")]
+    assert line.endswith("(3 files)")
+    assert cli.main(["summary", str(tmp_path), "--json"]) == 0
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [(each["file"], each["files"]) for each in problems if each["kind"] == "truncated"] == [
+        (None, 3)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +296,15 @@ def test_demo_changes_what_is_asked_for(tmp_path, capsys):
     assert cli.main([*arguments, "--changes", "extra_copy", "--format", "mpi"]) != 0
 
 
+def test_demo_does_not_mix_with_an_earlier_job(tmp_path, capsys):
+    command = ["demo", str(tmp_path / "job"), "--kind", "moe"]
+    assert cli.main(command) == 0
+    assert cli.main(command) == 0  # the same files
+    (tmp_path / "job/rank-7.trace.json.gz").touch()
+    assert cli.main(command) == 2
+    assert "(1), such as rank-7.trace.json.gz, and would be loaded" in capsys.readouterr().err
+
+
 def test_demo_writes_byteps_jobs_too(tmp_path, capsys):
     folder = tmp_path / "byteps"
     assert cli.main(["demo", str(folder), "--format", "byteps", "--steps", "1", "--seed", "3"]) == 0
@@ -393,12 +409,12 @@ def test_it_runs_as_a_program_and_into_a_closed_pipe(job):
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_characters_that_the_output_lacks_are_replaced(job, monkeypatch, encoding):
+def test_characters_that_the_output_lacks_are_spelled_out(job, monkeypatch, encoding):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     assert cli.main(["summary", str(job)]) == 0
     printed = sys.stdout.buffer.getvalue().decode(encoding)
-    assert "rank" in printed
-    assert "?" in printed
+    assert re.search(r"takes \d+ % of", printed)  # thin spaces are plain ones
+    assert "?" not in printed
 
 
 def test_python_m_imports_nothing_from_the_working_directory(tmp_path):
@@ -413,6 +429,8 @@ def test_python_m_imports_nothing_from_the_working_directory(tmp_path):
 def test_the_user_names_the_ranges_that_are_steps(tmp_path, capsys):
     export = write_export(tmp_path / "a.sqlite", ranks=1, range_name="epoch 1 part={}")
     assert cli.main(["summary", str(export), "--steps", "part=", "--json"]) == 0
+    assert "those called like 'part='" in capsys.readouterr().out
+    assert cli.main(["table", str(export), "step_times", "--steps", "part=", "--json"]) == 0
     assert "those called like 'part='" in capsys.readouterr().out
     assert cli.main(["summary", str(export), "--json"]) == 0
     assert hw.options.steps is None

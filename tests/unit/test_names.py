@@ -43,13 +43,20 @@ FILLERS = {"one", "found", "own", "given", "known", "kept", "whole", "told", "th
 
 
 @cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+@cache
 def definitions() -> list[tuple[str, ast.AST]]:
-    """Every function and class of every module, and its file."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return [
-        (path.relative_to(PACKAGE).as_posix(), node)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        (file, node)
+        for file, module in modules()
+        for node in ast.walk(module)
         if isinstance(node, kinds)
     ]
 
@@ -84,9 +91,9 @@ def test_no_two_classes_have_one_name():
 
 def test_no_name_of_a_module_is_a_filler():
     names = [
-        f"{path.relative_to(PACKAGE)}: {target.id}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for statement in ast.parse(path.read_text("utf-8")).body
+        f"{file}: {target.id}"
+        for file, module in modules()
+        for statement in module.body
         for target in ast.walk(statement)
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.For)
         and isinstance(target, ast.Name)

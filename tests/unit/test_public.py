@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -116,8 +117,13 @@ WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
 
 
-def imports(file: str) -> Iterator[tuple[str, int]]:
+@cache
+def imports(file: str) -> tuple[tuple[str, int], ...]:
     """Every imported name in full and its line, also in functions and for type checkers only."""
+    return tuple(_find_imports(file))
+
+
+def _find_imports(file: str) -> Iterator[tuple[str, int]]:
     tree = ast.parse(MODULES[file].read_text("utf-8"))
     # What a package lists for type checkers is imported on first access.
     declared = {

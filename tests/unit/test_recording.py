@@ -126,6 +126,8 @@ def test_the_magic_profiles_a_cell_and_shows_its_timeline(torch):
     trace = magics["cell", "trace"]
     assert isinstance(trace("mine", "pass"), hw.Timeline)
     assert names["mine"].ranks == [0]
-    assert trace("", "1 / 0") is None
+    with pytest.raises(Exception) as failed:  # noqa: PT011 - a run of all cells ends
+        trace("", "1 / 0")
+    assert failed.value._render_traceback_() == []  # IPython has shown it
     with pytest.raises(TraceError, match="variable's name"):
         trace("a b", "pass")

@@ -155,7 +155,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return for each piece of device work the one before it on its stream, -1 for none."""
+    """Return the piece of device work before each one on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may keep a stream busy, too.

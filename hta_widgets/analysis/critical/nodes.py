@@ -371,7 +371,7 @@ class EdgeList:
         self,
         source: Ints,
         target: Ints,
-        type: Codes | int,  # noqa: A002 - the field's term
+        type: Codes | int,
         event: Ints | int = -1,
         *,
         counts: Bools | bool,

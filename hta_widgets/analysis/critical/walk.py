@@ -47,7 +47,7 @@ class RankGraph:
         self._before: list[int] = self._states_before().tolist()
 
     def _states_before(self) -> Ints:
-        """Return for each state the one before, -1 for none."""
+        """Return the state before each one, -1 for none."""
         edge, longest = self.path.chains.last_edge, self._longest
         states = np.append(2 * np.arange(len(edge)) + (longest != np.arange(len(edge))), -1)
         node = np.append(-1, self._relevant)[:-1]
@@ -117,7 +117,7 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
 
 
 def _last_position(mask: Bools) -> Ints:
-    """Return for each position the last one up to it at which a mask holds, -1 for none."""
+    """Return the last position up to each one at which a mask is true, -1 for none."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
 
 

@@ -45,7 +45,7 @@ class RankSequence(NamedTuple):
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
-    """Return for each of a rank's events its position in the longest sequence."""
+    """Return the position of each of a rank's events in the longest sequence."""
     place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):

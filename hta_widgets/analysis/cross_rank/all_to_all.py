@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,14 +50,27 @@ _SCHEMA: Final = {
 }
 
 
+class _PeerTraffic(NamedTuple):
+    """What a rank exchanged with a peer: calls, their bytes, and whether all are split equally."""
+
+    calls: int = 0
+    size_bytes: int = 0
+    is_equal: bool = True
+
+    def plus(self, size_bytes: int, *, is_equal: bool) -> _PeerTraffic:
+        """Return the traffic with one more call."""
+        both_equal = self.is_equal and is_equal
+        return _PeerTraffic(self.calls + 1, self.size_bytes + size_bytes, both_equal)
+
+
 @dataclass(frozen=True, slots=True)
 class _RankTraffic:
-    """Bytes by group and peer that a rank sent, and received: sums, and numbers of calls."""
+    """The traffic of a rank by group and peer."""
 
     rank: int
     header: JobHeader
-    sent: dict[tuple[str, int], tuple[int, int, bool]]
-    received: dict[tuple[str, int], tuple[int, int, bool]]
+    sent: dict[tuple[str, int], _PeerTraffic]
+    received: dict[tuple[str, int], _PeerTraffic]
     calls: int
     unknown: int
 
@@ -154,11 +167,11 @@ def _pairs(results: list[_RankTraffic]) -> tuple[list[tuple[Any, ...]], int]:
     for each in results:
         for (group, peer), (count, size, is_equal) in each.sent.items():
             other = received.pop((group, each.rank, peer), None)
-            if other is not None and other[0] > count:
+            if other is not None and other.calls > count:
                 # Some of the sender's lists are cut.
                 received[group, each.rank, peer] = other
                 continue
-            mismatches += other is not None and other[0] == count and other[1] != size
+            mismatches += other is not None and other.calls == count and other.size_bytes != size
             rows.append(
                 (group, each.rank, peer, count, size, "equal split" if is_equal else "sender")
             )
@@ -174,8 +187,8 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
     chosen = np.flatnonzero((events.operation == _ALL_TO_ALL) & part.contains(events.rows))
     start, end = part.clip_rows(events.rows[chosen])
     chosen = chosen[end > start]
-    sent: dict[tuple[str, int], tuple[int, int, bool]] = {}
-    received: dict[tuple[str, int], tuple[int, int, bool]] = {}
+    sent: dict[tuple[str, int], _PeerTraffic] = {}
+    received: dict[tuple[str, int], _PeerTraffic] = {}
     unknown = 0
     for place, stated in zip(chosen.tolist(), split_args(trace, events.rows[chosen]), strict=True):
         group = events.groups[int(events.group[place])]
@@ -184,8 +197,8 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
         for sums, split, way in zip((sent, received), sizes, ("In", "Out"), strict=True):
             is_equal = str(stated[f"{way} split size"]) == "[]"
             for peer, size in zip(group.ranks, split or (), strict=False):
-                count, total, equal = sums.get((group.name, peer), (0, 0, True))
-                sums[group.name, peer] = (count + 1, total + size, equal and is_equal)
+                key = group.name, peer
+                sums[key] = sums.get(key, _PeerTraffic()).plus(size, is_equal=is_equal)
     return _RankTraffic(part.rank, job_header(trace), sent, received, len(chosen), unknown)
 
 

@@ -2,7 +2,7 @@
 
 Ranks leave a collective together, so differences of ends are differences of clocks. For example,
 rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
-differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. What is left are
+differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. The residuals are
 0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
 
 Over seconds clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second, the

@@ -35,6 +35,7 @@ from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+_OTHER = OPERATIONS.index("other")
 #: Collectives whose members state different sizes; the largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
@@ -211,25 +212,62 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
 
 
 class BusBandwidth(NamedTuple):
-    """The median bus bandwidth of the messages of one operation and size."""
+    """The median bus bandwidth of the messages of one size; `includes_waits` of their ranks."""
 
-    operation: str
     size_bytes: int
     gb_per_s: float
     includes_waits: bool
 
 
-def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None:
-    """Return the bus bandwidth of the messages that take most time without computing.
+class ExposedOperation(NamedTuple):
+    """The operation with most communication that no compute hides, and its share of the time."""
 
-    The time of a collective that is matched on all its ranks is its transfer; that of another one
-    is its event, waits included. None if the files have no sizes for half of the time.
+    operation: str
+    share: float
+    bandwidth: BusBandwidth | None = None
+
+
+def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
+    """Return the operation whose communication takes most time without computing.
+
+    Where the files have sizes for half of the time, it is that of the messages of one size that
+    take most, with their bus bandwidth. The time of a collective that is matched on all its ranks
+    is its transfer; that of another one is its event, waits included. None if names do not state
+    the operation.
+    """
+    calls = _exposed_calls(traces, clock)
+    by_operation_ns = calls.groupby("operation")["exposed"].sum()
+    total_ns = int(by_operation_ns.sum())
+    if total_ns <= 0:
+        return None
+    sized = calls[calls["bus"].notna()]
+    by_size = sized.groupby(["operation", "size"], as_index=False)["exposed"].sum()
+    bandwidth = None
+    if 2 * by_size["exposed"].sum() >= total_ns:
+        largest = by_size.iloc[int(by_size["exposed"].argmax())]
+        operation, size = int(largest["operation"]), int(largest["size"])
+        messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
+        median, includes_waits = float(messages["bus"].median()), bool(messages["waits"].any())
+        bandwidth = BusBandwidth(size, median, includes_waits)
+    else:
+        operation = int(by_operation_ns.index[int(by_operation_ns.argmax())])
+        if operation == _OTHER:
+            return None
+    share = float(by_operation_ns[operation] / total_ns)
+    return ExposedOperation(OPERATIONS[operation], share, bandwidth)
+
+
+def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
+    """Return the communication of groups of several ranks, and its time without computing.
+
+    ``bus`` is the bus bandwidth in GB/s, NaN if it is unknown; ``waits`` is whether its time may
+    include waits for other ranks.
     """
     match = matching(traces)
     wait_ns = arrival_times(traces, match, clock).wait_ns
     group_sizes = _group_sizes(match)
     is_complete = match.per_entry(match.is_complete)
-    blocks = []
+    blocks: list[pd.DataFrame] = []
     for trace, events, entries in zip(match.traces, match.events, match.of_trace, strict=True):
         complete = entries[is_complete[entries]]
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
@@ -251,15 +289,7 @@ def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None
             "waits": wait < 0,
         }
         blocks.append(pd.DataFrame(columns)[members != 1])
-    calls = pd.concat(blocks)
-    sized = calls[calls["bus"].notna()]
-    exposed_ns = sized.groupby(["operation", "size"])["exposed"].sum()
-    if not 2 * exposed_ns.sum() >= calls["exposed"].sum() > 0:
-        return None
-    operation, size = exposed_ns.idxmax()
-    messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
-    bandwidth = float(messages["bus"].median())
-    return BusBandwidth(OPERATIONS[operation], size, bandwidth, bool(messages["waits"].any()))
+    return pd.concat(blocks)
 
 
 def _matching_notes(

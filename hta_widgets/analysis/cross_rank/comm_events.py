@@ -419,19 +419,24 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
 
 
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
-    """Name collectives that neither args nor the kernel name, such as NCCL's generic one."""
+    """Name collectives that neither args nor the kernel name, by the range around their launch.
+
+    These are NCCL's generic kernel, and its kernel for sends, which also runs ``all_to_all``.
+    """
     table = trace.table
     unknown = [
         place
         for place, (value, code) in enumerate(zip(stated, table.name[rows].tolist(), strict=True))
-        if value is None and _kernel_label(table.names[code]) == table.names[code]
+        if value is None and _kernel_label(table.names[code]) in {table.names[code], _BATCH}
     ]
     if not unknown:
         return
     around = _enclosing_events(trace, trace.launch_of[rows[unknown]], _RANGE)
     for place, row in zip(unknown, around.tolist(), strict=True):
-        if row >= 0:
-            stated[place] = _RANGE.sub("", table.names[int(table.name[row])], 1)
+        label = _RANGE.sub("", table.names[int(table.name[row])], count=1) if row >= 0 else ""
+        is_batch = _kernel_label(table.names[int(table.name[rows[place]])]) == _BATCH
+        if label and not (is_batch and _operation(label) in {_SEND_RECV, _OTHER}):
+            stated[place] = label
 
 
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:

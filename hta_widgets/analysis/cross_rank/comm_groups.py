@@ -219,7 +219,7 @@ def missing_ranks(
 def has_missing_peers(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """Return for each rank whether the file of any rank in its groups is missing.
+    """Return a mask of the ranks with a rank in their groups whose file is missing.
 
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     elsewhere after it, may have waited for a missing rank.

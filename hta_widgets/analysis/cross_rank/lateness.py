@@ -10,9 +10,7 @@ and is not counted against it. `_inherited_lateness` has an example.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
 )
 from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.matching import Matching
+from hta_widgets.analysis.host_activity import is_data_loading_name, time_in_calls
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import device_work_rows, host_collectives
 from hta_widgets.taxonomy import KINDS
@@ -35,9 +34,6 @@ from hta_widgets.trace.trace import Trace
 
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
-
-_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
-_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +119,7 @@ def _time_before_arrival(
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
-    # What the others do during their wait, the last rank may do later; the wait is not a part.
+    # The last rank may do later what the others do during their wait; the wait is not a part.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
@@ -156,7 +152,7 @@ def _time_before_arrival_of_rank(
     Waits count from `free`, the others from `since`; `start` and `end` are the times of
     communication that is not matched.
     """
-    loading, talking, idle = _idle_causes(trace)
+    loading, talking, idle = (CumulativeCoverage(*pieces) for pieces in _idle_intervals(trace))
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
     waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
@@ -167,12 +163,6 @@ def _time_before_arrival_of_rank(
     computed = compute_time_between(trace, since, arrival)
     exposed = last - arrival - compute_time_between(trace, arrival, last)
     return (computed, waited, *others), exposed
-
-
-@lru_cache(maxsize=1 << 14)
-def is_data_loading_name(name: str) -> bool:
-    """Return whether a name, without folders of Python files, is that of a data-loading event."""
-    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
 @memoize
@@ -187,7 +177,7 @@ def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
 
 
 @memoize
-def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
+def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     """Return the device's idle time while the host loads data, communicates, and the rest."""
     table = trace.table
     end = table.start_ns + table.dur_ns
@@ -200,8 +190,29 @@ def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, 
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)
     talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    return (
-        CumulativeCoverage(*loading),
-        CumulativeCoverage(*talking),
-        CumulativeCoverage(*subtract(rest, talking)),
-    )
+    return loading, talking, subtract(rest, talking)
+
+
+def pause_excess_ns(match: Matching, times: Arrivals) -> Floats:
+    """Return by how much longer than the others' hosts each one paused before an arrival.
+
+    In a pause the device idles while the host is inside no recorded call. NaN stands for first
+    arrivals.
+    """
+    before = _previous_entries(match, times)
+    since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
+    arguments = [
+        (clock.to_rank(since_ns[entries]), clock.to_rank(times.arrival_ns[entries]))
+        for clock, entries in zip(times.clocks, match.of_trace, strict=True)
+    ]
+    paused_ns = np.zeros(len(match))
+    results = map_ranks(match.traces, _pauses_of_rank, each=arguments, executor=match.executor)
+    for entries, pauses_ns in zip(match.of_trace, results, strict=True):
+        paused_ns[entries] = pauses_ns
+    return np.where(before >= 0, deviation_from_peers(match.collective, paused_ns), np.nan)
+
+
+def _pauses_of_rank(trace: Trace, since: Ints, arrival: Ints) -> Ints:
+    idle = _idle_intervals(trace)[-1]
+    paused = CumulativeCoverage(*subtract(idle, time_in_calls(trace)))
+    return paused(arrival) - paused(since)

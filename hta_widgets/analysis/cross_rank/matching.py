@@ -47,7 +47,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 _COLUMNS = [
     "trace", "place", "group", "source", "target", "sequence", "content", "start", "end",
-    "together",
+    "together", "lane", "numbered", "slot",
 ]  # fmt: skip
 
 
@@ -91,15 +91,15 @@ class Matching:
         return np.diff(np.append(self.starts, len(self)))
 
     def per_entry(self, values: Array) -> Array:
-        """Return for each entry the value of its collective."""
+        """Return the value of each entry's collective."""
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return for each entry the values of its collective's entries, reduced to one."""
+        """Return the values of each entry's collective, reduced to one."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
-        """Return for each collective the first of its entries that does not wait."""
+        """Return the first entry of each collective that does not wait."""
         late = np.where(wait_ns == 0, np.arange(len(self)), len(self))
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 
@@ -173,27 +173,16 @@ def _match(trace_set: TraceSet) -> Matching:
     traces = list(trace_set.values())
     events, steps, headers, on_hosts = _communication_of_ranks(trace_set)
     keys, groups = identify_groups(traces, events, headers)
-    table = _events_of_all(traces, events, keys)
-    is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0
-    for _, of_lane in table[~is_numbered].groupby("lane"):
-        named = groups[of_lane["group"].iloc[0]].named
-        table.loc[of_lane.index, "sequence"] = _assign_by_order(of_lane, sure=named)
-        table.loc[of_lane.index, "content"] = 0
-    # Events of a rank that repeat a sequence number belong to different collectives.
-    table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
-    slots = table.groupby(["lane", "sequence", "content", "repeat"])
-    size, slot, first = slots["trace"].transform("size"), slots.ngroup(), slots["start"]
-    group_size = np.array([group.size for group in groups], dtype=np.int64)
-    expected = np.where(table["source"] >= 0, 2, group_size[table["group"]])
-    has_partner = np.asarray((size >= 2) & (table["sequence"] != MISSING))
-    # Collectives are numbered by their first start.
-    order = np.lexsort((table["trace"], slot, first.transform("min")))
-    order = order[has_partner[order]]
-    trace, place, lane, group = (
-        table[name].to_numpy()[order] for name in ("trace", "place", "lane", "group")
+    order = pd.DataFrame(columns=_COLUMNS, dtype=np.int64)
+    if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
+        order = _entries_with_partners(_events_of_all(traces, events, keys), groups)
+    trace, place, lane, group, slot, is_numbered = (
+        order[name].to_numpy() for name in ("trace", "place", "lane", "group", "slot", "numbered")
     )
-    starts = np.flatnonzero(np.diff(slot.to_numpy()[order], prepend=-1))
-    by_number = int(is_numbered.to_numpy()[order[starts]].sum())
+    starts = np.flatnonzero(np.diff(slot, prepend=-1))
+    by_number = int(is_numbered[starts].sum())
+    group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
+    is_pair = order["source"].to_numpy()[starts] >= 0
     return Matching(
         traces=traces,
         events=events,
@@ -204,7 +193,7 @@ def _match(trace_set: TraceSet) -> Matching:
         group=group,
         of_trace=positions_by_code(trace, len(traces)),
         starts=starts,
-        expected=expected[order[starts]],
+        expected=np.where(is_pair, 2, group_size[group[starts]]),
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
         missing_ranks=missing_ranks(traces, groups, headers),
@@ -213,6 +202,26 @@ def _match(trace_set: TraceSet) -> Matching:
         steps=steps,
         on_hosts=on_hosts,
     )
+
+
+def _entries_with_partners(table: pd.DataFrame, groups: Sequence[ProcessGroup]) -> pd.DataFrame:
+    """Return the events that other ranks share, by collective and rank.
+
+    `table` is from `_events_of_all`. Collectives, the column ``slot``, are ordered by first start;
+    those with ``numbered`` are matched by the sequence numbers of the files.
+    """
+    table["numbered"] = table.groupby("lane")["sequence"].transform("min") >= 0
+    for _, of_lane in table[~table["numbered"]].groupby("lane"):
+        named = groups[of_lane["group"].iloc[0]].named
+        table.loc[of_lane.index, "sequence"] = _assign_by_order(of_lane, sure=named)
+        table.loc[of_lane.index, "content"] = 0
+    # Events of a rank that repeat a sequence number belong to different collectives.
+    table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
+    slots = table.groupby(["lane", "sequence", "content", "repeat"])
+    table["slot"], first_ns = slots.ngroup(), slots["start"].transform("min")
+    has_partner = (slots["trace"].transform("size") >= 2) & (table["sequence"] != MISSING)
+    order = np.lexsort((table["trace"], table["slot"], first_ns))
+    return table.iloc[order[has_partner.to_numpy()[order]]]
 
 
 def _comm_of_rank(
@@ -267,11 +276,7 @@ def _events_of_all(
             "together": events_of_rank.ends_together,
         }
         blocks.append(pd.DataFrame(columns))
-    table = (
-        pd.concat(blocks, ignore_index=True)
-        if blocks
-        else pd.DataFrame(columns=_COLUMNS, dtype=np.int64)
-    )
+    table = pd.concat(blocks, ignore_index=True)
     of_lane = ["group", "source", "target"]
     first = table.groupby(of_lane)["trace"].transform("min")
     table["lane"] = table.groupby([first, *of_lane]).ngroup()

@@ -24,8 +24,8 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS
-from hta_widgets.analysis.cross_rank.matching import selected_ranks
+from hta_widgets.analysis.cross_rank.lateness import PARTS, pause_excess_ns
+from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
@@ -70,8 +70,15 @@ _CAUSES = {
 _NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
+#: The cause of a rank whose device idles while its host is mostly inside no recorded call.
+_PAUSED = "idle host"
 #: The cause of a rank whose device idles while no call of its host is in the file.
 _NOT_RECORDED = "host not recorded"
+_CAUSE_TEXTS = {
+    _CAUSES["host"]: ", as its host launches late",
+    _PAUSED: ", after pauses in which its host slept or was inside no recorded call",
+    _NOT_RECORDED: ", for an unknown cause, as its host was not recorded",
+}
 
 
 @check_arguments
@@ -133,9 +140,10 @@ def stragglers(
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
-        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"host not recorded"`` if the device idles and the file has no
-        call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"idle host"``
+        if the host sleeps or is mostly inside no recorded call while the device idles, ``"host
+        work"`` if no rank has a device, ``"host not recorded"`` if the device idles and the file
+        has no call that launches its work, ``"data loading"``, ``"memory copies"``, ``"waiting
         elsewhere"`` or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns,
         late_host_ns, late_copies_ns`` (int64), by how much each took longer than on the others,
         over the collectives at which the rank is last.
@@ -150,11 +158,8 @@ def stragglers(
     match, times, is_counted = work.match, work.times, work.is_counted
     collectives = work.sum_by_rank(is_counted)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
-    excess = {
-        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
-        for part, values in work.late.excess_ns.items()
-    }
-    pattern, cause = _verdict(traces, work, excess)
+    excess = _excess_by_rank(work)
+    pattern, cause = _verdict(work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
@@ -169,7 +174,7 @@ def stragglers(
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
-        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
+        **{f"late_{part}_ns": np.rint(excess[part]).astype(np.int64) for part in PARTS},
     }
     shown = selected_ranks(traces, chosen) if len(match) else slice(0)
     return result_frame(
@@ -261,20 +266,21 @@ class StragglerReport:
 
 def straggler_report(traces: TraceSet) -> StragglerReport:
     """Return the late ranks of the whole job."""
-    straggler_frame = stragglers(traces)
-    work = imposed_waits(traces, Selection(), None)
-    missing = work.match.missing_ranks
-    late = straggler_frame[straggler_frame["is_straggler"]].sort_values(
-        "lost_ns", ascending=False, kind="stable"
-    )
-    ranks = [int(rank) for rank in late["rank"]]
-    causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+    match = matching(traces)
+    ranks: list[int] = []
+    causes: dict[int, str] = {}
+    last_ranks: list[LastRank] = []
+    if len(match):
+        frame = stragglers(traces)
+        late = frame[frame["is_straggler"]]
+        late = late.sort_values("lost_ns", ascending=False, kind="stable")
+        ranks = late["rank"].tolist()
+        causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+        last_ranks = _always_last_ranks(traces, imposed_waits(traces, Selection(), None), frame)
     for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
-    return StragglerReport(
-        ranks, causes, _always_last_ranks(traces, work, straggler_frame), loaded, loaded + missing
-    )
+    return StragglerReport(ranks, causes, last_ranks, loaded, loaded + match.missing_ranks)
 
 
 def _always_last_ranks(
@@ -301,11 +307,13 @@ def _always_last_ranks(
             continue
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
-            excess = {part: straggler_frame[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
             # A rank that compute hides is as late to all collectives of a step as to the first.
             late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
             (cause,) = _causes(
-                traces, excess, np.array([place]), np.full(len(straggler_frame), late_ns)
+                work,
+                _excess_by_rank(work),
+                np.array([place]),
+                np.full(len(straggler_frame), late_ns),
             )
         imposed_ns, exposed_ns = (
             int(values[charged].sum()) for values in (work.imposed_ns, work.exposed_ns)
@@ -355,8 +363,18 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
     return patterns
 
 
+def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
+    """Return by how much each part of each late rank's time exceeds the others', added up."""
+    return {part: _charged_sums(work, values) for part, values in work.late.excess_ns.items()}
+
+
+def _charged_sums(work: ImposedWaits, values: Floats) -> Floats:
+    """Return the sums of entries' values over the collectives at which each rank is last."""
+    return work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
+
+
 def _verdict(
-    traces: TraceSet, work: ImposedWaits, excess: Mapping[str, Floats]
+    work: ImposedWaits, excess: Mapping[str, Floats]
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
     """Return each rank's pattern and cause, "" for those that are not stragglers.
 
@@ -379,7 +397,7 @@ def _verdict(
     # Nothing is known of the time before the first collective of a group.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
-    cause[places] = _causes(traces, excess, places, cost_ns)
+    cause[places] = _causes(work, excess, places, cost_ns)
     return pattern, cause
 
 
@@ -412,17 +430,18 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
 
 
 def _causes(
-    traces: TraceSet, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
+    work: ImposedWaits, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
 ) -> list[str]:
     """Return the cause of each late rank: the part with the largest excess over the others.
 
     It is "" if the excess is little of the rank's cost. `places` are the positions of the late
-    ranks in `traces`; `excess` and `cost_ns` have values of all ranks.
+    ranks in the set; `excess` and `cost_ns` have values of all ranks.
     """
     if not len(places):
         return []
     kernels_per_ns, mean_ns, on_device, has_launches = np.array(
-        list(map_ranks(traces, _compute_kernels)), np.float64
+        list(map_ranks(work.match.traces, _compute_kernels, executor=work.match.executor)),
+        np.float64,
     ).T
     causes = []
     for place in places.tolist():
@@ -430,6 +449,9 @@ def _causes(
         cause = _CAUSES[part]
         if part == "host" and not has_launches[place]:
             cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
+        elif part == "host":
+            paused_ns = _charged_sums(work, pause_excess_ns(work.match, work.times))
+            cause = _PAUSED if 2 * paused_ns[place] > excess[part][place] else cause
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
@@ -461,9 +483,7 @@ def _compute_kernels(trace: Trace) -> tuple[float, float, bool, bool]:
 
 def cause_text(cause: str) -> str:
     """Return the end of a sentence on a late rank: ``, after slower kernels``; "" if unknown."""
-    if cause == _NOT_RECORDED:
-        return ", for an unknown cause, as its host was not recorded"
-    return f", after {cause}" if cause else ""
+    return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")
 
 
 def _straggler_notes(work: ImposedWaits) -> list[str]:

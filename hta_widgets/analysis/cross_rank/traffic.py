@@ -195,7 +195,7 @@ def _traffic_of_rank(
 def _least_bytes(
     events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
 ) -> tuple[Floats, Floats]:
-    """Return the least bytes that the rank sends in each event, and to other nodes; NaN unknown."""
+    """Return the minimum of bytes that the rank sends, and sends to other nodes; NaN if unknown."""
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
     neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in member_nodes]

@@ -4,7 +4,8 @@ From the bottom up:
 
 - `devices`: peaks and bandwidths of devices, matched by the properties in a file
 - `calls`: the arguments of one call of an operator, as the profiler wrote them
-- `matrix_work`, `vector_work`: FLOPs and least bytes of a call; `work` chooses between them
+- `matrix_work`, `attention_work`, `engine_work`, `vector_work`: formulas of FLOPs and least bytes;
+  `work` has the table of operators and their formulas
 - `kernel_names`: tensor cores, precision and category by the name of a kernel
 - `counted_calls`: the calls of a rank that do its work, each piece of work once
 - `signatures`: these calls by signature, with their work, or that which the file states

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 #: Reasons for unknown figures.
 NO_SHAPES: Final = "no shapes"
@@ -86,12 +88,14 @@ class CallContext(NamedTuple):
     """Facts besides the arguments that determine the work of some calls.
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
-    a mixture of experts; `step` is the step of attention in an inference engine.
+    a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the
+    arguments of the forward call of an autograd function.
     """
 
     output: tuple[int, ...] | None = None
     kernels: Kernels = ()
     step: StepLengths | None = None
+    forward: tuple[bytes, ...] | None = None
 
 
 NO_CONTEXT: Final = CallContext()
@@ -172,14 +176,12 @@ def promote(tensors: Sequence[Tensor]) -> str:
     return _PROMOTION[highest]
 
 
-def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[int, ...]:
     """Return the shape that operands are expanded to."""
-    rank = max(map(len, shapes), default=0)
-    padded = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
-    sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
-    if any(len(size) > 1 for size in sizes):
-        raise CallError(OTHER_ARGUMENTS)
-    return tuple(size.pop() if size else 1 for size in sizes)
+    try:
+        return np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError:
+        raise CallError(OTHER_ARGUMENTS) from None
 
 
 def _is_shape(dims: Any) -> bool:
@@ -305,11 +307,13 @@ class OperatorCall:
 class Work:
     """FLOPs and least bytes of a call; NaN where unknown, with the reason.
 
-    An estimate or a bound has a reason too: what it assumes.
-    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``.
+    Formulas leave the category to the table of operators.
+    An estimate or a bound has a reason too, which states its assumption.
+    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``; `type_name` is the type
+    of the operands, empty for that of the first tensor.
     """
 
-    category: str
+    category: str = ""
     flops: float = float("nan")
     model_flops: float = float("nan")
     min_bytes: float = float("nan")
@@ -317,19 +321,20 @@ class Work:
     certainty: str = "unknown"
     reason: str = ""
     parameters: dict[str, Any] | None = None
+    type_name: str = ""
 
 
 def matrix_work(
-    category: str,
-    flops: int,
+    flops: float,
     min_bytes: int,
     *,
     model_flops: int | None = None,
     certainty: str = "exact",
     reason: str = "",
+    type_name: str = "",
     **parameters: Any,
 ) -> Work:
     """Return the work of a matrix operator with known figures."""
     model = flops if model_flops is None else model_flops
-    size, kind = float(min_bytes), "matrix"
-    return Work(category, float(flops), float(model), size, kind, certainty, reason, parameters)
+    figures = float(flops), float(model), float(min_bytes)
+    return Work("", *figures, "matrix", certainty, reason, parameters, type_name)

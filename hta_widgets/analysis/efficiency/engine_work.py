@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from math import isnan
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -31,7 +30,7 @@ from hta_widgets.analysis.efficiency.calls import (
     matrix_work,
 )
 
-_EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
+EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 _WINDOWS: Final = "layers with a sliding window compute less"
 
@@ -65,12 +64,12 @@ def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Wor
     weights = int((call.tensor(up).size_bytes + call.tensor(down).size_bytes) * used)
     size = 2 * call.size_bytes(x) + weights + call.size_bytes(chosen)
     flops = 2 * rows * hidden * (wide[1] + inner)
-    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), _EVERY_EXPERT)
+    return _estimate(flops, size, (rows, wide[1], hidden, wide[0]), EVERY_EXPERT)
 
 
 def _estimate(flops: int, size: int, sizes: tuple[int, int, int, int], reason: str) -> Work:
-    parameters = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
-    return matrix_work("gemm", flops, size, certainty="estimate", reason=reason, **parameters)
+    parameters: dict[str, Any] = dict(zip(("m", "n", "k", "batch"), sizes, strict=True))
+    return matrix_work(flops, size, certainty="estimate", reason=reason, **parameters)
 
 
 def match_expert_kernel(name: str) -> re.Match[str] | None:
@@ -162,37 +161,16 @@ def _paged_attention(call: OperatorCall, query: int, key: int, value: int) -> Wo
     size = elements_bytes(visible * key_width, key_type)
     size += elements_bytes(visible * value_width, value_type) + call.size_bytes(query)
     size += elements_bytes(tokens * heads * value_width, call.tensor(query).type)
-    parameters = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
+    parameters: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "head_size": width}
     flops = int(2 * heads * step.pairs * (width + value_width))
-    return matrix_work(
-        "attention", flops, size, certainty="upper bound", reason=_WINDOWS, **parameters
-    )
+    return matrix_work(flops, size, certainty="upper bound", reason=_WINDOWS, **parameters)
 
 
-#: Operators whose work follows from the kernels that they launched.
-FROM_KERNELS: Final = dict.fromkeys(
-    ("vllm::moe_forward", "vllm::moe_forward_shared"), _launched_experts
-)
-#: Operators whose work follows from the name of the engine's step.
-FROM_STEPS: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    "vllm::unified_attention": partial(_paged_attention, query=0, key=1, value=2),
-    "vllm::unified_attention_with_output": partial(_paged_attention, query=0, key=1, value=2),
-    "sglang_profiler::attention_paged_attention_ragged": partial(
-        _paged_attention, query=2, key=3, value=4
-    ),
-}
-#: Work of the operators of engines; of nested ones, the outermost counts.
-ENGINE_WORK: Final[dict[str, Callable[[OperatorCall], Work]]] = {
-    **dict.fromkeys(
-        (
-            f"{engine}::{place}place_fused_experts"
-            for engine in ("vllm", "sglang")
-            for place in ("in", "out")
-        ),
-        partial(_experts, x=0, up=1, down=2, chosen=4),
-    ),
-    **FROM_KERNELS,
-    **FROM_STEPS,
+#: Formulas by their names in the table of operators.
+ENGINE_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
+    "experts": _experts,
+    "launched_experts": _launched_experts,
+    "paged_attention": _paged_attention,
 }
 _NUMBERED: Final = re.compile(r"(sglang_profiler::.+)_\d+")
 

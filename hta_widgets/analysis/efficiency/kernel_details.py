@@ -2,7 +2,7 @@
 
 NVIDIA's profiler computes the occupancy from the launch: with 256 threads in a block, 2 blocks on
 a unit of at most 2048 threads are 25 %. It is not measured. AMD's writes grid and block only,
-in older files on the launching call.
+in older files on the launching call; the grid of ``hipExtModuleLaunchKernel`` is in threads.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Ints, Rows, positions_of_rows
-from hta_widgets.trace.call_args import launch_arg_texts
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.arrays import Rows, positions_of_rows
+from hta_widgets.trace.call_args import launch_args
+from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Kernels below this mean are short: their launch takes as long.
 _SHORT_NS: Final = 10_000
-_ARGS: Final = (
-    "grid", "block", "registers per thread", "shared memory", "blocks per SM",
-    "est. achieved occupancy %", "occupancy",
+#: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
+_IN_THREADS: Final = "hipExtModuleLaunchKernel"
+_GEOMETRY: Final = (
+    "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
+    "waves", "sm_efficiency_share", "occupancy_share", "limited_by",
 )  # fmt: skip
 _TIMES: Final = ("count", "sum_ns", "mean_ns", "min_ns", "max_ns")
 _SCHEMA: Final = {
@@ -73,8 +75,8 @@ def kernel_details(
         One row per rank, kernel, grid and block, by rank, then time:
 
         - ``count, sum_ns, mean_ns, min_ns, max_ns``; ``short``, a mean below 10 µs
-        - ``grid, block`` as in the file; ``threads`` of a block, ``registers`` of a thread,
-          ``shared_memory`` of a block in bytes; -1 if the file does not have them
+        - ``grid`` in blocks, ``block`` in threads; ``threads`` of a block, ``registers`` of a
+          thread, ``shared_memory`` of a block in bytes; -1 if the file does not have them
         - ``blocks_per_sm``, of the grid on each of the device's units; ``warps_per_sm``;
           ``waves``, in how many rounds the blocks run; ``sm_efficiency_share``, the share of units
           with a block
@@ -116,8 +118,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    texts = launch_arg_texts(trace, rows, _ARGS)
-    launch = pd.factorize(pd.Series(texts, dtype=object))[0] if texts else np.empty(0, np.int64)
+    launches = launch_args(trace, rows)
+    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
+    launch = launches.code * 2 + in_threads
     tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
     classes = list(dict.fromkeys(owners.class_names))
@@ -141,8 +144,9 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
-    first = groups["launch"].first()
-    geometry = [_geometry(trace, texts[at]) for at in _first_places(launch, first.to_numpy())]
+    geometry = [
+        _geometry(trace, launches.texts[code // 2], in_threads=bool(code % 2)) for _, code in keys
+    ]
     tensor_core = [
         "no" if each.tensor_core == "unknown" and below else each.tensor_core
         for each, below in zip(units, only_vector, strict=True)
@@ -152,7 +156,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         "name": [table.names[name] for name, _ in keys],
         **{f"{name}_ns": times[name].to_numpy() for name in ("sum", "mean", "min", "max")},
         "count": times["count"].to_numpy(),
-        **{key: np.array([each[key] for each in geometry]) for key in _geometry(trace, ())},
+        **{key: np.array([each[key] for each in geometry]) for key in _GEOMETRY},
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
         "operator": [table.names[code] if code >= 0 else "" for code in operator_of[keys]],
@@ -169,16 +173,11 @@ def _longest(events: pd.DataFrame, key: str) -> pd.Series:
     return ordered.groupby(["name", "launch"])[key].last()
 
 
-def _first_places(codes: Ints, wanted: Ints) -> list[int]:
-    first = np.unique(codes, return_index=True)[1]
-    places: list[int] = first[wanted].tolist()
-    return places
-
-
-def _geometry(trace: Trace, text: tuple[bytes, ...]) -> dict[str, Any]:
-    """Return the columns of a launch."""
-    values = [_decode(each) for each in text] or [None] * len(_ARGS)
-    grid, block, registers, shared, blocks_per_sm, occupancy, limits = values
+def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dict[str, Any]:
+    """Return the columns of a launch, `_GEOMETRY`."""
+    grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(_decode, text)
+    if in_threads and _is_sizes(grid) and _is_sizes(block):
+        grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
     device = _first_device(trace)
     units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")
     warp = device.get("warpSize") or 32

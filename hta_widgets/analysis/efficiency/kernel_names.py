@@ -1,10 +1,11 @@
 """Tensor cores, precision and category of a kernel, by its name.
 
-The first pattern that the lower-case name contains decides. For example,
+The first pattern of ``facts/name_patterns.json`` that the lower-case name contains decides, and
+products of two types run at the rate of the wider one. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. Of a value of an
-enumeration, such as ``(vllm::Fp8KVCacheDataType)0``, the value decides, not the type's name. Other
-names, for example of hand-written Triton kernels, are unknown.
+on ordinary units in FP32. Of a value of an enumeration, such as ``(vllm::Fp8KVCacheDataType)0``,
+the value decides, not the type's name. Other names, for example of hand-written Triton kernels, are
+unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import is_float4_pair, is_float8
+from hta_widgets.facts import facts
 
 #: Names end after this many characters, since templates may have thousands.
 _MAX_SEARCHED: Final = 2_000
@@ -28,45 +30,21 @@ class KernelUnits(NamedTuple):
 
 _TENSILE: Final = re.compile(r"cijk_")
 _TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
-_NO: Final = re.compile(
-    r"simt|sgemm|dgemm(?!.*d884)|cgemm|scudnn|gemv|gemmk1|splitkreduce|reducesplitk|winograd|fft2d"
-    r"|dgrad_engine|wgrad_alg0|offsetskernel|im2col|nchwtonhwc|nhwctonchw|nccl|at::native|at::cuda"
-    r"|elementwise|triton_(poi|red|per)_|dot_do_o|splitkv_combine|layer_?norm|batch_?norm|bn_(fw|bw)"
-    r"|group_?norm|rms_?norm|softmax|transpose|subtensorop|multi_tensor|epilogue::|fbgemm_gpu::"
-    r"|split_embedding|cub::|thrust|^mem(cpy|set)|fill_?buffer|reduce_wgrad|scalepackedtensor"
-    r"|nllcriterion|cast_to_fp8|normalization::"
-)
-_YES: Final = re.compile(
-    r"[hsdi]884|[hs]1688|[hs]16816|s161616|i8816|i16832|tensorop|xmma_.*gemm|hmma|imma|wgmma"
-    r"|tcgen05|umma|nvjet_|cutlass3x_sm(90|100|103|120)_tensorop"
-    r"|cutlass::device_kernel<.*(gemm|flash|fmha|attn)|flash_(fwd|bwd)|fmha_cutlass[fb]_(bf16|f16)"
-    r"|cudnn_generated_.*sdpa|deep_gemm|triton_tem_|_matmul_ogs_|^bmm_\w+_fp32_t\d|fmhasm\d+"
-    r"|xdlops|gtcx|mfma|ck.*gemm.*xdl|fmhafwdkernel|fmha_(fwd|bwd)|gemm_a8w8|gemm_a4w4|bf16gemm"
-)
-_PRECISIONS: Final = (
-    (r"d884|dgemm", "fp64"),
-    # Products of two types run at the rate of the wider one.
-    (r"e2m1\w{0,2}e4m3", "fp8"),
-    (r"bf16x\w*fp4", "bf16"),
-    (r"e2m1|fp4|mxfp4|a4w4", "fp4"),
-    (r"e4m3|e5m2|fp8|qmma|a8w8", "fp8"),
-    (r"bf16|bfloat16|_bbs_|_b_bs_", "bf16"),
-    (r"tf32", "tf32"),
-    (r"(?<![a-z])f16(?!\w*f32)|fp16|half|h884|h1688|h16816|hgemm|_hhs_|_h_hs_|_f16_", "fp16"),
-    (r"(?<![a-z])i8\d*|int8|imma", "int8"),
-    (r"s1688|tf32|tfloat32|tensorfloat", "tf32"),
-    (r"sgemm|scudnn|simt_s|fmha_cutlass[fb]_f32", "fp32"),
-)
 #: A value of an enumeration among template arguments: ``(vllm::Fp8KVCacheDataType)0``, or its name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
-#: Values that state a type of data, by enumeration. The name of an enumeration states none.
-_TYPES_OF_VALUES: Final = {
-    "fp8kvcachedatatype": {
-        "1": "fp8", "2": "fp8", "kfp8e4m3": "fp8", "kfp8e5m2": "fp8",
-    },
-}  # fmt: skip
-#: ``nvjet_<inputs><accumulator><output>_``; other letters were not seen.
-_NVJET: Final = {"h": "fp16", "t": "bf16", "s": "fp32"}
+#: ``nvjet_<inputs><accumulator><output>_``; other letters than those of the table were not seen.
+_NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
+
+
+@cache
+def _patterns(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    rows = facts("name_patterns")[table]
+    return tuple((re.compile("|".join(patterns)), value) for value, patterns in rows)
+
+
+def match_name(table: str, text: str, default: str = "") -> str:
+    """Return the value of the first row of a table of ``name_patterns.json`` that matches."""
+    return next((value for pattern, value in _patterns(table) if pattern.search(text)), default)
 
 
 @cache
@@ -81,66 +59,23 @@ def kernel_units(name: str) -> KernelUnits:
     text = _ENUM_VALUE.sub(_type_of_value, name[:_MAX_SEARCHED].lower())
     if _TENSILE.search(text):
         uses = "yes" if _TENSILE_MATRIX.search(text) else "no"
-        precision = _tensile_precision(text)
+        precision = match_name("tensile_precisions", text)
         is_matrix = uses == "yes" and precision in {"fp32", "fp64"}
         return KernelUnits(uses, f"{precision}_matrix" if is_matrix else precision)
-    uses = "no" if _NO.search(text) else "yes" if _YES.search(text) else "unknown"
-    nvjet = re.search(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_", text)
-    if nvjet:
-        return KernelUnits(uses, _NVJET.get(nvjet[1], ""))
-    precisions = (precision for pattern, precision in _PRECISIONS if re.search(pattern, text))
-    return KernelUnits(uses, next(precisions, ""))
+    uses = match_name("tensor_cores", text, "unknown")
+    if nvjet := _NVJET.search(text):
+        return KernelUnits(uses, facts("name_patterns")["nvjet_precisions"].get(nvjet[1], ""))
+    return KernelUnits(uses, match_name("precisions", text))
 
 
 def _type_of_value(match: re.Match[str]) -> str:
-    """Return the type of data that a value of an enumeration states, else the value."""
+    """Return the type of data that a value of an enumeration states, else the value.
+
+    The name of an enumeration states none.
+    """
     value = match[2] or match[4]
-    return _TYPES_OF_VALUES.get(match[1] or match[3], {}).get(value, value)
-
-
-def _tensile_precision(text: str) -> str:
-    patterns = (
-        (r"_bbs_|_b_bs_|_bss_", "bf16"), (r"_hhs_|_h_hs_|_hss_", "fp16"), (r"_f8", "fp8"),
-        (r"_i8", "int8"), (r"_sb_|_s_mx", "fp32"), (r"_db_", "fp64"),
-    )  # fmt: skip
-    return next((precision for pattern, precision in patterns if re.search(pattern, text)), "")
-
-
-#: Patterns in lower-case names of kernels that give their category; the first match decides.
-_PATTERNS: Final = (
-    (
-        "communication",
-        (
-            "[nr]ccl all_?reduce all_?gather reduce_?scatter all_?to_?all cross_device_reduce"
-            " multimem nvshmem deep_ep \\b(inter|intra)node::"
-        ),
-    ),
-    ("copy", "^mem(cpy|set) reshape_and_cache store_kv"),
-    ("elementwise", "rotary"),
-    ("attention", "attention fmha flash sdpa attn mha_ mla_ paged"),
-    (
-        "convolution",
-        r"conv_?\d?d convol fprop dgrad wgrad winograd igemm_ im2col bwd_(weight|data)",
-    ),
-    (
-        "gemm",
-        (
-            r"gem[mv] cijk_ matmul nvjet \bbmm_ xmma splitkreduce marlin f(used_)?moe_ wvsplitk"
-            " cutlass.*tensorop"
-        ),
-    ),
-    ("triton", "^triton_"),
-    ("norm", r"norm \bbn_(fw|bw)"),
-    ("softmax", "softmax"),
-    ("optimizer", r"multi_tensor adam \bsgd"),
-    ("embedding", "gather scatter index(?!.*impl_nocast) embedding lookup"),
-    ("copy", r"copy cache transpose fill memset nchwtonhwc nhwctonchw catarray \bpad"),
-    ("reduction", "reduce topk argmax sort scan cumsum histogram sum_ loss"),
-    ("elementwise", "elementwise silu gelu swiglu act_and_mul quant cast tensorop dropout"),
-)
-_CATEGORY_OF_PATTERN: Final = tuple(
-    (re.compile("|".join(patterns.split())), category) for category, patterns in _PATTERNS
-)
+    types: dict[str, str] = facts("name_patterns")["enumerations"].get(match[1] or match[3], {})
+    return types.get(value, value)
 
 
 @cache
@@ -152,9 +87,7 @@ def kernel_category(name: str) -> str:
     >>> kernel_category("void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16, 128>")
     'attention'
     """
-    text = name[:_MAX_SEARCHED].lower()
-    matching = (name for pattern, name in _CATEGORY_OF_PATTERN if pattern.search(text))
-    return next(matching, "other")
+    return match_name("kernel_categories", name[:_MAX_SEARCHED].lower(), "other")
 
 
 _OF_TYPE: Final = {

@@ -1,28 +1,25 @@
-"""FLOPs and least bytes of matrix products, convolutions and attention.
+"""FLOPs and least bytes of matrix products and convolutions.
 
-A multiply-add is 2 FLOPs. Adding a bias, scales and activations are not counted, nor is softmax in
-attention. Least bytes are each input that is read and each output that is written, once.
+A multiply-add is 2 FLOPs. Adding a bias, scales and activations are not counted. Least bytes are
+each input that is read and each output that is written, once.
 
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, is
-2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes; causal attention of 8 queries
-and 8 keys leaves 36 pairs.
+2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
-All products have one formula, and so have all convolutions, their gradients, and all attention. The
-tables at the end say where each operator has its operands: `MATRIX_WORK` has a function for each
-operator, `OUTERMOST` and `FALLBACK` say which of nested operators counts.
+All products have one formula, products of groups and of packed weights another, and so have all
+convolutions and their gradients. ``facts/operators.json`` says where each operator has its
+operands, as the arguments of a formula of `MATRIX_FORMULAS`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
+from hta_widgets.analysis.efficiency.attention_work import attention_work
 from hta_widgets.analysis.efficiency.calls import (
-    DATA_DEPENDENT,
     NO_VALUES,
     OTHER_ARGUMENTS,
     CallError,
@@ -32,11 +29,15 @@ from hta_widgets.analysis.efficiency.calls import (
     broadcast,
     elements_bytes,
     is_float4_pair,
+    is_float8,
     matrix_work,
 )
-from hta_widgets.analysis.efficiency.engine_work import ENGINE_WORK
+from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_EXPERT
 
+_FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
+EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
+_NO_STATES: Final = "without the bytes between time steps"
 
 
 def _product(
@@ -46,16 +47,19 @@ def _product(
     *,
     added: int | None = None,
     beta: int = 3,
-    scales: tuple[int, ...] = (),
+    reads: tuple[int, ...] = (),
+    out: int | None = None,
     out_type: int | str | None = None,
     is_linear: bool = False,
     is_sum: bool = False,
+    is_packed: bool = False,
 ) -> Work:
     """Return the work of ``left @ right``: matrices, batches of them, or vectors.
 
-    `added` is a further input, unless the argument `beta` is 0; `scales` are others. `out_type` is
-    the output's type, or the place of its code. The right operand of a `is_linear` product is
-    transposed, and the left one has rows in all dimensions but the last; `is_sum` adds up a batch.
+    `added` is a further input, unless the argument `beta` is 0; `reads` are others. `out` is the
+    place of the output; `out_type` is its type, or the place of the type's code. The right operand
+    of a `is_linear` product is transposed, and the left one has rows in all dimensions but the
+    last; `is_sum` adds up a batch. Bytes of `is_packed` operands are pairs of 4-bit values.
     """
     a, b = call.tensor(left), call.tensor(right)
     rows, columns = call.shape(left), call.shape(right)
@@ -71,14 +75,18 @@ def _product(
         raise CallError(OTHER_ARGUMENTS)
     n = columns[-1]
     batch = prod(broadcast([batches, columns[:-2]]))
-    size = call.size_bytes(left, right, *scales)
+    size = call.size_bytes(left, right, *reads)
     if added is not None and not (call.values and call.number(beta, 1) == 0):
         size += call.size_bytes(added)
     type_name = a.type if out_type is None else out_type
     if isinstance(type_name, int):
         type_name = call.output_type(type_name, a.type)
+    if out is not None and call.is_present(out):
+        type_name = call.type_of(out)
     written = elements_bytes((1 if is_sum else batch) * m * n, type_name)
-    return _gemm_work(call, batch, m, n, k, size + written, _layout(a, b, is_linear=is_linear))
+    layout = _layout(a, b, is_linear=is_linear)
+    type_name = _FLOAT4 if is_packed else a.type
+    return _gemm_work(call, (batch, m, n, k), size + written, type_name, layout)
 
 
 def _addmm(call: OperatorCall) -> Work:
@@ -88,13 +96,30 @@ def _addmm(call: OperatorCall) -> Work:
 
 
 def _gemm_work(
-    call: OperatorCall, batch: int, m: int, n: int, k: int, size: int, layout: str = ""
+    call: OperatorCall,
+    sizes: tuple[int, int, int, int],
+    size: int,
+    type_name: str = "",
+    layout: str = "",
+    estimate: str = "",
 ) -> Work:
-    k *= 2 if is_float4_pair(call.type_of(0)) else 1
-    certainty, reason = ("estimate", _ASSUMED_TYPES) if call.has_lists else ("exact", "")
-    sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "batch": batch, "layout": layout}
-    flops = 2 * batch * m * n * k
-    return matrix_work("gemm", flops, size, certainty=certainty, reason=reason, **sizes)
+    """Return the work of `sizes`: batch, rows, columns and depth, of operands of a type."""
+    batch, m, n, k = sizes
+    type_name = type_name or call.type_of(0)
+    k *= 2 if is_float4_pair(type_name) else 1
+    estimate = estimate or (_ASSUMED_TYPES if call.has_lists else "")
+    return matrix_work(
+        2 * batch * m * n * k,
+        size,
+        certainty="estimate" if estimate else "exact",
+        reason=estimate,
+        type_name=type_name,
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        layout=layout,
+    )
 
 
 def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
@@ -109,25 +134,140 @@ def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
 
 
 def _grouped_product(
-    call: OperatorCall, *, offsets: int, scales: tuple[int, ...] = (), out_type: int
+    call: OperatorCall,
+    left: int = 0,
+    right: int = 1,
+    *,
+    offsets: int | None = None,
+    reads: tuple[int, ...] = (),
+    out: int | None = None,
+    out_type: int | None = None,
+    is_linear: bool = False,
+    is_packed: bool = False,
 ) -> Work:
     """Return the work of products of groups, whose bounds are the contents of a tensor."""
-    a, b = call.shape(0), call.shape(1)
+    a, b = call.shape(left), call.shape(right)
+    b = (*b[:-2], *b[:-3:-1]) if is_linear else b
     ranks = (len(a), len(b))
-    groups = call.tensor(offsets).elements if call.is_present(offsets) else 1
+    groups = 1
+    if offsets is not None and call.is_present(offsets):
+        groups, reads = call.tensor(offsets).elements, (*reads, offsets)
     m, k, n = a[-2], a[-1], b[-1]
     batch = a[0] if ranks == (3, 3) else 1
     # Two matrices share K, so each group writes an output.
     outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
-    if ranks not in outputs:
+    if ranks not in outputs or b[-2] != k:
         raise CallError(OTHER_ARGUMENTS)
-    default = "c10::BFloat16" if scales else call.type_of(0)
-    type_name = call.output_type(out_type, default)
-    size = call.size_bytes(0, 1, offsets, *scales) + elements_bytes(outputs[ranks], type_name)
-    return _gemm_work(call, batch, m, n, k, size)
+    type_name = call.type_of(left)
+    if out is not None:
+        type_name = call.type_of(out)
+    elif is_float8(type_name) or is_float4_pair(type_name):
+        type_name = "c10::BFloat16"
+    if out_type is not None:
+        type_name = call.output_type(out_type, type_name)
+    size = call.size_bytes(left, right, *reads) + elements_bytes(outputs[ranks], type_name)
+    type_name = _FLOAT4 if is_packed else call.type_of(left)
+    return _gemm_work(call, (batch, m, n, k), size, type_name)
 
 
-#: Places of the bias, stride, padding, dilation, output padding and groups; -1 for none.
+def _packed_product(
+    call: OperatorCall, reads: tuple[int, ...], *, columns: int, dim: int | None = None
+) -> Work:
+    """Return the work of a product with packed weights.
+
+    The columns are a dimension of the argument `columns`, such as that of its scales, or its value.
+    """
+    *rows, k = call.shape(0)
+    n = int(call.number(columns)) if dim is None else call.shape(columns)[dim]
+    m, type_name = prod(rows), call.type_of(0)
+    size = call.size_bytes(0, *reads) + elements_bytes(m * n, type_name)
+    return _gemm_work(call, (1, m, n, k), size)
+
+
+def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
+    """Return the work of Marlin, in any version: m, n and k are numbers that follow each other.
+
+    With experts, each row goes to as many of them as the number before the first flag says.
+    """
+    m, k = call.shape(0, 2)
+    numbers = [int(text) if str(text).isdecimal() else -1 for text in call.values]
+    triples = zip(numbers, numbers[1:], numbers[2:], strict=False)
+    n = next((n for rows, n, depth in triples if (rows, depth) == (m, k) and n > 0), 0)
+    if not n:
+        raise CallError(OTHER_ARGUMENTS if call.values else NO_VALUES)
+    places = [place for place in range(1, len(call.dims)) if call.is_present(place)]
+    type_name = call.type_of(0)
+    if not has_experts:
+        # The last tensor is a workspace, and one of the output's shape is the output.
+        read = [place for place in places[:-1] if call.shape(place) != (m, n)]
+        size = call.size_bytes(0, *read) + elements_bytes(m * n, type_name)
+        return _gemm_work(call, (1, m, n, k), size)
+    flags = [place for place, text in enumerate(call.values) if text in {"True", "False"}]
+    rows = m * max(numbers[flags[0] - 1], 1)
+    weights = [call.tensor(place) for place in places if len(call.shape(place)) == 3]
+    experts = weights[0].dims[0]
+    stored = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
+    size = call.size_bytes(0) + stored + elements_bytes(rows * n, type_name)
+    return _gemm_work(call, (1, rows, n, k), size, estimate=EVERY_EXPERT)
+
+
+def _te_product(call: OperatorCall) -> Work:
+    """Return the work of Transformer Engine's product of transposed matrices."""
+    a, out = call.shape(0), call.shape(10)
+    k = a[-1] if call.number(4) else prod(a[:-1])
+    m, n = prod(out[:-1]), out[-1]
+    size = call.size_bytes(0, 5, 14, 10) + call.size_bytes(10) * bool(call.number(20))
+    layout = "".join("T" if call.number(place) else "N" for place in (4, 9))
+    return _gemm_work(call, (1, m, n, k), size, layout=layout)
+
+
+def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
+    """Return the work of a layer without operators below, by the matrices among its arguments."""
+    matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
+    if len(matrices) < 2:
+        raise CallError(OTHER_ARGUMENTS)
+    x = matrices.pop(int(weight_first))
+    weights = [tensor for tensor in matrices if len(tensor.dims) == 2]
+    m, k = prod(x.dims[:-1]), x.dims[-1]
+    if not weights or weights[0].dims[1] != k:
+        raise CallError(OTHER_ARGUMENTS)
+    width = weights[-1].dims[0]
+    size = sum(tensor.size_bytes for tensor in call.tensors()) + elements_bytes(m * width, x.type)
+    return _layers(call, m, k, weights, size, EVERY_MATRIX)
+
+
+def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
+    """Return the work of recurrent layers: each matrix times the inputs of each time step."""
+    x = call.shape(0)
+    tensors = [tensor for place in weights for tensor in call.items(place)]
+    matrices = [tensor for tensor in tensors if len(tensor.dims) == 2]
+    m = prod(x[:-1])
+    written = elements_bytes(m * matrices[-1].dims[1], call.type_of(0))
+    size = call.size_bytes(0) + sum(tensor.size_bytes for tensor in tensors) + written
+    work = _layers(call, m, x[-1], matrices, size, _NO_STATES)
+    return gradients_work(work) if backward else work
+
+
+def _layers(
+    call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: int, estimate: str
+) -> Work:
+    """Return the work of the products of `m` rows by each of some weights, as one product."""
+    n = sum(tensor.elements for tensor in weights)
+    work = _gemm_work(call, (1, m, n, 1), size, estimate=estimate)
+    return replace(work, parameters={"m": m, "n": weights[0].dims[0], "k": k})
+
+
+def gradients_work(work: Work, executed: float = 2) -> Work:
+    """Return the work of gradients of the input and of the weights."""
+    return replace(
+        work,
+        flops=executed * work.flops,
+        model_flops=2 * work.model_flops,
+        min_bytes=2 * work.min_bytes,
+    )
+
+
+#: Places of the bias, stride, padding, dilation, output padding and groups; -1 for the default.
 _Places = tuple[int, int, int, int, int, int]
 #: Input, weight and output or its gradient.
 _Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -162,8 +302,10 @@ def _convolution_output(
     """Return the shape of the output; `groups` of a transposed convolution, else 0."""
     rank = len(w) - 2
     stride, padding, dilation, extra = (
-        call.numbers(place, rank) if place >= 0 else [0] * rank
-        for place in (*places[1:4], places[4] if groups else -1)
+        call.numbers(place, rank) if place >= 0 else [default] * rank
+        for place, default in zip(
+            (*places[1:4], places[4] if groups else -1), (1, 0, 1, 0), strict=True
+        )
     )
     reach = [d * (kernel - 1) for d, kernel in zip(dilation, w[2:], strict=True)]
     sides = zip(x[2:], stride, padding, reach, extra, strict=True)
@@ -183,7 +325,6 @@ def _convolution_work(
 ) -> Work:
     x, w, _ = shapes
     return matrix_work(
-        "convolution",
         flops,
         size,
         certainty="exact" if call.values else "linked",
@@ -233,227 +374,19 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     return _gradients(call, (0, 2, 1), [call.gradients > 1, call.gradients > 0, False])
 
 
-def attention_pairs(
-    queries: int, keys: int, *, left: int = -1, right: int = -1, bottom_right: bool = False
-) -> int:
-    """Return the number of (query, key) pairs that the mask leaves.
-
-    `left` and `right` are the numbers of earlier and later keys that a window shows, -1 for all: a
-    causal mask shows 0 later keys.
-
-    Examples
-    --------
-    >>> attention_pairs(8, 8, right=0)
-    36
-    """
-    shift = keys - queries if bottom_right else 0
-    ends = queries * keys if right < 0 else _triangle(queries, keys, shift + right)
-    return ends - (0 if left < 0 else _triangle(queries, keys, shift - left - 1))
-
-
-def _triangle(queries: int, keys: int, shift: int) -> int:
-    """Return the sum over queries i of ``min(max(i + 1 + shift, 0), keys)``."""
-    first = max(-shift, 0)  # the first query that sees a key
-    last = min(max(keys - shift, first), queries)  # from here on, queries see all keys
-    if first >= queries:
-        return 0
-    count = last - first
-    partly = count * (first + 1 + shift + last + shift) // 2
-    return partly + (queries - last) * keys
-
-
-#: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
-_MASKS: Final = {
-    "False": (False, False), "True": (True, False),
-    "0": (False, False), "1": (True, False), "2": (True, True),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionArguments:
-    """Places of the arguments of one version of an attention operator; None for none.
-
-    `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes,
-    `lengths` the sums of lengths of sequences of different lengths. `saved` is the flag that asks
-    for logsumexp, True if it is always written. `bottom_right`: the last query sees all keys.
-    """
-
-    causal: int
-    query: int = 0
-    mask: int | None = None
-    window: int | None = None
-    lengths: int | None = None
-    saved: bool | int = True
-    backward: bool = False
-    heads_last: bool = False
-    bottom_right: bool = False
-
-    def fits(self, call: OperatorCall) -> bool:
-        """Return whether a call has these arguments: its causal one is a flag or kind of mask."""
-        return call.value(self.causal) in _MASKS
-
-
-def _attention(call: OperatorCall, versions: Sequence[AttentionArguments]) -> Work:
-    """Return the work of attention, with the arguments of the first version that fits."""
-    places = next((version for version in versions if version.fits(call)), None)
-    if places is None:
-        raise CallError(OTHER_ARGUMENTS)
-    if places.lengths is not None and call.is_present(places.lengths):
-        raise CallError(DATA_DEPENDENT)  # the lengths are the contents of a tensor
-    q, k, v = (call.shape(places.query + number, 4) for number in range(3))
-    if places.heads_last:
-        q, k, v = ((s[0], s[2], s[1], s[3]) for s in (q, k, v))
-    batch, heads, queries, width = q
-    keys, value_width = k[2], v[3]
-    left = right = -1
-    if places.window is not None:
-        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
-    is_causal, bottom_right = _MASKS[call.value(places.causal)]
-    right = 0 if is_causal else right
-    bottom_right |= places.bottom_right
-    pairs = attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
-    rows, type_name = batch * heads, call.type_of(places.query)
-    is_masked = places.mask is not None and call.is_present(places.mask)
-    size = sum(call.size_bytes(places.query + number) for number in range(3))
-    size += call.size_bytes(places.mask) if places.mask is not None else 0
-    out = elements_bytes(rows * queries * value_width, type_name)
-    is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
-    size += 4 * rows * queries * is_saved
-    if places.backward:
-        flops = rows * pairs * (6 * width + 4 * value_width)
-        model = rows * pairs * (4 * width + 4 * value_width)
-        # The gradient of the output and the output are as large; three gradients are written.
-        size += 2 * out + sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
-    else:
-        flops = model = 2 * rows * pairs * (width + value_width)
-        size += out
-    return matrix_work(
-        "attention",
-        flops,
-        size,
-        model_flops=model,
-        certainty="upper bound" if is_masked else "exact",
-        batch=batch,
-        heads=heads,
-        kv_heads=k[1],
-        query_length=queries,
-        key_length=keys,
-        head_size=width,
-        causal=right == 0,
-    )
-
-
-def _data_dependent(_call: OperatorCall) -> Work:
-    raise CallError(DATA_DEPENDENT)
-
-
-_Function = Callable[[OperatorCall], Work]
-_V = AttentionArguments
-_SDPA: Final = "aten::_scaled_dot_product_"
-#: Versions of operators, the newest first: 2.0 had no bias, and cuDNN's had none until 2.4.
-_ATTENTION: Final = {
-    f"{_SDPA}flash_attention": (_V(4),),
-    f"{_SDPA}flash_attention_backward": (_V(11, query=1, backward=True),),
-    f"{_SDPA}flash_attention_for_cpu": (_V(4, mask=5),),
-    f"{_SDPA}flash_attention_for_cpu_backward": (_V(7, query=1, mask=8, backward=True),),
-    f"{_SDPA}efficient_attention": (_V(6, mask=3, saved=4), _V(4, saved=3)),
-    f"{_SDPA}efficient_attention_backward": (
-        _V(11, query=1, mask=4, backward=True),
-        _V(6, query=1, backward=True),
-    ),
-    f"{_SDPA}cudnn_attention": (_V(6, mask=3, saved=4), _V(4)),
-    f"{_SDPA}cudnn_attention_backward": (
-        _V(14, query=1, mask=8, backward=True),
-        _V(11, query=1, backward=True),
-    ),
-    f"{_SDPA}fused_attention_overrideable": (_V(5, mask=3),),
-    f"{_SDPA}fused_attention_overrideable_backward": (_V(13, query=1, mask=4, backward=True),),
-    "flash_attn::_flash_attn_forward": (_V(5, window=6, heads_last=True, bottom_right=True),),
-    "flash_attn::_flash_attn_backward": (
-        _V(11, query=1, window=12, backward=True, heads_last=True, bottom_right=True),
-    ),
+#: Formulas by their names in the table of operators.
+MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
+    "product": _product,
+    "addmm": _addmm,
+    "grouped_product": _grouped_product,
+    "packed_product": _packed_product,
+    "marlin_product": _marlin_product,
+    "te_product": _te_product,
+    "layer": _layer,
+    "recurrence": _recurrence,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "cudnn_convolution_backward": _cudnn_convolution_backward,
+    "attention": attention_work,
+    **ENGINE_FORMULAS,
 }
-_ATTENTION_KERNELS: Final = {
-    "aten::_flash_attention_forward": (_V(8, lengths=3, window=11, heads_last=True),),
-    "aten::_flash_attention_backward": (
-        _V(11, query=1, lengths=6, window=15, backward=True, heads_last=True),
-    ),
-    "aten::_efficient_attention_forward": (_V(9, mask=3, lengths=4, saved=10, heads_last=True),),
-}
-#: Places of the arguments of forward convolutions, and whether they are transposed.
-_CONVOLUTIONS: Final[dict[str, tuple[_Places, bool]]] = {
-    **dict.fromkeys(
-        ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::cudnn_convolution_relu"),
-        ((2, 3, 4, 5, -1, 6), False),
-    ),
-    **dict.fromkeys(
-        (
-            "aten::mkldnn_convolution",
-            "aten::miopen_convolution",
-            "aten::miopen_depthwise_convolution",
-        ),
-        ((2, 4, 3, 5, -1, 6), False),
-    ),
-    "aten::cudnn_convolution": ((-1, 3, 2, 4, -1, 5), False),
-    "aten::cudnn_convolution_transpose": ((-1, 4, 2, 5, 3, 6), True),
-    "aten::miopen_convolution_transpose": ((2, 5, 3, 6, 4, 7), True),
-    "aten::_conv_depthwise2d": ((3, 4, 5, 6, -1, -1), False),
-}
-_PLAIN: Final = partial(_convolution, places=(2, 3, 4, 5, 7, 8))
-_added_product: Final = partial(_product, left=1, right=2, added=0)
-
-#: Matrix products: the innermost counts.
-GEMMS: Final[dict[str, _Function]] = {
-    **dict.fromkeys(("aten::mm", "aten::bmm"), partial(_product, out_type=2)),
-    **dict.fromkeys(("aten::mv", "aten::dot", "aten::vdot"), _product),
-    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _addmm),
-    **dict.fromkeys(("aten::_addmm_activation", "aten::addmv", "aten::addr"), _added_product),
-    "aten::addbmm": partial(_added_product, is_sum=True),
-    "aten::_int_mm": partial(_product, out_type="int"),
-    "aten::_scaled_mm": partial(_product, scales=(2, 3, 4), out_type=6),
-    "aten::_scaled_mm_v2": partial(_product, scales=(2, 5, 8), out_type=9),
-    "aten::_grouped_mm": partial(_grouped_product, offsets=2, out_type=4),
-    "aten::_scaled_grouped_mm": partial(_grouped_product, offsets=4, scales=(2, 3, 5), out_type=7),
-    "aten::_scaled_grouped_mm_v2": partial(
-        _grouped_product, offsets=8, scales=(2, 5, 9), out_type=10
-    ),
-    "aten::_weight_int8pack_mm": partial(_product, scales=(2,), is_linear=True),
-    "aiter::gemm_a16w16": partial(_product, scales=(2,), out_type=3, is_linear=True),
-    "vllm::rocm_unquantized_gemm": partial(_product, scales=(2,), is_linear=True),
-}
-
-#: Convolutions and attention: the outermost counts, also where matrix products do the work.
-OUTERMOST: Final[dict[str, _Function]] = {
-    **dict.fromkeys(("aten::convolution", "aten::convolution_overrideable"), _PLAIN),
-    "aten::convolution_backward": _convolution_backward,
-    "aten::cudnn_convolution_backward": _cudnn_convolution_backward,
-    **{name: partial(_attention, versions=versions) for name, versions in _ATTENTION.items()},
-    "flash_attn::_flash_attn_varlen_forward": _data_dependent,
-    "flash_attn::_flash_attn_varlen_backward": _data_dependent,
-    **ENGINE_WORK,
-}
-
-#: Operators that count only if no operator of the lists above encloses them or is within them.
-FALLBACK: Final[dict[str, _Function]] = {
-    "aten::linear": partial(_product, scales=(2,), is_linear=True),
-    "aten::matmul": _product,
-    **{
-        name: partial(_convolution, places=places, transposed=transposed)
-        for name, (places, transposed) in _CONVOLUTIONS.items()
-    },
-    **{
-        name: partial(_attention, versions=versions)
-        for name, versions in _ATTENTION_KERNELS.items()
-    },
-}
-
-MATRIX_WORK: Final = {**GEMMS, **OUTERMOST, **FALLBACK}
-
-_IS_ATTENTION: Final = re.compile(r"attention|flash_attn")
-
-
-def matrix_category(name: str) -> str:
-    """Return the category of an operator of `MATRIX_WORK`."""
-    if _IS_ATTENTION.search(name):
-        return "attention"
-    return "convolution" if "conv" in name else "gemm"

@@ -7,9 +7,9 @@ that made the node, which a flow of the file or the sequence number names. A cal
 a node is recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later ``AddmmBackward0`` runs on
-autograd's thread, with the sequence number of that ``addmm``: what it launches is backward work of
-``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its work there is
-recomputation.
+autograd's thread, with the sequence number of that ``addmm``: the work that it launches is
+backward work of ``Linear_3``. The checkpoint of ``Block_1`` calls ``Linear_3`` below the node: its
+work there is recomputation.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
     return ModuleOwners(
         source if names else "",
         names,
-        [_class_name(name) for name in names],
+        [_class_name(name, source) for name in names],
         module_parent,
         owner[: len(table)],
         phase[: len(table)],
@@ -140,9 +140,10 @@ def has_module_ranges(trace: Trace) -> bool:
     return bool(is_call.any() or _annotations(trace).any())
 
 
-def _class_name(name: str) -> str:
-    """Return a name without its numbers: ``Block`` of ``Block_1``, ``layer.#.mlp``."""
-    return re.sub(r"\d+", "#", re.sub(r"_\d+$", "", name))
+def _class_name(name: str, source: str) -> str:
+    """Return a name without its number: ``Conv2d`` of ``Conv2d_1``, ``layer.#.mlp`` of ranges."""
+    class_name = re.sub(r"_\d+$", "", name)
+    return class_name if source == "nn.Module" else re.sub(r"\d+", "#", class_name)
 
 
 def _annotations(trace: Trace) -> Bools:
@@ -177,14 +178,19 @@ def _instances(
     """Return the module of each call, and names and parents of modules by their first call."""
     code = {name: at for at, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
+    forest = forest_of(call_parent)
     if source != "nn.Module":
         # The program may use a name in several places, so these are modules by path.
         path = key.copy()
-        for members in forest_of(call_parent).levels[1:]:
+        for members in forest.levels[1:]:
             pairs = (path[call_parent[members]] + 1) * len(code) + key[members]
             path[members] = len(code) + np.unique(pairs, return_inverse=True)[1]
             path[members] += path.max(initial=0) + 1
         key = path
+    # A module does not call itself: another class has its name and so its number, as `torch.nn`'s
+    # `LSTM` has within a model that is called `LSTM`.
+    while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
+        key[is_nested] += key.max() + 1
     # The first call in a forward pass gives the path; recomputation runs below other calls.
     order = np.lexsort((calls.start_ns, is_again, key))
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]

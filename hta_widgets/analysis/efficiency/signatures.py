@@ -14,15 +14,15 @@ A call below an autograd node that carries a sequence number of its own is a for
 backward pass: recomputation, if the same signature ran in the forward of the step.
 
 XLA counts the FLOPs and the bytes of its operations when it compiles them, so its calls have the
-args ``flops`` and ``bytes accessed``, which take the place of ours. Equal operations with different
-figures are different signatures. On a device that no call on the host launches, such as a TPU, the
-operations of the device are the calls.
+args ``flops`` and ``bytes accessed``, which take the place of ours, as do Inductor's counts of its
+kernels. Equal operations with different figures are different signatures. On a device that no call
+on the host launches, such as a TPU, the operations of the device are the calls.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -38,15 +38,10 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_calls
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
-from hta_widgets.analysis.efficiency.engine_work import (
-    FROM_KERNELS,
-    FROM_STEPS,
-    match_expert_kernel,
-    unnumbered_name,
-)
-from hta_widgets.analysis.efficiency.work import call_work
+from hta_widgets.analysis.efficiency.engine_work import match_expert_kernel, unnumbered_name
+from hta_widgets.analysis.efficiency.work import call_work, operators_of
 from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
-from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_arg_texts
+from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
 from hta_widgets.trace.host_stack import operator_tree
@@ -58,7 +53,10 @@ _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 #: Calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
-_FLOPS, _BYTES, _CATEGORY = "flops", "bytes accessed", "hlo_category"
+#: Args with FLOPs, bytes and the category of XLA's operations, and FLOPs and gigabytes of a kernel
+#: that Inductor generated, if it counts them.
+_XLA = ("flops", "bytes accessed", "hlo_category")
+_INDUCTOR = ("kernel_flop", "kernel_num_gb")
 STATED: Final = "stated"
 
 _Dims = tuple[int, ...]
@@ -108,14 +106,18 @@ def signatures(trace: Trace) -> Signatures:
     context[list(context_of_call)] = [code_of_context[each] for each in context_of_call.values()]
     sizes = len(names), max(len(texts), 1), len(contexts), int(calls.gradients.max(initial=0)) + 1
     places = (name, args.code.astype(np.int64), context, calls.gradients)
-    key, code = np.unique(np.ravel_multi_index(places, sizes), return_inverse=True)
+    key = np.ravel_multi_index(places, sizes) * 2 + calls.is_matrix
+    key, code = np.unique(key, return_inverse=True)
     keys = [
         (names[name_code], texts[text_code], contexts[context_code], gradients)
         for name_code, text_code, context_code, gradients in zip(
-            *(part.tolist() for part in np.unravel_index(key, sizes)), strict=True
+            *(part.tolist() for part in np.unravel_index(key // 2, sizes)), strict=True
         )
     ]
-    works = [_work(*signature) for signature in keys]
+    works = [
+        _work(*signature) if is_matrix else _own_work(_work(*signature))
+        for signature, is_matrix in zip(keys, (key % 2).tolist(), strict=True)
+    ]
     within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
     return Signatures(
         calls,
@@ -124,7 +126,10 @@ def signatures(trace: Trace) -> Signatures:
         [name for name, *_ in keys],
         [row for _, row, *_ in keys],
         works,
-        [_input_type(*row[:2]) for _, row, *_ in keys],
+        [
+            work.type_name or _input_type(*row[:2])
+            for (_, row, *_), work in zip(keys, works, strict=True)
+        ],
         within_backward & _ran_in_forward(trace, calls, code),
         _is_stopped(trace, calls, within_backward),
     )
@@ -146,21 +151,39 @@ def _contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, Ca
     """Return what the work of some calls follows from besides their arguments."""
     outputs = _linked_outputs(trace, calls, args)
     contexts = {place: CallContext(output=dims) for place, dims in outputs.items()}
-    contexts |= _expert_contexts(trace, calls)
+    contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
     return contexts | _step_contexts(trace, calls)
+
+
+def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
+    """Return the arguments of the forward calls of autograd functions, by sequence numbers."""
+    contexts: dict[int, CallContext] = {}
+    codes, sequences = args.code.tolist(), args.sequence.tolist()
+    for name in operators_of("backward"):
+        backward = np.flatnonzero(_has_name(trace, calls, (name,))).tolist()
+        if backward:
+            forward_name = name.removesuffix("Backward")
+            forward = np.flatnonzero(_has_name(trace, calls, (forward_name,))).tolist()
+            texts = {sequences[place]: args.texts[codes[place]] for place in forward}
+            contexts |= {
+                place: CallContext(forward=texts[sequences[place]])
+                for place in backward
+                if sequences[place] in texts
+            }
+    return contexts
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the kernels of each mixture of experts, with grids of those that show its work."""
-    places = np.flatnonzero(_has_name(trace, calls, FROM_KERNELS))
+    places = np.flatnonzero(_has_name(trace, calls, operators_of("launched_experts")))
     is_of_experts = np.isin(calls.call_of_work, places) & (calls.call_of_work >= 0)
     work, call = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
     grids: list[tuple[int, ...]] = [()] * len(names)
     shown = [at for at, name in enumerate(names) if match_expert_kernel(name)]
-    texts = launch_arg_texts(trace, work[shown], ("grid",))
-    for at, (text,) in zip(shown, texts, strict=True):
-        sizes = decode_arg(text)
+    launches = launch_args(trace, work[shown])
+    for at, code in zip(shown, launches.code.tolist(), strict=True):
+        sizes = decode_arg(launches.texts[code][0])
         if all(type(size) is int for size in sizes):
             grids[at] = tuple(sizes)
     kernels: dict[int, Kernels] = {}
@@ -171,7 +194,7 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
-    places = np.flatnonzero(_has_name(trace, calls, FROM_STEPS))
+    places = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
     steps = engine_steps(trace)
     if not len(places) or not len(steps.rows):
         return {}
@@ -194,6 +217,14 @@ def _work(name: str, texts: Texts, context: CallContext, gradients: int) -> Work
     """Return the work of a signature; the ranks of a job share theirs."""
     dims, types, strides, values = map(decode_arg, texts)
     return call_work(OperatorCall(name, dims, types, strides, values, context, gradients))
+
+
+def _own_work(work: Work) -> Work:
+    """Return the work of an operator without that of a matrix operator below it."""
+    if work.kind != "matrix":
+        return work
+    reason = "its products are operators below, which count"
+    return Work(work.category, 0.0, 0.0, kind="vector", reason=reason)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -230,9 +261,7 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     return linked
 
 
-def _has_name(
-    trace: Trace, calls: CountedCalls, wanted: Sequence[str] | Mapping[str, Any]
-) -> Bools:
+def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
     """Return which calls have one of some names."""
     names = map(unnumbered_name, trace.table.names.values)
     codes = [code for code, name in enumerate(names) if name in wanted]
@@ -297,9 +326,10 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
 def signatures_with_stated_work(trace: Trace) -> Signatures:
     """Return the signatures of a rank's counted calls, with the work that its file states."""
     signature_set = signatures(trace)
+    rows = signature_set.calls.rows
     if not getattr(trace.source, "states_work", False):
-        return signature_set
-    args = event_args(trace, signature_set.calls.rows, (_FLOPS, _BYTES, _CATEGORY))
+        return _with_counts_of_inductor(trace, signature_set)
+    args = event_args(trace, rows, _XLA)
     codes: dict[tuple[Any, ...], int] = {}
     keys = zip(signature_set.code.tolist(), *args.values(), strict=True)
     code = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
@@ -314,16 +344,32 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
     )
 
 
-def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any) -> Work:
+def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatures:
+    """Return the signatures with the counts that Inductor has for each of its kernels."""
+    codes, first = np.unique(signature_set.code, return_index=True)
+    chosen = [
+        place
+        for place, code in enumerate(codes.tolist())
+        if signature_set.names[code].startswith("triton_")
+    ]
+    args = event_args(trace, signature_set.calls.rows[first[chosen]], _INDUCTOR)
+    works = list(signature_set.works)
+    for code, flops, gigabytes in zip(codes[chosen].tolist(), *args.values(), strict=True):
+        size = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
+        works[code] = _stated_work(works[code], flops, size)
+    return replace(signature_set, works=works)
+
+
+def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any = None) -> Work:
     if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
         return derived
     flops = float(flops) if isinstance(flops, (int, float)) else 0.0
-    size_bytes = float(size_bytes) if isinstance(size_bytes, (int, float)) else np.nan
+    is_vector = derived.kind == "vector"
     return Work(
         category if isinstance(category, str) else derived.category,
         flops=flops,
-        model_flops=flops,
-        min_bytes=size_bytes,
-        kind="matrix" if flops else "none",
+        model_flops=0.0 if is_vector else flops,
+        min_bytes=size_bytes if isinstance(size_bytes, (int, float)) else derived.min_bytes,
+        kind="vector" if is_vector else "matrix" if flops else "none",
         certainty=STATED,
     )

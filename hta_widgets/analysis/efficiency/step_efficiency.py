@@ -89,9 +89,10 @@ def step_efficiency(
 ) -> pd.DataFrame:
     """Return MFU and HFU of each rank's steps, with how much of the work is known.
 
-    Only matrix products, convolutions and attention count. A step is the host's
-    ``ProfilerStep#n``; where hosts run ahead of the devices, it lasts as long as on the device, as
-    in `step_times`. FLOPs belong to the step in which the operator starts.
+    Only matrix products, convolutions and attention count; of XLA's operations, all FLOPs that the
+    file states. A step is the host's ``ProfilerStep#n``; where hosts run ahead of the devices, it
+    lasts as long as on the device, as in `step_times`. FLOPs belong to the step in which the
+    operator starts.
 
     Recomputation is found where a forward operator runs again within the backward pass, as in
     activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
@@ -191,7 +192,8 @@ def _steps_of_rank(
     device = used_device(part.trace, peaks, added)
     times = call_times(part, device)
     calls = times.signatures.calls
-    is_counted = times.is_selected & ~times.signatures.is_stopped & calls.is_matrix
+    is_counted = times.is_selected & ~times.signatures.is_stopped
+    is_counted &= times.signatures.of_calls(lambda work: work.kind == "matrix", bool)
     if len(calls.work):
         is_counted &= times.kernels > 0
     else:

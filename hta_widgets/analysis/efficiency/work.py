@@ -1,15 +1,32 @@
 """FLOPs and least bytes of a call of any operator, and which of nested operators counts.
 
-For example, ``aten::linear`` calls ``aten::addmm``: the role of the first is ``fallback``, that of
-the second ``gemm``, so the second has the figure.
+``facts/operators.json`` is the table of operators, by how they count: ``gemm``, the innermost;
+``outermost``, convolutions and attention; ``fallback``, only if no operator of these encloses it or
+is within it; ``listed``, without matrix products. A row names a formula, its arguments (the places
+of operands among those of the operator) and the operators that have them::
+
+    {
+        "formula": "product",
+        "category": "gemm",
+        "right": 2,
+        "reads": [1, 3],
+        "out": 4,
+        "is_linear": true,
+        "operators": ["sglang::deep_gemm_fp8_fp8_bf16_nt"],
+    }
+
+is the product of argument 0 and the transposed argument 2, which also reads the scales 1 and 3 and
+writes argument 4. ``aten::linear`` is a ``fallback`` that calls ``aten::addmm``, a ``gemm``: the
+second has the figure.
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from math import isnan
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from hta_widgets.analysis.efficiency.calls import (
     NO_SHAPES,
@@ -20,14 +37,15 @@ from hta_widgets.analysis.efficiency.calls import (
     Work,
 )
 from hta_widgets.analysis.efficiency.engine_work import unnumbered_name
+from hta_widgets.analysis.efficiency.kernel_names import match_name
 from hta_widgets.analysis.efficiency.matrix_work import (
-    FALLBACK,
-    GEMMS,
-    MATRIX_WORK,
-    OUTERMOST,
-    matrix_category,
+    EVERY_MATRIX,
+    MATRIX_FORMULAS,
+    gradients_work,
 )
-from hta_widgets.analysis.efficiency.vector_work import vector_function
+from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwise_work
+from hta_widgets.facts import facts
+from hta_widgets.trace.call_args import decode_arg
 
 #: How an operator counts where operators are nested.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
@@ -38,67 +56,92 @@ CATEGORIES: Final[tuple[str, ...]] = (
     "embedding", "optimizer", "triton", "communication", "other",
 )  # fmt: skip
 
-#: Words in names of unlisted operators that give their category.
-_WORDS: Final = (
-    (
-        r"^(c10d|nccl|rccl|gloo|symm_mem|deep_ep)|record_param_comms|all_?reduce|all_?gather",
-        "communication",
-    ),
-    (r"attention|flash_attn|fmha|paged|m[hl]a_|_fa\d_|^sgl_kernel::fwd", "attention"),
-    (r"^flashinfer::.*(prefill|decode)", "attention"),
-    (r"conv(olution|\d|_)", "convolution"),
-    (r"(?<!fb)gemm|matmul|_mm\b|::linear\b|moe|experts|marlin|gptq|awq", "gemm"),
-    (r"norm", "norm"),
-    (r"softmax", "softmax"),
-    (r"^triton_", "triton"),
-    (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
-    (r"[Oo]ptimizer|fused_(ada|sgd)|_foreach_|multi_tensor", "optimizer"),
-    (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
-    (r"pool|sort|reduce|loss|topk", "reduction"),
-    (r"dropout|activation|rotary|quant|silu|gelu", "elementwise"),
-)
+
+class ListedOperator(NamedTuple):
+    """An operator of the table: its formula, how it counts, and its category."""
+
+    role: Role
+    category: str
+    work: Callable[[OperatorCall], Work]
 
 
 @cache
+def _table() -> dict[str, ListedOperator]:
+    """Return the operators of ``facts/operators.json``; ``*`` ends the start of many names."""
+    formulas = {**MATRIX_FORMULAS, **VECTOR_FORMULAS, "backward": _backward}
+    table: dict[str, ListedOperator] = {}
+    for role, rows in facts("operators").items():
+        for row in rows:
+            arguments = dict(row)
+            names, category = arguments.pop("operators"), arguments.pop("category")
+            function = partial(formulas[arguments.pop("formula")], **arguments)
+            table |= dict.fromkeys(names, ListedOperator(role, category, function))
+    return table
+
+
+@cache
+def _find(name: str) -> ListedOperator | None:
+    """Return an operator of the table, also a pointwise one that is in place."""
+    table, name = _table(), unnumbered_name(name)
+    if name in table:
+        return table[name]
+    base = table.get(name.removesuffix("_"))
+    if base and getattr(base.work, "func", None) is pointwise_work:
+        return base
+    starts = (start for start in table if start.endswith("*") and name.startswith(start[:-1]))
+    return table.get(next(starts, ""))
+
+
+def operators_of(formula: str) -> frozenset[str]:
+    """Return the operators of the table that have a formula."""
+    return frozenset(
+        name
+        for rows in facts("operators").values()
+        for row in rows
+        if row["formula"] == formula
+        for name in row["operators"]
+    )
+
+
 def role_of(name: str) -> Role:
     """Return how an operator counts."""
-    name = unnumbered_name(name)
-    if name in GEMMS:
-        return "gemm"
-    if name in OUTERMOST:
-        return "outermost"
-    if name in FALLBACK:
-        return "fallback"
-    return "listed" if vector_function(name) else "unlisted"
+    listed = _find(name)
+    return listed.role if listed else "unlisted"
 
 
 @cache
 def category_of(name: str) -> str:
     """Return the category of an operator, listed or not."""
-    name = unnumbered_name(name)
-    if name in MATRIX_WORK:
-        return matrix_category(name)
-    if listed := vector_function(name):
-        return listed[1]
-    return next((category for words, category in _WORDS if re.search(words, name)), "other")
+    if listed := _find(name):
+        return listed.category
+    return match_name("operator_categories", name.lower(), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
     """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
-    category, name = category_of(call.name), unnumbered_name(call.name)
-    function = MATRIX_WORK.get(name) or (vector_function(name) or (None,))[0]
-    if function is None:
-        return Work(category, reason=UNLISTED)
-    kind = "matrix" if name in MATRIX_WORK else "vector"
-    if not call.dims:
-        return Work(category, kind=kind, reason=NO_SHAPES)
+    listed = _find(call.name)
+    if listed is None:
+        return Work(category_of(call.name), reason=UNLISTED)
     try:
-        return function(call)
+        work = listed.work(call) if call.dims else Work(reason=NO_SHAPES)
     except CallError as error:
-        return Work(category, kind=kind, reason=str(error))
+        work = Work(reason=str(error))
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # Arguments of another version of the schema.
-        return Work(category, kind=kind, reason=OTHER_ARGUMENTS)
+        work = Work(reason=OTHER_ARGUMENTS)
+    kind = "vector" if listed.role == "listed" else "matrix"
+    return replace(work, category=work.category or listed.category, kind=kind)
+
+
+def _backward(call: OperatorCall, forward: str) -> Work:
+    """Return the work of an autograd function's gradients, from the arguments of its forward."""
+    if call.context.forward is None:
+        raise CallError("the forward call is not in the file")
+    dims, types, strides, values = map(decode_arg, call.context.forward)
+    work = call_work(OperatorCall(forward, dims, types, strides, values))
+    # Attention computes its scores again.
+    work = gradients_work(work, 2.5 if work.category == "attention" else 2)
+    return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
 
 
 def has_known_matrix_flops(work: Work) -> bool:

@@ -3,7 +3,7 @@
 Ranks are taken with all their events in the order of their importance, while they fit. The others
 get overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page
 of 25 MB for 64 ranks of 2 MB each holds about ten ranks in full, and 4096 cells of each of the
-others; what it holds is stated in the page (``Ranks 0-9: all events. Others: overview only.``).
+others; the page states which ranks it holds (``Ranks 0-9: all events. Others: overview only.``).
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class PagePart:
 
 
 def _args_part(
-    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None
+    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: object = None
 ) -> PagePart:
     """Return the arguments of a rank's events, the directory last, or why they are missing."""
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
@@ -179,7 +179,7 @@ def _write_args(
     writer.ints("row", places[offsets], delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
-    # The args of a begin event precede its end's, whatever their order in the file.
+    # The args of a begin event precede those of its end, even if the file has them reversed.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)

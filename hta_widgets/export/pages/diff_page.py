@@ -69,7 +69,7 @@ def save_diff(
             answers, sides, traits, room - _FRAME_BYTES, saved_at
         ),
         max_mb=max_mb,
-        least_mb=1,
+        min_mb=1,
         remedy="Code, words and frames of a page take about as much.",
     )
 

@@ -163,7 +163,7 @@ class EventTypes:
 
 _STATIC = Path(__file__).parents[2] / "static"
 
-#: The page may load nothing, and run only its own script, whatever its data contain. Modules are
+#: The page loads nothing and runs only its own script, even if its data contain markup. Modules are
 #: unpacked into blobs.
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
@@ -212,7 +212,7 @@ def save_page(
     make: Callable[[float, datetime], PageContent],
     *,
     max_mb: float,
-    least_mb: float,
+    min_mb: float,
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
@@ -220,8 +220,8 @@ def save_page(
 
     The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
     """
-    if not max_mb >= least_mb:
-        raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
+    if not max_mb >= min_mb:
+        raise TraceError(f"max_mb must be at least {min_mb}, not {max_mb}", remedy=remedy)
     target = target_path(path)
     host = _host_script()
     blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]
@@ -253,7 +253,7 @@ def ascii_json(value: object) -> bytes:
     return text.encode("ascii")
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     """Return JSON values with null for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

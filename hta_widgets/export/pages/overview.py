@@ -52,10 +52,10 @@ class CellGrid:
     cells: int
 
     @classmethod
-    def covering(cls, start_ns: int, end_ns: int, most_cells: int) -> CellGrid:
-        """Return the finest grid of at most `most_cells` cells over a range."""
+    def finest(cls, start_ns: int, end_ns: int, max_cells: int) -> CellGrid:
+        """Return the finest grid of at most `max_cells` cells over a range."""
         level, last_ns = 0, max(end_ns - 1, start_ns)
-        while (last_ns >> level) - (start_ns >> level) >= most_cells:
+        while (last_ns >> level) - (start_ns >> level) >= max_cells:
             level += 1
         first = start_ns >> level
         return cls(level, first, (last_ns >> level) - first + 1)
@@ -85,7 +85,7 @@ def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, In
 def overview(
     index: RankIndex,
     names: NameTables,
-    most_cells: int,
+    max_cells: int,
     *,
     all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
@@ -94,7 +94,7 @@ def overview(
     rank = index.rank
     types = EventTypes(index, names)
     lanes = list(_lanes(index, all_lanes=all_lanes))
-    grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
+    grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], max_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
     for lane_index, (number, ref, lane) in enumerate(lanes):
@@ -140,7 +140,7 @@ def _lanes(
 
 
 def _grid_of_lanes(
-    index: RankIndex, lanes: list[EventLane | CounterLane], most_cells: int
+    index: RankIndex, lanes: list[EventLane | CounterLane], max_cells: int
 ) -> CellGrid:
     """Return a grid over the extent of all lanes."""
     bounds = [index.rank.range_ns]
@@ -152,8 +152,8 @@ def _grid_of_lanes(
         elif len(lane.spans):
             low, high = lane.spans.extent
             bounds.append((low + shift, high + shift))
-    return CellGrid.covering(
-        min(low for low, _ in bounds), max(high for _, high in bounds), max(most_cells, 2)
+    return CellGrid.finest(
+        min(low for low, _ in bounds), max(high for _, high in bounds), max(max_cells, 2)
     )
 
 

@@ -61,7 +61,7 @@ def save_html(
         [engine],
         make,
         max_mb=max_mb,
-        least_mb=0.1,
+        min_mb=0.1,
         remedy="A page without any event takes about as much, one of a dashboard 0.8.",
         more_code=more_code,
     )
@@ -145,7 +145,7 @@ def embed(
     limit_bytes: float,
     saved_at: datetime | None = None,
     files: Sequence[tuple[str, int | None]] = (),
-    **more: Any,
+    **more: object,
 ) -> PageContent:
     """Return the part of a job that fits into `limit_bytes`.
 

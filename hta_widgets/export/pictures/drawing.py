@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, blend, color_channels
 from hta_widgets.facts import facts
 from hta_widgets.live.comparison import DiffAnswers
 from hta_widgets.live.pair_table import BINS, CLASSES
@@ -100,48 +100,41 @@ def numbers(values: Floats) -> list[str]:
     return [number(value) for value in values.tolist()]
 
 
-def blend(over: str, under: str, share: float) -> str:
-    """Return `share` of one colour over another."""
-    pairs = zip(_channels(over), _channels(under), strict=True)
-    return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
-
-
-def _channels(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[digit : digit + 2], 16) for digit in (1, 3, 5))
-
-
 class Drawing:
     """Collects shapes, bottom first."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._fill = ""
+        self._fill = ""  # attributes of the paths that are not written yet
         self._paths: list[str] = []
 
-    def path(self, data: str, fill: str) -> None:
+    def path(self, data: str, colour: str, opacity: float = 1) -> None:
         """Fill a path; consecutive paths of one colour are joined."""
         if not data:
             return
+        fill = f'fill="{colour}"' if opacity == 1 else f'fill="{colour}" fill-opacity="{opacity}"'
         if fill != self._fill:
             self._flush()
             self._fill = fill
         self._paths.append(data)
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, colour: str, opacity: float = 1
+    ) -> None:
         """Fill a rectangle."""
         if width <= 0 or height <= 0:
             return
         w = number(width)
-        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", fill)
+        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", colour, opacity)
 
-    def rects(self, left: Floats, right: Floats, y: float, height: float, fill: str) -> None:
+    def rects(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
         """Fill rectangles of one height."""
         top, down = number(y), number(height)
         data = [
             f"M{x} {top}h{w}v{down}h-{w}z"
             for x, w in zip(numbers(left), numbers(right - left), strict=True)
         ]
-        self.path("".join(data), fill)
+        self.path("".join(data), colour)
 
     def frame(
         self, x: float, y: float, width: float, height: float, colour: str, line: float = 1
@@ -173,9 +166,9 @@ class Drawing:
         """Draw a line of one px below `y`."""
         self.rect(x0, y, x1 - x0, 1, colour)
 
-    def vertical(self, x: float, y0: float, y1: float, colour: str) -> None:
+    def vertical(self, x: float, y0: float, y1: float, colour: str, opacity: float = 1) -> None:
         """Draw a line of one px right of `x`."""
-        self.rect(x, y0, 1, y1 - y0, colour)
+        self.rect(x, y0, 1, y1 - y0, colour, opacity)
 
     def dashed_line(self, x: float, y0: float, y1: float, colour: str) -> None:
         """Draw a vertical dashed line: 2 px on, 3 px off."""
@@ -235,7 +228,7 @@ class Drawing:
 
     def _flush(self) -> None:
         if self._paths:
-            self._parts.append(f'<path d="{"".join(self._paths)}" fill="{self._fill}"/>')
+            self._parts.append(f'<path d="{"".join(self._paths)}" {self._fill}/>')
         self._paths, self._fill = [], ""
 
 
@@ -376,7 +369,7 @@ def hatch(name: str, ground: str, line: str) -> str:
 
 def luminance(colour: str) -> float:
     """Return the relative luminance of WCAG, 0 … 1."""
-    parts = [channel / 255 for channel in _channels(colour)]
+    parts = [channel / 255 for channel in color_channels(colour)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

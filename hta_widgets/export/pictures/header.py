@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hta_widgets.charts.theme import blend
 from hta_widgets.export.pictures.drawing import (
     ClassParts,
     EventClassing,
     Painter,
     PlotArea,
-    blend,
     first_text_that_fits,
     fit_text,
     number,
@@ -26,6 +26,8 @@ from hta_widgets.trace.arrays import Array
 _MINIMAP = 29
 _MARK_PX = 2
 _WEAKEST = 0.18
+#: Opacity of the veil over the minimap outside of the window, and of the lines at ticks.
+_VEIL, _GRID = 0.72, 0.19
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
 #: Marks of events that begin before the window, and of those that end after it.
@@ -62,7 +64,7 @@ class HeaderPainter(Painter):
     scene: Mapping[str, Any]
     late: frozenset[int]
 
-    def minimap(
+    def draw_minimap(
         self,
         reply: Mapping[str, Any],
         columns: Mapping[str, Any],
@@ -94,9 +96,8 @@ class HeaderPainter(Painter):
         x0, x1 = job.x(place.start), job.x(place.end)
         if x1 - x0 > place.across - 1:
             return
-        veil = f'{theme.bg}" fill-opacity="0.72'
-        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, veil)
-        drawing.rect(x1, y, place.right - x1, _MINIMAP, veil)
+        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, theme.bg, _VEIL)
+        drawing.rect(x1, y, place.right - x1, _MINIMAP, theme.bg, _VEIL)
         width = max(x1 - x0, 3)
         left = min(x0, place.right - width)
         drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
@@ -113,7 +114,7 @@ class HeaderPainter(Painter):
             layers.append((below, self.colours.column(code, "solid")))
         return layers
 
-    def axis(self, y: float) -> list[float]:
+    def draw_axis(self, y: float) -> list[float]:
         """Draw the axis down to `y`; return the x of its ticks."""
         place, theme, drawing = self.place, self.theme, self.drawing
         times, step = ticks(place)
@@ -127,31 +128,30 @@ class HeaderPainter(Painter):
                 drawing.text(x + 4, y - 7, label, theme.ink2)
         return tick_xs
 
-    def strip(self, ribbon: Answered | None, y: float) -> None:
+    def draw_strip(self, ribbon: Answered | None, y: float) -> None:
         """Draw steps, phases and the ribbon of late ranks."""
         scene, place, theme = self.scene, self.place, self.theme
         names: list[str] = []
         if scene["steps"]:
             several = len(scene["ranks"]) > 1 and not place.narrow
             names.append("steps, median rank" if several else "steps")
-            self._steps(y)
+            self._draw_steps(y)
         if scene["phases"]:
-            self._phases(y + 16 * len(names))
+            self._draw_phases(y + 16 * len(names))
             names.append("phases")
         if ribbon is not None:
-            self._job_ribbon(*ribbon, y + 16 * len(names))
+            self._draw_job_ribbon(*ribbon, y + 16 * len(names))
             names.append("comes last" if place.narrow else "who comes last")
         for index, name in enumerate(names):
             room = place.left - 20
             self.drawing.text(12, y + 16 * index + 11, fit_text(name, room), theme.ink3)
 
-    def lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
+    def draw_lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
         place, drawing = self.place, self.drawing
-        grid = f'{self.theme.rule_strong}" fill-opacity="0.19'
         for x in tick_xs:
             if x > place.left:
-                drawing.vertical(x, top, bottom, grid)
+                drawing.vertical(x, top, bottom, self.theme.rule_strong, _GRID)
         last = -math.inf
         for step in self.scene["steps"]:
             if not place.start < step["start"] < place.end:
@@ -161,7 +161,7 @@ class HeaderPainter(Painter):
                 drawing.dashed_line(x, top, bottom, self.theme.kind["annotation"])
                 last = x
 
-    def scale_bar(self, y: float) -> None:
+    def draw_scale_bar(self, y: float) -> None:
         """Draw a bar of a round time's length, with that time."""
         place, theme, drawing = self.place, self.theme, self.drawing
         length_ns = round_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
@@ -182,7 +182,7 @@ class HeaderPainter(Painter):
                 name = f"{_BEFORE} {step['name']}" if begun else step["name"]
                 yield step, place.x(start), place.x(end), begun, name
 
-    def _steps(self, y: float) -> None:
+    def _draw_steps(self, y: float) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         dark = theme.name == "dark"
         tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
@@ -203,7 +203,7 @@ class HeaderPainter(Painter):
             if (not begun or goes_on) and text_width(end) <= room:
                 drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
 
-    def _phases(self, y: float) -> None:
+    def _draw_phases(self, y: float) -> None:
         theme, drawing = self.theme, self.drawing
         reached = -math.inf
         for _, x0, x1, begun, name in self._in_view(self.scene["phases"]):
@@ -216,7 +216,9 @@ class HeaderPainter(Painter):
                 drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
             reached = x1
 
-    def _job_ribbon(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
+    def _draw_job_ribbon(
+        self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float
+    ) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         if not reply["of"]:
             drawing.text(place.left + 6, y + 11, "no collectives matched", theme.ink3)

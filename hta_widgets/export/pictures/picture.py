@@ -126,36 +126,36 @@ class _Picture(Painter):
         bottom = first + rows_height
         height = bottom + 34
         drawing.rect(0, 0, place.width, height, theme.bg)
-        self._title(headline)
-        self._legend(top - 10)
+        self._draw_title(headline)
+        self._draw_legend(top - 10)
         bins = min(max(2, int(place.across)), 4096)
-        head.minimap(*self._answer("minimap", bins=bins), top, self.classed)
+        head.draw_minimap(*self._answer("minimap", bins=bins), top, self.classed)
         drawing.horizontal(top + 32, 0, place.width, theme.rule)
-        tick_xs = head.axis(axis)
+        tick_xs = head.draw_axis(axis)
         ribbon = None
         if self.figures.lateness is not None:
             ribbon = self._answer("ribbon", **self.window, bins=max(2, int(place.across)))
-        head.strip(ribbon, axis)
-        sides.title(self.rows, axis, strip_rows)
-        self._lanes(first, ribbon)
-        head.lines(tick_xs, first, bottom)
-        self._no_data(first)
+        head.draw_strip(ribbon, axis)
+        sides.draw_title(self.rows, axis, strip_rows)
+        self._draw_lanes(first, ribbon)
+        head.draw_lines(tick_xs, first, bottom)
+        self._hatch_missing_data(first)
         for row in self.rows:
-            sides.names(row, first + row.top)
-            sides.totals(row, first + row.top)
+            sides.draw_names(row, first + row.top)
+            sides.draw_totals(row, first + row.top)
         drawing.vertical(place.left - 1, top + 33, bottom, theme.rule)
         if place.margin:
             drawing.vertical(place.right, top + 33, bottom, theme.rule)
         drawing.horizontal(bottom, 0, place.width, theme.rule)
-        self._selection(first)
-        head.scale_bar(bottom + 15)
+        self._mark_selection(first)
+        head.draw_scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
         room = place.across - 220
         drawing.text(place.right, bottom + 20, fit_text(note, room), theme.ink3, anchor="end")
         return drawing.svg(
             place.width,
             height,
-            title=f"{self.scene['title']}, {self._words()}",
+            title=f"{self.scene['title']}, {self._totals_text()}",
             description=headline or note,
             patterns=self.colours.patterns,
         )
@@ -164,7 +164,7 @@ class _Picture(Painter):
         reply, buffer = self.engine.answer({"op": op, **request})
         return {**reply, **request}, unpack(reply["columns"], buffer or b"")
 
-    def _words(self) -> str:
+    def _totals_text(self) -> str:
         place = self.place
         low, high = self.scene["range"]
         ranks = plural(len(self.scene["ranks"]), "rank")
@@ -180,7 +180,7 @@ class _Picture(Painter):
             f"({duration(place.span)})"
         )
 
-    def _title(self, headline: str) -> None:
+    def _draw_title(self, headline: str) -> None:
         drawing, theme = self.drawing, self.theme
         room = self.place.width - 24
         if headline:
@@ -188,13 +188,13 @@ class _Picture(Painter):
                 12, 20, fit_text(headline, room * 11 / 14, bold=True), theme.ink, bold=True, size=14
             )
         y = 40 if headline else 20
-        words = self._words()
+        words = self._totals_text()
         name = fit_text(self.scene["title"], max(room - text_width(words) - 16, 60), bold=True)
         drawing.text(12, y, name, theme.ink, bold=True)
         x = 12 + text_width(name, bold=True) + 12
         drawing.text(x, y, fit_text(words, self.place.width - x - 12), theme.ink2)
 
-    def _legend(self, y: float) -> None:
+    def _draw_legend(self, y: float) -> None:
         """Draw the legend of colours, as far as there is room."""
         drawing, theme = self.drawing, self.theme
         x = self._draw_class_legend(y) if self.classed is not None else self.place.left
@@ -259,7 +259,7 @@ class _Picture(Painter):
             ]
         return keys
 
-    def _lanes(self, first: float, ribbon: Answered | None) -> None:
+    def _draw_lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         lanes = LanePainter(
             drawing,
@@ -285,11 +285,11 @@ class _Picture(Painter):
             if row.track is None:
                 drawing.horizontal(y, place.left, place.right, theme.rule)
             if row.ribbon is not None and ribbon is not None:
-                self._row_ribbon(row, ribbon, y)
+                self._draw_row_ribbon(row, ribbon, y)
             for band in row.bands:
-                lanes.draw(index, band, y + band.top, named=named)
+                lanes.draw_lane(index, band, y + band.top, named=named)
 
-    def _row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
+    def _draw_row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
         """Draw a rank's lateness at collectives."""
         place, drawing = self.place, self.drawing
         reply, columns = ribbon
@@ -307,7 +307,7 @@ class _Picture(Painter):
             colour = self.colours.waiting(step / 48)
             drawing.rects(x[in_step], right[in_step], y + top, height, colour)
 
-    def _no_data(self, first: float) -> None:
+    def _hatch_missing_data(self, first: float) -> None:
         """Hatch times without data of this rank, to distinguish them from idle time."""
         place, theme, drawing = self.place, self.theme, self.drawing
         job = self.scene["range"]
@@ -328,31 +328,36 @@ class _Picture(Painter):
                     drawing.rect(x, y, words, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
-    def _selection(self, first: float) -> None:
+    def _mark_selection(self, first: float) -> None:
+        """Dim everything outside of the selected window and ranks, and frame the rest."""
         chosen = self.state.get("selection") or {}
-        window = (chosen.get("start_ns"), chosen.get("end_ns"))
-        ranks = chosen.get("ranks")
-        if window == (None, None) and ranks is None:
+        start, end, ranks = (chosen.get(name) for name in ("start_ns", "end_ns", "ranks"))
+        if start is None and end is None and ranks is None:
             return
-        place, line = self.place, self.theme.brush_line
-        x0 = place.left if window[0] is None else place.x(window[0])
-        x1 = place.right if window[1] is None else place.x(window[1])
-        stretches: list[list[float]] = []
-        for row in self.rows:
-            if x1 <= x0 or (ranks is not None and row.rank["rank"] not in ranks):
-                continue
-            top, low = first + row.top, first + row.top + row.height
-            if stretches and stretches[-1][1] == top:
-                stretches[-1][1] = low
-            else:
-                stretches.append([top, low])
-        drawing, veil = self.drawing, f'{self.theme.bg}" fill-opacity="{_VEIL}'
+        place, theme, drawing = self.place, self.theme, self.drawing
+        x0 = place.left if start is None else place.x(start)
+        x1 = place.right if end is None else place.x(end)
+        blocks = self._selected_blocks(first, ranks) if x1 > x0 else []
         bottom = first + max((row.top + row.height for row in self.rows), default=0)
-        dimmed_from = first
-        for top, low in [*stretches, [bottom, bottom]]:
-            drawing.rect(place.left, dimmed_from, place.across, top - dimmed_from, veil)
-            drawing.rect(place.left, top, x0 - place.left, low - top, veil)
-            drawing.rect(x1, top, place.right - x1, low - top, veil)
-            dimmed_from = low
-        for top, low in stretches:
-            drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)
+        above = first
+        for top, low in [*blocks, (bottom, bottom)]:
+            drawing.rect(place.left, above, place.across, top - above, theme.bg, _VEIL)
+            drawing.rect(place.left, top, x0 - place.left, low - top, theme.bg, _VEIL)
+            drawing.rect(x1, top, place.right - x1, low - top, theme.bg, _VEIL)
+            above = low
+        for top, low in blocks:
+            width = 2 if ranks is None else 1.5
+            drawing.frame(x0, top, x1 - x0, low - top, theme.brush_line, width)
+
+    def _selected_blocks(
+        self, first: float, ranks: Collection[int] | None
+    ) -> list[tuple[float, float]]:
+        """Return top and bottom of each run of adjacent rows of the ranks; None for all ranks."""
+        blocks: list[tuple[float, float]] = []
+        for row in self.rows:
+            if ranks is None or row.rank["rank"] in ranks:
+                top = first + row.top
+                is_adjacent = bool(blocks) and blocks[-1][1] == top
+                block_top = blocks.pop()[0] if is_adjacent else top
+                blocks.append((block_top, top + row.height))
+        return blocks

@@ -269,13 +269,13 @@ def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
 
 
 def _busiest_threads(
-    rank: RankScene, threads: list[Mapping[str, Any]], most: int
+    rank: RankScene, threads: list[Mapping[str, Any]], max_threads: int
 ) -> list[Mapping[str, Any]]:
     """Return the threads with most events, in the scene's order."""
-    if len(threads) <= most:
+    if len(threads) <= max_threads:
         return threads
     events = {t["label"]: t["events"] for t in rank["tracks"] if t["role"] == "thread"}
-    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:most]
+    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:max_threads]
     return [row for row in threads if row in by_events]
 
 
@@ -369,26 +369,26 @@ class LanePainter(Painter):
         self.edges = self.place.edges
         self.x = self.place.xs(self.edges)
 
-    def draw(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+    def draw_lane(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
         """Draw one lane with its background; `named`: others wait for this rank."""
         low, high = map(self.place.x, index.rank.range_ns)
         self.drawing.rect(low, y, high - low, band.height, self.colours.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
-            self._counter(lane, index.rank.shift_ns, band, y)
+            self._draw_counter(lane, index.rank.shift_ns, band, y)
             return
         over = self.waits and band.wait >= 0
         if over:
-            self._late(index, band, y, named=named)
+            self._draw_late(index, band, y, named=named)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
-        self._columns(cells, slices, band, y)
+        self._draw_columns(cells, slices, band, y)
         table = index.table_of(ref)
         codes = self._codes(index, ref.role, band.form, table, slices.row)
-        self._rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
-        waiting = self._waits(index, band.wait, y, band.height) if over else None
+        self._draw_rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
+        waiting = self._draw_waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
-            self._labels(slices, codes, waiting, table, band, y)
+            self._draw_labels(slices, codes, waiting, table, band, y)
 
     def _slices(self, lane: EventLane, shift: int) -> _Slices:
         min_ns = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
@@ -432,7 +432,7 @@ class LanePainter(Painter):
             shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
         return kinds * 16 + shades
 
-    def _columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
+    def _draw_columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
         """Draw events too short for a rectangle as columns, as high as their share of time."""
         long, longs = slices.measure(self.edges)
         count = cells.count - longs
@@ -463,7 +463,9 @@ class LanePainter(Painter):
                 parts.append(f"V{foot}z")
         return "".join(parts)
 
-    def _rects(self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool) -> None:
+    def _draw_rects(
+        self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool
+    ) -> None:
         if not len(slices.start):
             return
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
@@ -488,7 +490,7 @@ class LanePainter(Painter):
         shades = [self.colours.shade(name, host=host) for name in names]
         return np.array(shades, np.int64)[inverse]
 
-    def _labels(
+    def _draw_labels(
         self,
         slices: _Slices,
         codes: Ints,
@@ -525,7 +527,7 @@ class LanePainter(Painter):
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         return slices, (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
 
-    def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
+    def _draw_waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
         pattern = self.colours.wait_pattern
         slices, short = self._overlay_slices(index, lane)
         columns = np.round(np.minimum(short, 1) * height)
@@ -535,7 +537,7 @@ class LanePainter(Painter):
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
 
-    def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+    def _draw_late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
         """Draw the time before late kernels: dotted from when the others had arrived."""
         slices, short = self._overlay_slices(index, band.late)
         cells = np.flatnonzero(short > 0)
@@ -544,7 +546,7 @@ class LanePainter(Painter):
         line = self.theme.late if named else self.theme.ink3
         self.drawing.dotted_lines(left, right, y + band.height / 2, line)
 
-    def _counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+    def _draw_counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
         if not len(lane.times):
             return
         smallest, largest = lane.measure(self.edges - shift)

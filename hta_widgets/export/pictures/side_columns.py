@@ -68,10 +68,10 @@ class SideColumnPainter(Painter):
     #: whether the title of the totals names the two numbers below each
     is_named: bool = False
 
-    def names(self, row: Row, y: float) -> None:
+    def draw_names(self, row: Row, y: float) -> None:
         """Draw the name of a row, and the most important fact on a rank."""
         if row.track is not None:
-            self._track_names(row, y)
+            self._draw_track_names(row, y)
             return
         theme, drawing, place = self.theme, self.drawing, self.place
         fact = self._main_fact(row)
@@ -109,7 +109,7 @@ class SideColumnPainter(Painter):
         label = first_text_that_fits(fact.texts, room, bold=late)
         drawing.text(right, middle, label, ink, anchor="end", bold=late)
 
-    def _track_names(self, row: Row, y: float) -> None:
+    def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
         right = self.place.left - 8
         room = right - 10
@@ -178,7 +178,7 @@ class SideColumnPainter(Painter):
         busy_ns = stats["span"] - stats["idle"] - stats["unrecorded"]
         return _RankFact((f"busy {duration(busy_ns)}",))
 
-    def title(self, rows: Sequence[Row], y: float, lines: int) -> None:
+    def draw_title(self, rows: Sequence[Row], y: float, lines: int) -> None:
         """Label the right column."""
         device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
         if not self.place.margin or not lines or not device:
@@ -199,7 +199,7 @@ class SideColumnPainter(Painter):
                 keys = [f"{part} · other"]
             self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
 
-    def totals(self, row: Row, y: float) -> None:
+    def draw_totals(self, row: Row, y: float) -> None:
         """Draw the parts of a rank's device time in this window."""
         place, theme, drawing = self.place, self.theme, self.drawing
         if not place.margin or row.track is not None:

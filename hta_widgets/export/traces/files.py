@@ -610,7 +610,7 @@ def _string(raw: bytes) -> str:
     return value if isinstance(value, str) else raw.decode()
 
 
-def _trace_set_of(source: DiffSource) -> tuple[list[Trace], Selection]:
+def _traces_and_selection(source: DiffSource) -> tuple[list[Trace], Selection]:
     if isinstance(source, Trace):
         return [source], Selection()
     if isinstance(source, Selection):
@@ -619,7 +619,7 @@ def _trace_set_of(source: DiffSource) -> tuple[list[Trace], Selection]:
 
 
 def _offset(before: DiffSource) -> int:
-    highest = max((trace.rank for trace in _trace_set_of(before)[0]), default=0)
+    highest = max((trace.rank for trace in _traces_and_selection(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:
         offset *= 10
@@ -653,7 +653,7 @@ def _side_ranks(
 ) -> list[Members]:
     """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
     whose = side if label == side else f"{side} {label}"
-    ranks = _ranks(*_trace_set_of(source), options)
+    ranks = _ranks(*_traces_and_selection(source), options)
     for members in ranks:
         trace = members.trace
         base_ns = base_time_ns(trace.metadata) + move_ns

@@ -175,7 +175,7 @@ class Scrubber:
         except (ValueError, RecursionError):
             return json.dumps(_REPLACEMENT).encode()
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """Return a JSON value without private data."""
         if isinstance(value, str):
             return self._text(value)
@@ -223,7 +223,7 @@ def _remove_arguments(fields: dict[str, bytes]) -> None:
         fields["args"] = encode_fields(args)
 
 
-def _private_names(value: Any, key: str = "") -> Iterable[str]:
+def _private_names(value: object, key: str = "") -> Iterable[str]:
     """Yield the names of hosts and users among the top-level values."""
     if isinstance(value, Mapping):
         for name, item in value.items():

@@ -11,15 +11,23 @@ compute. A collective has a row of its own, so its tasks do not count::
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hta_widgets.formats.ascend.folder import rank_of_folder
-from hta_widgets.formats.event_rows import EventRows, RankFacts, RowPlace, build_traces
+from hta_widgets.formats.event_rows import (
+    EventRows,
+    RankFacts,
+    RowPlace,
+    build_traces,
+    distinct_rows,
+    map_distinct,
+    select_rows,
+)
 from hta_widgets.formats.kineto.ascend_rows import NO_WORK_CATEGORY, NOT_WORK
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, first_positions
@@ -41,6 +49,8 @@ _SAME_COUNT = {
     "allreduce": "allreduce", "broadcast": "broadcast", "reduce": "reduce", "send": "send",
     "receive": "recv",
 }  # fmt: skip
+#: Number of the stream of the first group, which has none.
+_FIRST_GROUP = 10_000
 _DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
@@ -50,12 +60,7 @@ def is_database(start: FileStart) -> bool:
     return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
 
 
-def read_database(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_database(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the rank of a database."""
     problems = Problems()
     with Database(path, advance) as database:
@@ -82,14 +87,12 @@ class _AscendTables:
 
     def facts(self, folder_rank: int | None) -> Callable[[int, int], RankFacts]:
         """Return a function from a process and device to what the file states about its rank."""
-        ranks = {
-            device: rank
-            for rank, device in self._database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))
-            if is_rank(rank) and isinstance(device, int)
-        }
+        columns, kinds = ("deviceId", "rankId"), (int, int)
+        stated = self._database.rows("RANK_DEVICE_MAP", columns, kinds=kinds)
+        ranks = {device: rank for device, rank in stated if is_rank(rank)}
         models = dict(self._database.rows("NPU_INFO", ("id", "name")))
-        hosts = [name for (name,) in self._database.rows("HOST_INFO", ("hostName",))]
-        host = hosts[0] if len(hosts) == 1 and isinstance(hosts[0], str) else None
+        hosts = self._database.rows("HOST_INFO", ("hostName",), kinds=(str,))
+        host = hosts[0][0] if len(hosts) == 1 else None
 
         def of_rank(_process: int, device: int) -> RankFacts:
             properties = {"id": device, "name": str(models.get(device, ""))} if device >= 0 else {}
@@ -99,110 +102,99 @@ class _AscendTables:
 
     def read_tasks(self) -> None:
         """Read the tasks of devices."""
-        database = self._database
-        columns = database.integers(
-            "TASK",
-            ("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "taskType",
-             "streamId"),
-        )  # fmt: skip
-        if not len(columns["rowid"]):
-            return
-        infos = database.integers(
-            "COMPUTE_TASK_INFO", ("globalTaskId", "name", "taskType", "opType", "blockDim")
+        columns = self._integers(
+            "TASK", "startNs endNs deviceId connectionId globalTaskId taskType streamId"
         )
-        of_collectives = database.integers("COMMUNICATION_TASK_INFO", ("globalTaskId",))
+        infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
+        of_collectives = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"]
         position = first_positions(infos["globalTaskId"], columns["globalTaskId"])
         computes = position >= 0
-        info = {key: np.append(values, -1)[position] for key, values in infos.items()}
-        text = self._texts([*columns["taskType"].tolist(), *info["name"].tolist(),
-                            *info["opType"].tolist()])  # fmt: skip
-        types = [text.get(code, "") for code in columns["taskType"].tolist()]
-        categories = np.array([_category(name) for name in types], str)
-        categories[computes] = "kernel"
-        repeats = np.isin(columns["globalTaskId"], of_collectives["globalTaskId"]) & ~computes
-        categories[repeats] = NO_WORK_CATEGORY
-        codes = np.where(computes, info["name"], columns["taskType"])
-        args = self.rows.args_codes(
-            {"Task Type": kind, "op type": text.get(op)} if op >= 0 else {"Task Type": kind}
-            for kind, op in zip(types, info["opType"].tolist(), strict=True)
-        )
-        place = self.rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"])
-        names = self.rows.name_codes(text.get(code, "task") for code in codes.tolist())
+        name, operation = (np.append(infos[key], -1)[position] for key in ("name", "opType"))
+        text = self._texts(columns["taskType"], name, operation)
+        add = self.rows.category.add
+        kinds = columns["taskType"]
+        category = map_distinct(kinds, lambda code: add(_category(text.get(code, ""))))
+        category[computes] = add("kernel")
+        repeats = np.isin(columns["globalTaskId"], of_collectives) & ~computes
+        category[repeats] = add(NO_WORK_CATEGORY)
+        pairs, code = distinct_rows(kinds, operation)
+        args = [
+            {"Task Type": text.get(kind, ""), **({"op type": text.get(of)} if of >= 0 else {})}
+            for kind, of in pairs
+        ]
         self._devices = np.unique(columns["deviceId"]).tolist()
         self._task_ids = np.unique(columns["connectionId"])
         self.rows.add(
-            start_ns=columns["startNs"], end_ns=columns["endNs"], name=names,
-            category=self.rows.category_codes(categories.tolist()), place=place,
+            start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
+            name=self._names(np.where(computes, name, kinds), text, "task"),
+            place=self.rows.place_codes(_stream_place, columns["deviceId"], columns["streamId"]),
             device=columns["deviceId"], stream=columns["streamId"],
-            correlation=_ids(columns["connectionId"]), args=args,
+            correlation=_ids(columns["connectionId"]), args=self.rows.args_codes(args)[code],
         )  # fmt: skip
 
     def read_collectives(self) -> None:
         """Read the collectives: one event of its group for each."""
-        columns = self._database.integers(
+        columns = self._integers(
             "COMMUNICATION_OP",
-            ("opName", "startNs", "endNs", "connectionId", "groupName", "dataType", "count",
-             "deviceId"),
-        )  # fmt: skip
-        if not len(columns["rowid"]):
-            return
-        text = self._texts([*columns["opName"].tolist(), *columns["groupName"].tolist()])
+            "opName startNs endNs connectionId groupName dataType count deviceId",
+        )
+        text = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
-        names = [text.get(code, "hcom_collective") for code in columns["opName"].tolist()]
         device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
         groups, group = np.unique(columns["groupName"], return_inverse=True)
-        stream = 10_000 + group
-        place = [
-            self.rows.place(_label(number), str(10_000 + at), _label(number),
-                            f"{text.get(int(groups[at]), f'group {at}')} communication")
-            for number, at in zip(device.tolist(), group.tolist(), strict=True)
-        ]  # fmt: skip
+        labels = [text.get(code, f"group {at}") for at, code in enumerate(groups.tolist())]
+
+        def place_of(number: int, at: int) -> RowPlace:
+            npu, thread = _label(number), f"{labels[at]} communication"
+            return RowPlace(npu, str(_FIRST_GROUP + at), npu, thread)
+
+        distinct, code = distinct_rows(
+            *(columns[key] for key in ("opName", "groupName", "dataType", "count"))
+        )
+        args = [
+            _collective_args(
+                text.get(name, ""), text.get(of, ""), str(dtypes.get(dtype, "")), count
+            )
+            for name, of, dtype, count in distinct
+        ]
         self.rows.add(
-            start_ns=columns["startNs"], end_ns=columns["endNs"], name=self.rows.name_codes(names),
-            category="kernel", place=place, device=device, stream=stream,
-            correlation=_ids(columns["connectionId"]),
-            args=self.rows.args_codes(
-                _collective_args(name, text.get(code, ""), str(dtypes.get(dtype, "")), elements)
-                for name, code, dtype, elements in zip(
-                    names, columns["groupName"].tolist(), columns["dataType"].tolist(),
-                    columns["count"].tolist(), strict=True,
-                )
-            ),
+            start_ns=columns["startNs"], end_ns=columns["endNs"], category="kernel",
+            place=self.rows.place_codes(place_of, device, group),
+            name=self._names(columns["opName"], text, "hcom_collective"), device=device,
+            stream=_FIRST_GROUP + group, correlation=_ids(columns["connectionId"]),
+            args=self.rows.args_codes(args)[code],
         )  # fmt: skip
 
     def read_calls(self) -> None:
         """Read calls of CANN; those within operators leave the link to the operator."""
-        columns = self._database.integers(
-            "CANN_API", ("startNs", "endNs", "globalTid", "connectionId", "name")
-        )
-        of_operators = self._connections()["connectionId"]
+        columns = self._integers("CANN_API", "startNs endNs globalTid connectionId name")
         ids = _ids(columns["connectionId"])
-        self._add_calls(columns, "cuda_runtime", np.where(np.isin(ids, of_operators), -1, ids))
+        of_operators = np.isin(ids, self._connections()["connectionId"])
+        self._add_calls(columns, "cuda_runtime", np.where(of_operators, -1, ids))
 
     def read_operators(self) -> None:
         """Read PyTorch's operators, functions and ranges, and steps that it does not mark."""
-        columns = self._database.integers(
+        columns = self._integers(
             "PYTORCH_API",
-            ("startNs", "endNs", "globalTid", "connectionId", "name", "sequenceNumber",
-             "inputShapes", "inputDtypes", "type"),
-        )  # fmt: skip
-        stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
-        kinds = self.rows.category_codes(
-            next((c for word, c in _CATEGORIES.items() if word in name), "cpu_op")
-            for code in columns["type"].tolist()
-            for name in [str(stated.get(code) or _TYPES.get(code, "")).lower()]
+            "startNs endNs globalTid connectionId name sequenceNumber inputShapes inputDtypes type",
         )
+        stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
+
+        def category_of(kind: int) -> int:
+            name = str(stated.get(kind) or _TYPES.get(kind, "")).lower()
+            categories = (c for word, c in _CATEGORIES.items() if word in name)
+            return self.rows.category.add(next(categories, "cpu_op"))
+
         connections = self._connections()
         position = first_positions(connections["id"], columns["connectionId"])
         links = np.append(_ids(connections["connectionId"]), -1)[position]
-        self._add_calls(columns, kinds, links, args=self._operator_args(columns))
-        if "ProfilerStep#" in "\n".join(self.rows.name.values):
+        categories = map_distinct(columns["type"], category_of)
+        self._add_calls(columns, categories, links, args=self._operator_args(columns))
+        if any(name.startswith("ProfilerStep#") for name in self.rows.name.values):
             return
-        steps = [
-            row
-            for row in self._database.rows("STEP_TIME", ("id", "startNs", "endNs"))
-            if all(isinstance(value, int) and 0 <= value < 1 << 62 for value in row)
-        ]
+        kinds_of_steps = ("id", "startNs", "endNs")
+        rows = self._database.rows("STEP_TIME", kinds_of_steps, kinds=(int, int, int))
+        steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T
             self.rows.add(
@@ -213,48 +205,50 @@ class _AscendTables:
 
     def read_marks(self) -> None:
         """Read the ranges and marks of MSTX."""
-        columns = self._database.integers(
-            "MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message", "connectionId")
-        )
+        columns = self._integers("MSTX_EVENTS", "startNs endNs globalTid message connectionId")
         none = np.full(len(columns["rowid"]), -1)
         self._add_calls(columns | {"name": columns["message"]}, "user_annotation", none)
 
     def _add_calls(
         self, columns: dict[str, Ints], category: str | Ints, correlation: Ints, args: Any = 0
     ) -> None:
-        text = self._texts(columns["name"].tolist())
         self.rows.add(
-            start_ns=columns["startNs"], end_ns=columns["endNs"],
-            name=self.rows.name_codes(text.get(code, "call") for code in columns["name"].tolist()),
-            category=category, place=self.rows.place_codes(_thread_place, columns["globalTid"]),
+            start_ns=columns["startNs"], end_ns=columns["endNs"], category=category,
+            name=self._names(columns["name"], self._texts(columns["name"]), "call"),
+            place=self.rows.place_codes(_thread_place, columns["globalTid"]),
             correlation=correlation, args=args,
         )  # fmt: skip
 
     def _operator_args(self, columns: dict[str, Ints]) -> Ints:
-        text = self._texts([*columns["inputShapes"].tolist(), *columns["inputDtypes"].tolist()])
-        keys = ("sequenceNumber", "inputShapes", "inputDtypes")
-        rows = zip(*(columns[key].tolist() for key in keys), strict=True)
-        return self.rows.args_codes(
-            {
-                key: value
-                for key, value in (
-                    ("Sequence number", sequence if sequence >= 0 else None),
-                    ("Input Dims", _lists(text.get(shapes))),
-                    ("Input type", text[dtypes].split(";") if text.get(dtypes) else None),
-                )
-                if value is not None
-            }
-            for sequence, shapes, dtypes in rows
+        text = self._texts(columns["inputShapes"], columns["inputDtypes"])
+        distinct, code = distinct_rows(
+            *(columns[key] for key in ("sequenceNumber", "inputShapes", "inputDtypes"))
         )
+        args = [
+            {
+                "Sequence number": sequence if sequence >= 0 else None,
+                "Input Dims": _lists(text.get(shapes)),
+                "Input type": text[dtypes].split(";") if text.get(dtypes) else None,
+            }
+            for sequence, shapes, dtypes in distinct
+        ]
+        stated = ({k: v for k, v in of_row.items() if v is not None} for of_row in args)
+        return self.rows.args_codes(stated)[code]
 
     def _connections(self) -> dict[str, Ints]:
         """Return the connections of operators that tasks have too."""
-        columns = self._database.integers("CONNECTION_IDS", ("id", "connectionId"))
-        of_tasks = np.isin(columns["connectionId"], self._task_ids)
-        return {name: values[of_tasks] for name, values in columns.items()}
+        columns = self._integers("CONNECTION_IDS", "id connectionId")
+        return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
 
-    def _texts(self, codes: Iterable[int]) -> dict[int, str]:
-        return self._database.texts_of(_TEXTS, "id", "value", codes)
+    def _integers(self, table: str, columns: str) -> dict[str, Ints]:
+        return self._database.integers(table, columns.split())
+
+    def _texts(self, *codes: Ints) -> dict[int, str]:
+        wanted = np.unique(np.concatenate(codes)).tolist()
+        return self._database.texts_of(_TEXTS, "id", "value", wanted)
+
+    def _names(self, codes: Ints, text: dict[int, str], without: str) -> Ints:
+        return map_distinct(codes, lambda code: self.rows.name.add(text.get(code, without)))
 
 
 def _ids(connection: Ints) -> Ints:

@@ -16,10 +16,13 @@ from pathlib import Path
 from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
-_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+_OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+#: Folders of one recording: of torch_npu, of MindSpore, of msprof.
+_RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
 TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
 _PROCESS = re.compile(rb'"(Ascend Hardware|CANN)"')
+_EXPORT = re.compile(r"msprof_.*\.json")
 _DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof).*\.db")
 _TABLES = re.compile(r".*\.(csv|json|db|xlsx|log|txt)(-wal|-shm)?")
 _MAX_INFO_BYTES = 1 << 20
@@ -34,24 +37,20 @@ def is_trace_view(start: FileStart) -> bool:
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the tables in a trace's folder, and the databases of the same rank."""
+    """Yield the tables and raw data of a trace's recording, and what repeats its events."""
     trace = Path(path)
-    is_json = TRACE_NAME.fullmatch(trace.name) is not None
-    is_output = trace.parent.name == _OUTPUT
-    for folder in trace.parents[: 1 + is_output]:
-        for file in _files_in(folder):
-            if _DATABASE.fullmatch(file.name):
-                if is_json and is_output:
-                    yield file, True
-            elif is_output and _TABLES.fullmatch(file.name) and not TRACE_NAME.fullmatch(file.name):
-                yield file, False
-
-
-def _files_in(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
+    is_view = TRACE_NAME.fullmatch(trace.name) is not None
+    if trace.parent.name not in _OUTPUTS:
+        return
+    recording = trace.parent.parent
+    is_sole = _RECORDING.fullmatch(recording.name) is not None
+    files = recording.rglob("*") if is_sole else (*recording.glob("*"), *trace.parent.glob("*"))
+    for file in files:
+        if _DATABASE.fullmatch(file.name) or _EXPORT.fullmatch(file.name):
+            if is_view:
+                yield file, True
+        elif not TRACE_NAME.fullmatch(file.name) and (is_sole or _TABLES.fullmatch(file.name)):
+            yield file, False
 
 
 def rank_of_folder(path: str) -> int | None:

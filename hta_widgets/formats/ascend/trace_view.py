@@ -6,17 +6,14 @@ same figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from hta_widgets.formats.ascend.folder import rank_of_folder
 from hta_widgets.formats.kineto.reader import read_kineto
-from hta_widgets.readers.formats import Outcome
+from hta_widgets.readers.formats import Advance, Outcome
 
 
-def read_trace_view(
-    path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
-) -> Outcome:
+def read_trace_view(path: str, *, advance: Advance = None, keepalive: Any = None) -> Outcome:
     """Read the rank of a time line."""
     outcome = read_kineto(path, advance=advance, keepalive=keepalive)
     rank = rank_of_folder(path) if len(outcome.traces) == 1 else None

@@ -424,17 +424,12 @@ def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
 def _in_flight(trace: Trace, rows: WorkerRows) -> CounterTable:
     """Return the number of partitions in each of the long stages over time."""
     parts, waits = rows.parts, trace.async_table
-    spans = [(_WORKER_WAIT, waits.start_ns, waits.start_ns + np.maximum(waits.dur_ns, 0))]
     if rows.is_root:
-        end = parts.start_ns + parts.dur_ns
-        spans = [
-            (
-                name,
-                parts.start_ns[is_stage := parts.stage == rows.stages.index(name)],
-                end[is_stage],
-            )
-            for name in ("PUSH", "PULL")
-        ]
+        start, end = parts.start_ns, parts.start_ns + parts.dur_ns
+        stages = {name: parts.stage == rows.stages.index(name) for name in ("PUSH", "PULL")}
+        spans = [(name, start[is_stage], end[is_stage]) for name, is_stage in stages.items()]
+    else:
+        spans = [(_WORKER_WAIT, waits.start_ns, waits.start_ns + np.maximum(waits.dur_ns, 0))]
     return _with_counters("partitions", spans, trace.counter_table)
 
 

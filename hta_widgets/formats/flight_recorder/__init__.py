@@ -1,12 +1,6 @@
 """Dumps of PyTorch's flight recorder."""
 
-from hta_widgets.readers.formats import (
-    FileReading,
-    Format,
-    FormatAnalyses,
-    FormatViews,
-    references,
-)
+from hta_widgets.readers.formats import FileReading, Format, FormatAnalyses, FormatViews, references
 
 DUMPS = Format(
     name="flight-recorder",
@@ -16,7 +10,7 @@ DUMPS = Format(
         sniff=f"{__name__}.dumps:is_dump",
         words=(b"entries", b"pg_status", b"profiling_name"),
         read=f"{__name__}.dumps:read_dump",
-        sources={"made": "hta_widgets.formats.made_records:MadeRecords"},
+        sources={"columns": "hta_widgets.formats.event_rows:ColumnRecords"},
         profile=f"{__name__}.dumps:FlightDump",
         yields_ranks=True,
         memory_factor=4.0,

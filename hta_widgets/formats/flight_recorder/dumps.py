@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.made_records import time_value, trace_of_records
-from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
+from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.streams import read_whole_file
@@ -39,7 +39,6 @@ CATEGORY = "flight_recorder"
 _REMEDY = "Dump it again (TORCH_NCCL_DUMP_ON_TIMEOUT=1), or copy the file again."
 _RANK_AT_END = re.compile(r"(.*?)[-_.]?(?:rank)?[-_.]?(\d{1,9})", re.IGNORECASE)
 _ENDINGS = re.compile(r"(\.(json|pkl|pickle|gz|zst))+$", re.IGNORECASE)
-_MAX_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,44 +86,29 @@ def is_dump(start: FileStart) -> bool:
     return has_states and b"traceEvents" not in text and any(key in text for key in keys)
 
 
-def read_dump(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
     value = _value_of(path, problems, advance)
-    if isinstance(value, list):
-        value = {"entries": value}
-    has_status = isinstance(value, dict) and isinstance(value.get("pg_status"), dict)
-    if has_status and "entries" not in value:  # collectives were left out of the dump
-        value["entries"] = []
-    if not isinstance(value, dict) or not isinstance(value.get("entries"), (list, tuple)):
-        raise TraceError(
-            "is not a dump of the flight recorder: it has no list of entries",
-            path=path,
-            remedy=_REMEDY,
-        )
+    value = {"entries": value} if isinstance(value, list) else _mapping(value)
+    if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
+        value.setdefault("entries", [])
+    if not isinstance(value.get("entries"), (list, tuple)):
+        message = "is not a dump of the flight recorder: it has no list of entries"
+        raise TraceError(message, path=path, remedy=_REMEDY)
     rank, job = _rank_and_job(path)
     if rank is None and is_rank(value.get("rank")):
         rank = value["rank"]
     dump = _dump_of(value, -1 if rank is None else rank, path, problems)
-    trace = trace_of_records(
-        _records(dump),
-        path,
-        problems,
-        rank=rank or 0,
-        stated_rank=rank,
-        job=job,
-        format=FORMAT,
-        profile=dump,
-    )
+    rows = EventRows()
+    _add_collectives(rows, dump)
+    events = timed_columns(rows, path, problems)
+    facts = RankFacts(rank=rank)
+    trace = build_rank(rows, events, path, FORMAT, problems, facts, job=job, profile=dump)
     return Outcome((trace,), problems)
 
 
-def _value_of(path: str, problems: Problems, advance: Callable[[int], object] | None) -> Any:
+def _value_of(path: str, problems: Problems, advance: Advance) -> Any:
     data = read_whole_file(path, problems, advance)
     start = FileStart(path, data, len(data))
     if is_pickle(start):
@@ -166,19 +150,15 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
     status = {key: _mapping(entry) for key, entry in _mapping(value.get("pg_status")).items()}
     dump = FlightDump(rank, str(value.get("version") or ""), described, members)
     number_of: dict[tuple[DumpFrame, ...], int] = {}
-    skipped = 0
-    for entry in value["entries"]:
-        collective = (
-            _collective(entry, dump, status, number_of) if isinstance(entry, dict) else None
-        )
-        if collective is None:
-            skipped += 1
-        else:
-            dump.entries.append(collective)
-    for name, reached in ({} if dump.entries else status).items():
-        if (entry := _last_collective(name, reached, number_of)) is not None:
-            dump.entries.append(entry)
+    collectives = [
+        _collective(_mapping(entry), dump, status, number_of) for entry in value["entries"]
+    ]
+    dump.entries.extend(filter(None, collectives))
+    if not dump.entries:
+        reached = (_last_collective(*each, number_of) for each in status.items())
+        dump.entries.extend(filter(None, reached))
     dump.stacks.extend(map(list, number_of))
+    skipped = collectives.count(None)
     problems.add("skipped", skipped, "entries without a process group and a number", file=path)
     return dump
 
@@ -197,8 +177,8 @@ def _collective(
     ]
     group = names[0] if names and names[0] else str(entry.get("pg_id", ""))
     is_p2p = entry.get("is_p2p") is True
-    sequence = _integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
-    sequence = _integer(entry.get("seq_id")) if sequence < 0 else sequence
+    sequence = as_integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    sequence = as_integer(entry.get("seq_id")) if sequence < 0 else sequence
     if not group or sequence < 0:
         return None
     if len(names) > 1 and names[1]:
@@ -206,14 +186,14 @@ def _collective(
     # The keys are numbers of groups within the process, or their names.
     reached = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
     if "last_enqueued_collective" in reached:
-        dump.enqueued[group] = _integer(reached["last_enqueued_collective"])
+        dump.enqueued[group] = as_integer(reached["last_enqueued_collective"])
     state = str(entry.get("state") or "scheduled")
-    completed = _integer(entry.get("time_discovered_completed_ns")) or -1
+    completed = as_integer(entry.get("time_discovered_completed_ns")) or -1
     is_finished = (
         state == "completed"
         or entry.get("retired") is True
         or completed > 0
-        or (not is_p2p and sequence <= _integer(reached.get("last_completed_collective")))
+        or (not is_p2p and sequence <= as_integer(reached.get("last_completed_collective")))
     )
     stack = stack_of(entry.get("frames"))
     duration = entry.get("duration_ms")
@@ -224,13 +204,13 @@ def _collective(
         shorten_paths(str(entry.get("profiling_name") or "unknown")),
         state,
         is_finished,
-        _integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
-        _integer(entry.get("time_discovered_started_ns")) or -1,
+        as_integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
+        as_integer(entry.get("time_discovered_started_ns")) or -1,
         completed,
         float(duration) if isinstance(duration, (int, float)) and duration >= 0 else -1.0,
         _sizes(entry.get("input_sizes")),
         _sizes(entry.get("output_sizes")),
-        ", ".join(sorted({str(dtype) for dtype in _list(entry.get("input_dtypes"))})),
+        ", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
         number_of.setdefault(stack, len(number_of)),
     )
 
@@ -240,7 +220,7 @@ def _last_collective(
 ) -> EnqueuedCollective | None:
     """Return the last collective of a group, of a dump that holds only how far groups got."""
     sequence, started, completed = (
-        _integer(reached.get(f"last_{what}_collective"))
+        as_integer(reached.get(f"last_{what}_collective"))
         for what in ("enqueued", "started", "completed")
     )
     if sequence < 0:
@@ -253,45 +233,39 @@ def _last_collective(
     )  # fmt: skip
 
 
-def _records(dump: FlightDump) -> list[dict[str, Any]]:
-    """Return the records of a dump: names of its tracks, one per group, and its collectives."""
+def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
+    """Add the collectives of a dump, on a track per group."""
+    entries = [entry for entry in dump.entries if entry.created_ns >= 0]
     tracks: dict[str, int] = {}
-    records: list[dict[str, Any]] = []
-    for entry in dump.entries:
-        if entry.created_ns < 0:
-            continue
-        args = {
-            "Process Group Name": entry.group,
-            "Process Group Description": dump.descriptions.get(entry.group, ""),
-            "Seq": entry.sequence,
-            "state": "finished" if entry.is_finished else entry.state,
-            "In shapes": entry.input_sizes,
-            "Out shapes": entry.output_sizes,
-            "dtype": entry.dtype,
-            "called in": frame_text(dump.stacks[entry.stack]),
-            "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
-            "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
-        }
-        unfinished = "" if entry.is_finished else " (unfinished)"
-        records.append(
-            {
-                "ph": "X",
-                "cat": CATEGORY,
-                "name": entry.operation + unfinished,
-                "pid": 0,
-                "tid": tracks.setdefault(entry.group, len(tracks)),
-                "ts": time_value(entry.created_ns),
-                "dur": 0,
-                "args": {key: arg for key, arg in args.items() if arg != ""},
-            }
+    places = [
+        rows.place(
+            *("0", str(tracks.setdefault(entry.group, len(tracks))), "enqueued collectives"),
+            f"group {group_name(entry.group, dump.descriptions.get(entry.group, ''))}",
         )
-    names = {group: group_name(group, dump.descriptions.get(group, "")) for group in tracks}
-    named = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0}
-    records.append({**named, "args": {"name": "enqueued collectives"}})
-    for group, tid in tracks.items():
-        args = {"name": f"group {names[group]}"}
-        records.append({**named, "name": "thread_name", "tid": tid, "args": args})
-    return records
+        for entry in entries
+    ]
+    names = [f"{e.operation}{'' if e.is_finished else ' (unfinished)'}" for e in entries]
+    times_ns = [entry.created_ns for entry in entries]
+    rows.add(
+        start_ns=times_ns, end_ns=times_ns, name=rows.name_codes(names), category=CATEGORY,
+        place=places, args=rows.args_codes(_args(entry, dump) for entry in entries),
+    )  # fmt: skip
+
+
+def _args(entry: EnqueuedCollective, dump: FlightDump) -> dict[str, Any]:
+    args = {
+        "Process Group Name": entry.group,
+        "Process Group Description": dump.descriptions.get(entry.group, ""),
+        "Seq": entry.sequence,
+        "state": "finished" if entry.is_finished else entry.state,
+        "In shapes": entry.input_sizes,
+        "Out shapes": entry.output_sizes,
+        "dtype": entry.dtype,
+        "called in": frame_text(dump.stacks[entry.stack]),
+        "stack": "; ".join(frame.text for frame in dump.stacks[entry.stack]),
+        "duration_ms": entry.duration_ms if entry.duration_ms >= 0 else "",
+    }
+    return {key: arg for key, arg in args.items() if arg != ""}
 
 
 def group_name(group: str, description: str) -> str:
@@ -300,25 +274,11 @@ def group_name(group: str, description: str) -> str:
 
 
 def _to_ns(time_us: Any) -> int:
-    return 1000 * number if (number := _integer(time_us)) >= 0 else -1
+    return 1000 * number if (number := as_integer(time_us)) >= 0 else -1
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _integer(value: Any) -> int:
-    """Return an integer, also from a text or a whole float; -1 for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, str) and value.lstrip("-").isdecimal():
-        value = int(value[:20])
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < _MAX_NS else -1
 
 
 def _ranks(config: Mapping[str, Any]) -> list[int]:
@@ -327,9 +287,11 @@ def _ranks(config: Mapping[str, Any]) -> list[int]:
     if isinstance(ranks, str):
         with contextlib.suppress(ValueError, RecursionError):
             ranks = json.loads(ranks)
-    return sorted({rank for rank in _list(ranks) if is_rank(rank)})
+    return sorted({rank for rank in as_list(ranks) if is_rank(rank)})
 
 
 def _sizes(sizes: Any) -> str:
     """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
-    return ", ".join(f"[{', '.join(str(each) for each in _list(shape))}]" for shape in _list(sizes))
+    return ", ".join(
+        f"[{', '.join(str(each) for each in as_list(shape))}]" for shape in as_list(sizes)
+    )

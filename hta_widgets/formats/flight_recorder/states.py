@@ -25,13 +25,10 @@ import pandas as pd
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.formats.flight_recorder.dumps import (
-    EnqueuedCollective,
-    FlightDump,
-    group_name,
-)
+from hta_widgets.formats.flight_recorder.dumps import EnqueuedCollective, FlightDump, group_name
 from hta_widgets.formats.stack_frames import frame_text
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import normalize_ranks
@@ -84,37 +81,23 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A collective that not all ranks finished, or that ranks called differently.
-
-    Attributes
-    ----------
-    kind : str
-        ``mismatch``, ``absent``, ``no dump`` or ``stuck``.
-    waiting, absent, without_dump : tuple of int
-        Ranks that enqueued it and did not finish it; ranks whose dumps lack it; ranks of the group
-        whose dumps are not loaded.
-    differing, usual : dict of rank to str, str
-        For a mismatch, what ranks called otherwise than most, and what most called.
-    last : dict of rank to str
-        What absent ranks enqueued last, and where.
-    is_cause : bool
-        Whether the ranks that it waits for wait nowhere else.
-    """
+    """A collective that not all ranks finished, or that ranks called differently."""
 
     job: str
     group: str
     ranks: tuple[int, ...]
     sequence: int
     operation: str
-    kind: str
-    waiting: tuple[int, ...]
-    absent: tuple[int, ...]
+    kind: str  # mismatch, absent, no dump or stuck
+    waiting: tuple[int, ...]  # enqueued it and did not finish it
+    absent: tuple[int, ...]  # their dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]
-    last: dict[int, str]
+    differing: dict[int, str]  # what ranks called otherwise than most
+    last: dict[int, str]  # what absent ranks enqueued last, and where
     where: str
-    usual: str = ""
+    usual: str = ""  # what most ranks called, if some called another
     is_p2p: bool = False
+    #: whether the ranks that it waits for wait nowhere else
     is_cause: bool = True
 
 
@@ -125,11 +108,17 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
     A job whose dumps are copies of another job's is left out.
     """
     dumps: dict[str, dict[int, tuple[int, FlightDump]]] = defaultdict(dict)
-    for key, trace in traces.items():
-        if isinstance(trace.profile, FlightDump):
-            dump = trace.profile
-            rank = dump.rank if dump.rank >= 0 else trace.rank
-            dumps[trace.job or ""].setdefault(rank, (key, dump))
+    loaded = [
+        (key, trace) for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
+    ]
+    ranks = [trace.profile.rank for _, trace in loaded]
+    # Names may begin with a host: dumps of different ranks are of one job.
+    is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
+    for key, trace in loaded:
+        dump = trace.profile
+        rank = dump.rank if dump.rank >= 0 else trace.rank
+        job = loaded[0][1].job if is_one_job else trace.job
+        dumps[job or ""].setdefault(rank, (key, dump))
     jobs: list[_Job] = []
     for name, of_rank in dumps.items():
         by_rank = {rank: dump for rank, (_, dump) in sorted(of_rank.items())}
@@ -147,31 +136,31 @@ def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
         for name, ranks in dump.members.items():
             if rank in ranks:
                 listed[name].add(tuple(ranks))
+    described = (dump.descriptions.items() for dump in dumps.values())
+    descriptions = {name: text for items in described for name, text in items if text}
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
         count_of: dict[tuple[str, str], int] = defaultdict(int)
-        names = {entry.group for entry in dump.entries} | {
-            name for name, ranks in dump.members.items() if rank in ranks
-        }
-        for name in sorted(names):
+        entries: dict[str, list[EnqueuedCollective]] = defaultdict(list)
+        for entry in dump.entries:
+            entries[entry.group].append(entry)
+        listing = {name for name, ranks in dump.members.items() if rank in ranks}
+        for name in sorted(listing | set(entries)):
             of_name = sorted(listed[name])
             members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
-            label = group_name(name, dump.descriptions.get(name, ""))
+            label = group_name(name, descriptions.get(name, ""))
             group = groups.setdefault(
                 (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
-            sequences = [
-                entry.sequence for entry in dump.entries if entry.group == name and not entry.is_p2p
-            ]
+            sequences = (entry.sequence for entry in entries[name] if not entry.is_p2p)
             group.last[rank] = max(sequences, default=dump.enqueued.get(name, -1))
-            for entry in dump.entries:
-                if entry.group == name:
-                    sequence = entry.sequence
-                    if entry.is_p2p:  # a send and its receive have different numbers
-                        count_of[name, entry.operation] += 1
-                        place = entry.operation, count_of[name, entry.operation]
-                        sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
-                    group.calls[sequence].setdefault(rank, []).append(entry)
+            for entry in entries[name]:
+                sequence = entry.sequence
+                if entry.is_p2p:  # a send and its receive have different numbers
+                    count_of[name, entry.operation] += 1
+                    place = entry.operation, count_of[name, entry.operation]
+                    sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
+                group.calls[sequence].setdefault(rank, []).append(entry)
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
             group.ranks = tuple(sorted({rank for of in group.calls.values() for rank in of}))
@@ -424,7 +413,7 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
           ``stuck`` (all ranks enqueued it)
         - ``is_cause``: False if the ranks that it waits for wait in another group themselves
         - ``waiting, absent, without_dump``: ranks, as text
-        - ``differing``: what ranks called otherwise than most
+        - ``differing``: calls of ranks that differ from those of most ranks
         - ``last``: what absent ranks enqueued last, and where
         - ``where``: the innermost frame of the user's code that called it
         - ``sentence``: all of this in words
@@ -463,13 +452,7 @@ def note_without_hang(traces: TraceSet) -> str:
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """Return ranks as text, with ranges: ``0, 1, 3–7``."""
-    numbers = np.array(sorted(ranks), np.int64)
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
-    texts: list[str] = []
-    for run in runs:
-        is_range = len(run) > 2
-        texts += [f"{run[0]}–{run[-1]}"] if is_range else map(str, run.tolist())
-    return ", ".join(texts)
+    return ", ".join(map(run_text, consecutive_runs(sorted(ranks))))
 
 
 def _subject(ranks: Sequence[int]) -> str:
@@ -503,6 +486,8 @@ def hang_text(hang: Hang) -> str:
     if hang.kind == "no dump":
         missing = _subject(hang.without_dump)
         return f"{what} is unfinished: {wait}{called}, and no dump of {missing} is loaded."
+    if hang.is_p2p and _P2P.search(hang.operation) is None:
+        return f"{what} is unfinished: {wait}{called}. The dump does not state its peers."
     reason = "its peer called it too" if hang.is_p2p else "all of its ranks enqueued it"
     cause = "the network or a device may have failed"
     return f"{what} is unfinished: {wait}{called}. As {reason}, {cause}."

@@ -27,8 +27,9 @@ _LAUNCH_FLOW = "async_npu"
 #: Tasks of the hardware that do a part of a collective, wait, or mark a place. Their names are
 #: their types, while kernels and copies have names.
 NOT_WORK = re.compile(
-    r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value|Reduce[ _]Inline|PROFILING_\w+"
-    r"|EVENT_\w+|PLACE_HOLDER\w*|.*_(WAIT|RECORD|NOTIFY)(_SQE)?",
+    r"SDMA|RDMA\w*|Notify[ _](Wait|Record)|Write[ _]Value(_SQE)?|Reduce[ _]Inline|PROFILING_\w+"
+    r"|EVENT_\w+|PLACE_HOLDER\w*|MODEL_(EXECUTE|MAINT\w+)|STREAM_(SWITCH\w*|ACTIVE)|LABEL_\w+"
+    r"|.*_(WAIT|RECORD|NOTIFY)(_SQE)?",
     re.IGNORECASE,
 )
 #: A category of tasks of a device that neither compute, communicate nor copy.

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, Args, Record
+from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, LAUNCH_FIELDS, Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
     OK,
@@ -36,7 +36,7 @@ from hta_widgets.formats.kineto.times import (
 from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
 from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints, fit_int32
-from hta_widgets.trace.call_args import CallArgColumns
+from hta_widgets.trace.call_args import CallArgColumns, LaunchArgs
 from hta_widgets.trace.columns import (
     PARAM_COMMS,
     ArgTable,
@@ -322,6 +322,7 @@ def _decode_leniently(text: bytes) -> Any:
 
 
 _communication = attrgetter(*COMMUNICATION_FIELDS)
+_launch = attrgetter(*LAUNCH_FIELDS)
 
 _M, _C = ord("M"), ord("C")
 
@@ -385,6 +386,8 @@ class Columns:
         self._comm_record: list[int] = []
         self._comm_text: list[bytes] = []
         self.call_args = CallArgColumns()
+        self._launches: list[tuple[int, int]] = []
+        self._launch_codes: dict[tuple[bytes, ...], int] = {}
         self._columns = {
             name: GrowingColumn(dtype, expected)
             for name, dtype in (
@@ -452,6 +455,10 @@ class Columns:
                 batch.copies.append((first + row, row_args))
             if len(row_args.collective):
                 batch.communication.append((first + row, row_args))
+            if len(row_args.grid):
+                codes = self._launch_codes
+                text = tuple(map(bytes, _launch(row_args)))
+                self._launches.append((int(numbers[row]), codes.setdefault(text, len(codes))))
         names = self._categories.pool.values
         wanted = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
         rows = np.flatnonzero(np.isin(arrays["category"], wanted))
@@ -546,6 +553,11 @@ class Columns:
     def comm_args(self) -> ArgTable | None:
         """Return the args of communication events."""
         return arg_table(self._comm_record, self._comm_text)
+
+    def launch_args(self) -> LaunchArgs:
+        """Return the args of kernels."""
+        record, code = np.array(self._launches, np.int64).reshape(-1, 2).T
+        return LaunchArgs(record, code, list(self._launch_codes))
 
     def add_base(self, base_ns: int) -> None:
         """Shift the records taken since the last call by the file's own base time."""

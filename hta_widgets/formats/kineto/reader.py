@@ -372,6 +372,7 @@ def read_file(
             columns = records.columns.finish()
             comm_args = records.columns.comm_args()
             call_args = records.columns.call_args.finish()
+            launch_args = records.columns.launch_args()
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
@@ -382,6 +383,7 @@ def read_file(
         state,
         comm_args,
         call_args,
+        launch_args,
         checkpoints,
         keepalive,
         moves,
@@ -485,7 +487,7 @@ class _Documents:
                     is_cut = not closed
                     lists += 1
                     continue
-                notes.add("skipped", "a further traceEvents that is not read", window.offset)
+                notes.add("skipped", "a second list traceEvents, which is not read", window.offset)
             if end is None:
                 is_cut = True
                 notes.add("truncated", "what follows the list of events is cut off", None)

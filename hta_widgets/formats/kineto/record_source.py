@@ -18,7 +18,7 @@ from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.call_args import CallArgs
+from hta_widgets.trace.call_args import CallArgs, LaunchArgs
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
 from hta_widgets.trace.record_times import move_record
 
@@ -100,6 +100,7 @@ class FileRecords(NumberedRecords):
         state: FileState,
         comm_args: ArgTable | None = None,
         call_args: CallArgs | None = None,
+        launch_args: LaunchArgs | None = None,
         checkpoints: Checkpoints | None = None,
         keepalive: Any = None,
         moves: Sequence[RecordMove] = (),
@@ -109,6 +110,7 @@ class FileRecords(NumberedRecords):
         self.keepalive = keepalive
         self.comm_args = comm_args
         self.call_args = call_args
+        self.launch_args = launch_args
         self._slices = slices
         self._count = count
         self._state = state
@@ -149,6 +151,12 @@ class FileRecords(NumberedRecords):
                 [text.decode("latin-1") for text in row] for row in self.call_args.texts
             ]
             columns |= self.call_args.to_columns()
+        if self.launch_args is not None:
+            facts["launch_texts"] = [
+                [text.decode("latin-1") for text in row] for row in self.launch_args.texts
+            ]
+            columns["launch_record"] = self.launch_args.record
+            columns["launch_code"] = self.launch_args.code
         return StoredSource(facts, columns)
 
     @classmethod
@@ -164,7 +172,9 @@ class FileRecords(NumberedRecords):
         if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
             raise ValueError("the positions of records are not in order")
         if not np.array_equal(records[odd_slices], counts):
-            raise ValueError("the records of a slice are not as many as their positions")
+            raise ValueError(
+                "the number of records of a slice differs from the number of their positions"
+            )
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
         spans_of_slice = dict(zip(odd_slices.tolist(), spans, strict=False))
         slices = [
@@ -182,10 +192,23 @@ class FileRecords(NumberedRecords):
         call_args = None
         if "call_texts" in facts:
             call_args = CallArgs.of_columns(column, facts["call_texts"], facts["count"])
+        launch_args = None
+        if "launch_texts" in facts:
+            rows = [tuple(text.encode("latin-1") for text in row) for row in facts["launch_texts"]]
+            launches = LaunchArgs(column("launch_record"), column("launch_code"), rows)
+            launch_args = launches.validate(facts["count"])
         text = as_bytes(facts["metadata_text"])
         moves = [RecordMove(int(first), int(ns)) for first, ns in facts.get("moves", ())]
         return cls(
-            facts["path"], slices, facts["count"], text, state, comm_args, call_args, moves=moves
+            facts["path"],
+            slices,
+            facts["count"],
+            text,
+            state,
+            comm_args,
+            call_args,
+            launch_args,
+            moves=moves,
         )
 
     def __len__(self) -> int:

@@ -26,7 +26,7 @@ from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.call_args import CALL_KEYS, NODE_KEYS, OLD_DIMS
+from hta_widgets.trace.call_args import CALL_KEYS, LAUNCH_KEYS, NODE_KEYS, OLD_DIMS
 from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
     CopyTable,
@@ -54,7 +54,7 @@ _M = ord("M")
 _HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
 
 
-#: In place of a rank: the ids of the records are as they were.
+#: Stands for a rank if the ids of the records were not changed.
 UNSCOPED = -1
 
 
@@ -377,8 +377,11 @@ _CALL_NAMES = dict(
         strict=True,
     )
 )
+#: The fields of `Args` for `LAUNCH_KEYS`.
+LAUNCH_FIELDS = ("grid", "block", "registers", "shared", "blocks_per_sm", "occupancy", "limits")
 _ARG_NAMES = {
     "bandwidth": _BANDWIDTH,
+    **dict(zip(LAUNCH_FIELDS, LAUNCH_KEYS, strict=True)),
     **dict(zip(COMMUNICATION_FIELDS, COMMUNICATION_KEYS, strict=True)),
     **_CALL_NAMES,
 }
@@ -409,6 +412,13 @@ class Args(Struct, gc=False, rename=_ARG_NAMES):
     old_dims: Raw = Raw(b"")
     node: Raw = Raw(b"")
     forward: Raw = Raw(b"")
+    grid: Raw = Raw(b"")
+    block: Raw = Raw(b"")
+    registers: Raw = Raw(b"")
+    shared: Raw = Raw(b"")
+    blocks_per_sm: Raw = Raw(b"")
+    occupancy: Raw = Raw(b"")
+    limits: Raw = Raw(b"")
 
 
 class Record(Struct, gc=False):

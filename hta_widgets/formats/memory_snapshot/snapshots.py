@@ -14,7 +14,7 @@ A block is in use until ``free_completed``: after ``free_requested``, streams ma
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.made_records import time_value, trace_of_records
-from hta_widgets.formats.stack_frames import DumpFrame, frame_text, stack_of
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
+from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.pickles import is_pickle, read_pickle
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
@@ -39,7 +39,7 @@ _OPTIMIZER = re.compile(r"(^|/)(optim|optimizers?)/|optimizer\.py$")
 _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 #: The change of reserved memory by an event of a segment.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-_MAX_BYTES = 1 << 62
+_MAX_US = (1 << 62) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,7 @@ def is_snapshot(start: FileStart) -> bool:
     return is_pickle(start) and any(key in start.text for key in keys)
 
 
-def read_snapshot(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-) -> Outcome:
+def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read a snapshot as events of allocations, and counters of memory in use."""
     problems = Problems()
     value = read_pickle(path, read_whole_file(path, problems, advance), problems)
@@ -122,15 +117,11 @@ def read_snapshot(
         raise TraceError(message, path=path, remedy=_REMEDY)
     reader = _SnapshotReader(path, problems)
     snapshot = reader.read(value)
-    records = [*reader.records(snapshot), *_annotations(value.get("external_annotations"))]
-    trace = trace_of_records(
-        [*records, *reader.instants],
-        path,
-        problems,
-        rank=0,
-        job=PurePath(path).name.partition(".")[0],
-        format=FORMAT,
-        profile=snapshot,
+    _add_annotations(reader.rows, value.get("external_annotations"))
+    events = timed_columns(reader.rows, path, problems)
+    job = PurePath(path).name.partition(".")[0]
+    trace = build_rank(
+        reader.rows, events, path, FORMAT, problems, RankFacts(), job=job, profile=snapshot
     )
     return Outcome((trace,), problems)
 
@@ -140,7 +131,7 @@ class _SnapshotReader:
 
     def __init__(self, path: str, problems: Problems) -> None:
         self.path, self.problems = path, problems
-        self.instants: list[dict[str, Any]] = []
+        self.rows = EventRows()
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
         self._number_of_list: dict[int, int] = {}
         self._skipped = 0
@@ -150,20 +141,20 @@ class _SnapshotReader:
         """Return the devices with events or segments."""
         stated = value.get("segments")
         self._has_segments = isinstance(stated, (list, tuple))
-        segments = [entry for entry in _list(stated) if isinstance(entry, dict)]
+        segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
         detail = (
             "no segments: of what was in use before the history, only what it releases is known"
         )
         self.problems.add("part", int(not self._has_segments), detail, file=self.path)
-        traces = _list(value.get("device_traces"))
+        traces = as_list(value.get("device_traces"))
         if not any(traces):
             detail = "no history: _record_memory_history() was off, so only the end is known"
             self.problems.add("part", 1, detail, file=self.path)
-        count = max([len(traces), *(1 + _integer(entry.get("device")) for entry in segments)])
+        count = max([len(traces), *(1 + as_integer(entry.get("device")) for entry in segments)])
         devices = []
         for number in range(min(count, 1024)):
             on_device = [
-                entry for entry in segments if max(_integer(entry.get("device")), 0) == number
+                entry for entry in segments if max(as_integer(entry.get("device")), 0) == number
             ]
             events = traces[number] if number < len(traces) else ()
             if on_device or events:
@@ -172,7 +163,10 @@ class _SnapshotReader:
             detail = "events or blocks without a size or an address"
             self.problems.add("skipped", self._skipped, detail, file=self.path)
         stacks = list(map(list, self._number_of))
-        return MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
+        snapshot = MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
+        for memory in devices:
+            _add_history(self.rows, snapshot, memory)
+        return snapshot
 
     def _stack(self, frames: Any) -> int:
         # Events share the lists of their frames.
@@ -187,16 +181,19 @@ class _SnapshotReader:
         memory = DeviceMemory(number)
         live: dict[int, tuple[int, int]] = {}
         reserved, has_times = 0, False
-        for place, event in enumerate(_list(events)):
+        for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
-            action, size = entry.get("action"), _integer(entry.get("size"))
-            address, time_us = _integer(entry.get("addr")), _integer(entry.get("time_us"))
+            action, size = entry.get("action"), as_integer(entry.get("size"))
+            address, time_us = (
+                as_integer(entry.get("addr")),
+                as_integer(entry.get("time_us"), _MAX_US),
+            )
             has_times |= time_us >= 0
             time_ns = (time_us if time_us >= 0 else place) * 1000
             if action == "oom":
-                args = {"size": size, "device free": _integer(entry.get("device_free"))}
+                args = {"size": size, "device free": as_integer(entry.get("device_free"))}
                 memory.failed.append((size, args["device free"]))
-                self._add_instant("out of memory", number, time_ns, args)
+                self._add_failure(number, time_ns, args)
             elif action in _RESERVES and size >= 0:
                 reserved += _RESERVES[action] * size
             elif action in {"alloc", "free_completed"} and (size < 0 or address < 0):
@@ -223,7 +220,7 @@ class _SnapshotReader:
     ) -> None:
         """Compute what was in use at the start, and the older blocks that still are."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        total = sum(max(_integer(entry.get("total_size")), 0) for entry in segments)
+        total = sum(max(as_integer(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
@@ -234,17 +231,17 @@ class _SnapshotReader:
                 " segments hold; it is taken to begin with nothing in use"
             )
             self.problems.add("repaired", 1, detail, file=self.path)
-        if not self._has_segments:  # what is reserved is at least what is in use
+        if not self._has_segments:  # reserved memory is at least the memory in use
             unused = np.array(memory.reserved_bytes, np.int64) - memory.levels
             total = reserved - int(unused.min(initial=0))
         memory.start_reserved_bytes = total - reserved
         memory.reserved_bytes = [total - reserved + change for change in memory.reserved_bytes]
         for entry in segments:
-            after = _integer(entry.get("address"))
+            after = as_integer(entry.get("address"))
             for block in entry.get("blocks") or ():
                 if not isinstance(block, dict):
                     continue
-                size, address = _integer(block.get("size")), block.get("address", after)
+                size, address = as_integer(block.get("size")), block.get("address", after)
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
@@ -260,50 +257,62 @@ class _SnapshotReader:
         for column, each in zip(columns, values, strict=True):
             column.append(each)
 
-    def _add_instant(self, name: str, device: int, time_ns: int, args: dict[str, int]) -> None:
-        record = {"ph": "i", "s": "p", "cat": "memory_snapshot", "name": name, "pid": device}
-        self.instants.append({**record, "tid": 0, "ts": time_value(time_ns), "args": args})
+    def _add_failure(self, device: int, time_ns: int, args: dict[str, int]) -> None:
+        self.rows.add(
+            start_ns=[time_ns], end_ns=[time_ns], name=self.rows.name.add("out of memory"),
+            category="memory_snapshot", place=_place(self.rows, device), phase="i",
+            args=self.rows.args_codes([args]),
+        )  # fmt: skip
 
-    def records(self, snapshot: MemorySnapshot) -> Iterator[dict[str, Any]]:
-        """Yield an instant and samples of counters for each event, as in PyTorch's traces."""
-        uses = [use_of(stack) for stack in snapshot.stacks]
-        places = [frame_text(stack) for stack in snapshot.stacks]
-        for memory in snapshot.devices:
-            device = memory.device
-            at = {"pid": device, "tid": 0}
-            name = {"name": f"cuda:{device}"}
-            yield {"ph": "M", "name": "process_name", **at, "args": name}
-            yield {"ph": "M", "name": "thread_name", **at, "args": {"name": "allocator"}}
-            if memory.time_ns:
-                low, high = min(memory.time_ns), max(memory.time_ns)
-                yield {
-                    "ph": "X", "cat": "memory_snapshot", "name": "recorded history", **at,
-                    "ts": time_value(low), "dur": time_value(high - low),
-                }  # fmt: skip
-            used = {BEFORE, *(uses[stack] for stack in memory.stack if stack >= 0)}
-            amounts = {use: 0 for use in USES if use in used} | {BEFORE: memory.start_bytes}
-            total = memory.start_bytes
-            columns = zip(
-                memory.time_ns, memory.change_bytes, memory.reserved_bytes, memory.address,
-                memory.stack, strict=True,
-            )  # fmt: skip
-            for time_ns, change, reserved, address, stack in columns:
-                total += change
-                amounts[BEFORE if stack < 0 else uses[stack]] += change
-                ts = time_value(time_ns)
-                args = {
-                    "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": device,
-                    "Total Allocated": total, "Total Reserved": reserved,
-                    "allocated in": places[stack] if stack >= 0 else BEFORE,
-                }  # fmt: skip
-                yield {
-                    "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **at,
-                    "ts": ts, "args": args,
-                }  # fmt: skip
-                in_use = {"in use": total, "reserved": reserved}
-                for counter, values in (("memory", in_use), ("from", amounts)):
-                    sizes = {f"{series} (bytes)": size for series, size in values.items()}
-                    yield {"ph": "C", "name": counter, **at, "ts": ts, "args": sizes}
+
+def _place(rows: EventRows, device: int, tid: str = "0", thread: str = "allocator") -> int:
+    return rows.place(str(device), tid, f"cuda:{device}", thread)
+
+
+def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
+    """Return the bytes in use after each event of a device, a column per use."""
+    codes = [*(USES.index(use_of(stack)) for stack in snapshot.stacks), USES.index(BEFORE)]
+    use = np.array(codes)[np.array(memory.stack, np.int64)]
+    change = np.array(memory.change_bytes, np.int64)[:, None]
+    amounts = np.cumsum(np.where(use[:, None] == np.arange(len(USES)), change, 0), axis=0)
+    amounts[:, USES.index(BEFORE)] += memory.start_bytes
+    return amounts
+
+
+def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory) -> None:
+    """Add an instant and samples of counters for each event, as in PyTorch's traces."""
+    if not memory.time_ns:
+        return
+    places = [*(frame_text(stack) for stack in snapshot.stacks), BEFORE]
+    columns = (memory.change_bytes, memory.address, memory.stack)
+    levels = list(zip(memory.levels.tolist(), memory.reserved_bytes, strict=True))
+    instants = [
+        {
+            "Bytes": change, "Addr": address, "Device Type": 1, "Device Id": memory.device,
+            "Total Allocated": total, "Total Reserved": reserved, "allocated in": places[stack],
+        }
+        for change, address, stack, (total, reserved) in zip(*columns, levels, strict=True)
+    ]  # fmt: skip
+    totals = [{"in use (bytes)": used, "reserved (bytes)": reserved} for used, reserved in levels]
+    amounts = amounts_by_use(snapshot, memory)
+    shown = [n for n, use in enumerate(USES) if use == BEFORE or amounts[:, n].any()]
+    labels = [f"{USES[n]} (bytes)" for n in shown]
+    parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
+    place = _place(rows, memory.device)
+    first_ns, last_ns = min(memory.time_ns), max(memory.time_ns)
+    rows.add(
+        start_ns=[first_ns], end_ns=[last_ns], name=rows.name.add("recorded history"),
+        category="memory_snapshot", place=place,
+    )  # fmt: skip
+    for phase, category, name, args in (
+        ("i", "cpu_instant_event", "[memory]", instants),
+        ("C", "", "memory", totals),
+        ("C", "", "from", parts),
+    ):
+        rows.add(
+            start_ns=memory.time_ns, end_ns=memory.time_ns, name=rows.name.add(name),
+            category=category, place=place, phase=phase, args=rows.args_codes(args),
+        )  # fmt: skip
 
 
 def _frames_of_history(block: Mapping[str, Any]) -> Any:
@@ -330,15 +339,17 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
     blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
     free = [
-        max(_integer(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
+        max(as_integer(block.get("size")), 0)
+        for block in blocks
+        if block.get("state") == "inactive"
     ]
     return MemorySegment(
-        max(_integer(entry.get("device")), 0),
-        _integer(entry.get("address")),
-        _integer(entry.get("stream")),
+        max(as_integer(entry.get("device")), 0),
+        as_integer(entry.get("address")),
+        as_integer(entry.get("stream")),
         str(entry.get("segment_type") or "unknown"),
         entry.get("is_expandable") is True,
-        max(_integer(entry.get("total_size")), 0),
+        max(as_integer(entry.get("total_size")), 0),
         max(_used_bytes(entry), 0),
         len(free),
         max(free, default=0),
@@ -347,28 +358,28 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
 
 def _used_bytes(entry: Mapping[str, Any]) -> int:
     """Return the bytes of blocks in use, those that wait for streams included."""
-    active = _integer(entry.get("active_size"))
-    return active if active >= 0 else _integer(entry.get("allocated_size"))
+    active = as_integer(entry.get("active_size"))
+    return active if active >= 0 else as_integer(entry.get("allocated_size"))
 
 
-def _annotations(entries: Any) -> Iterator[dict[str, Any]]:
-    """Yield the ranges that the program named."""
-    for entry in _list(entries):
-        stage = entry.get("stage") if isinstance(entry, dict) else None
-        time_us = _integer(entry.get("time_us")) if stage else -1
-        if stage in {"START", "END"} and time_us >= 0:
-            yield {
-                "ph": "B" if stage == "START" else "E", "cat": "user_annotation", "tid": 1,
-                "name": str(entry.get("name")), "pid": max(_integer(entry.get("device")), 0),
-                "ts": time_value(time_us * 1000),
-            }  # fmt: skip
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
-def _integer(value: Any) -> int:
-    """Return an integer; -1 for anything else."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number and -1 <= value < _MAX_BYTES else -1
+def _add_annotations(rows: EventRows, entries: Any) -> None:
+    """Add the ranges that the program named."""
+    stages = {"START": ord("B"), "END": ord("E")}
+    ends = [
+        (
+            *(
+                as_integer(entry.get("time_us"), _MAX_US) * 1000,
+                rows.name.add(str(entry.get("name"))),
+            ),
+            _place(rows, max(as_integer(entry.get("device")), 0), "1", "annotations"),
+            stages[entry["stage"]],
+        )
+        for entry in as_list(entries)
+        if isinstance(entry, dict) and str(entry.get("stage")) in stages
+    ]
+    if ends:
+        time_ns, name, place, phase = np.array(ends, np.int64).T
+        rows.add(
+            start_ns=time_ns, end_ns=time_ns, name=name, category="user_annotation", place=place,
+            phase=phase,
+        )  # fmt: skip

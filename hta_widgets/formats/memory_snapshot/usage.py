@@ -18,6 +18,7 @@ from hta_widgets.formats.memory_snapshot.snapshots import (
     USES,
     DeviceMemory,
     MemorySnapshot,
+    amounts_by_use,
     use_of,
 )
 from hta_widgets.formats.stack_frames import frame_text
@@ -91,13 +92,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     blocks = []
     for rank_memory in snapshot_memories(traces, ranks):
         trace, snapshot, memory = rank_memory
-        stack = np.array(memory.stack, np.int64)
         change = np.array(memory.change_bytes, np.int64)
-        codes = [USES.index(use_of(frames)) for frames in snapshot.stacks]
-        use = np.where(stack < 0, USES.index(BEFORE), np.array([*codes, 0], np.int64)[stack])
-        is_use = use[:, None] == np.arange(len(USES))
-        amounts = np.cumsum(np.where(is_use, change[:, None], 0), axis=0)
-        amounts[:, USES.index(BEFORE)] += memory.start_bytes
         blocks.append(
             {
                 "rank": trace.rank,
@@ -107,7 +102,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
                 "change_bytes": change,
                 "used_bytes": memory.levels,
                 "reserved_bytes": np.array(memory.reserved_bytes, np.int64),
-                **dict(zip(USES, amounts.T, strict=True)),
+                **dict(zip(USES, amounts_by_use(snapshot, memory).T, strict=True)),
             }
         )
     schema = {

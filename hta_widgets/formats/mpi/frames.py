@@ -31,7 +31,7 @@ from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the set of the files of each (job, MPI rank).
+#: Keys in the trace set of each (job, MPI rank), one per file.
 _Keys = dict[tuple[str, int], list[int]]
 
 

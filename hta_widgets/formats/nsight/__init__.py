@@ -1,19 +1,10 @@
 """Exports of Nsight Systems: ``nsys export --type sqlite``."""
 
-from hta_widgets.readers.formats import SQLITE_MAGIC, FileReading, Format, FormatComparison
+from hta_widgets.formats.device_formats import device_format
+from hta_widgets.readers.formats import SQLITE_MAGIC
 
-NSIGHT = Format(
-    name="nsight",
-    label="Nsight Systems",
-    plural="Nsight Systems exports",
-    reading=FileReading(
-        sniff=f"{__name__}.reader:is_export",
-        words=(SQLITE_MAGIC,),
-        read=f"{__name__}.reader:read_export",
-        companions=f"{__name__}.reader:reports_of",
-        memory_factor=6.5,
-        takes_steps=True,
-        shortens_paths=True,
-    ),
-    comparison=FormatComparison(compared_with=("kineto",)),
-)
+NSIGHT = device_format(
+    __name__, "nsight", "Nsight Systems", "Nsight Systems exports", sniff="reader:is_export",
+    read="reader:read_export", companions="reader:reports_of", words=(SQLITE_MAGIC,),
+    memory_factor=6.5,
+)  # fmt: skip

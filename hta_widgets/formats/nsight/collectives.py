@@ -137,7 +137,7 @@ def _call_name(text: str) -> str:
 def _calls_of_kernels(
     kernels: Columns, calls: Columns, ranges: NvtxRanges, pool: StringPool
 ) -> list[list[_NcclCall]]:
-    """Return for each kernel the calls whose work it does; none if they are not known."""
+    """Return the calls whose work each kernel does; none if they are unknown."""
     result: list[list[_NcclCall]] = [[] for _ in kernels["name"]]
     launch_of = first_positions(calls["correlation"], kernels["correlation"])
     launch_of[kernels["correlation"] < 0] = -1

@@ -19,25 +19,21 @@ _NETWORK, _NETWORK_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
 
 def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
     """Return the sampled metrics of a device."""
-    rows = [
-        row
-        for row in database.rows(_METRICS, ("timestamp", "typeId", "metricId", "value"))
-        if all(isinstance(value, int) for value in row[:3]) and isinstance(row[3], (int, float))
-    ]
+    where = f"typeId & {_GPU_MASK} = {gpu.number} and typeof(value) in ('integer', 'real')"
+    columns = ("timestamp", "typeId", "metricId", "value")
+    has_values = set(columns) <= set(database.columns_of(_METRICS))
+    rows = database.rows(_METRICS, columns, where=where, kinds=(int,) * 3) if has_values else []
     if not rows:
         return []
-    names = {
-        (kind, metric): name
-        for kind, metric, name in database.rows(_METRIC_NAMES, ("typeId", "metricId", "metricName"))
-        if isinstance(name, str)
-    }
-    time_ns, kinds, metrics = (
-        np.array(column, np.int64) for column in list(zip(*rows, strict=True))[:3]
+    stated = database.rows(
+        _METRIC_NAMES, ("typeId", "metricId", "metricName"), kinds=(int, int, str)
     )
-    values = np.array([row[3] for row in rows], np.float64)
-    of_gpu = (kinds & _GPU_MASK) == gpu.number
+    names = {(kind, metric): name for kind, metric, name in stated}
+    *integers, reals = zip(*rows, strict=True)
+    time_ns, kinds, metrics = (np.array(column, np.int64) for column in integers)
+    values = np.array(reals, np.float64)
     series = []
-    for kind, metric in np.unique(np.stack([kinds, metrics])[:, of_gpu], axis=1).T.tolist():
+    for kind, metric in distinct_rows(kinds, metrics)[0]:
         positions = np.flatnonzero((kinds == kind) & (metrics == metric) & np.isfinite(values))
         name = names.get((kind, metric), f"metric {metric}")
         series.append((name, time_ns[positions], values[positions]))
@@ -64,11 +60,8 @@ def network_metrics(database: Database) -> list[Series]:
     """Return the metrics of network cards, by card and port."""
     keys = ("globalId", "portId", "metricsListId", "metricsIdx")
     columns = database.integers(_NETWORK, ("start", *keys, "value"))
-    names = {
-        (group, number): name
-        for group, number, name in database.rows(_NETWORK_NAMES, (*keys[2:], "name"))
-        if isinstance(name, str)
-    }
+    stated = database.rows(_NETWORK_NAMES, (*keys[2:], "name"), kinds=(int, int, str))
+    names = {(group, number): name for group, number, name in stated}
     cards = dict(database.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
     card_of = {
         of: cards.get(card) for card, of in database.rows("NIC_ID_MAP", ("nicId", "globalId"))

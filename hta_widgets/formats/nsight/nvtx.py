@@ -11,7 +11,9 @@ domains, such as NCCL's, are calls on the host. All other ranges are annotations
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +21,14 @@ import msgspec
 import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
-from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, Columns, process_of, text_codes
+from hta_widgets.formats.nsight.tables import (
+    ID_BITS,
+    ID_MASK,
+    Columns,
+    process_of,
+    text_codes,
+    texts_by_id,
+)
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Bools, Ints, positions_in
 from hta_widgets.trace.columns import StringPool
@@ -32,7 +41,7 @@ _DOMAIN_CREATION = 75
 #: Types of rows that are not events: categories, domains, names of devices and threads, resources.
 _NO_EVENTS = (33, 75, 76, 97, 98, 99)
 #: Domains of libraries; those without a recorded name have a number other than 0.
-_LIBRARY = re.compile(
+LIBRARY = re.compile(
     r"nccl|rccl|nvshmem|cu(blas|dnn|fft|sparse|solver|rand|tensor|file|cim)\w*|cccl|cub|thrust"
     r"|tensorrt|nvjpeg|dali|ucx|openacc|(?P<unnamed>domain) \d+",
     re.IGNORECASE,
@@ -49,21 +58,14 @@ _decode_json = msgspec.json.decode
 
 @dataclass(slots=True)
 class NvtxRanges:
-    """The ranges and marks of an export.
+    """The ranges and marks of an export."""
 
-    Attributes
-    ----------
-    columns : dict of str to array
-        Columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
-        never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`.
-    domains : list of str
-        Names of domains; "" for the program's own.
-    payloads : list of dict
-        Fields of payloads by name; the first is empty.
-    """
-
+    #: columns of events; ``phase`` is a letter's code, ``end_ns`` is `NO_TIME` for a range that
+    #: never ends; ``domain`` is a position in `domains`, ``payload`` in `payloads`
     columns: Columns
+    #: names of domains; "" for the program's own
     domains: list[str]
+    #: fields of payloads by name; the first is empty
     payloads: list[dict[str, int]] = field(default_factory=lambda: [{}])
 
     def select(self, mask: Bools) -> NvtxRanges:
@@ -79,21 +81,13 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
     """Return the names of domains by process and number."""
     if "eventType" not in database.columns_of(NVTX_TABLE):
         return {}
-    rows = database.rows(
-        NVTX_TABLE, ("globalTid", "domainId", "text"), where=f"eventType = {_DOMAIN_CREATION}"
-    )
-    return {
-        (thread >> ID_BITS, number): text
-        for thread, number, text in rows
-        if isinstance(thread, int) and isinstance(number, int) and isinstance(text, str)
-    }
+    columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
+    rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
+    return {(thread >> ID_BITS, number): text for thread, number, text in rows}
 
 
 def read_ranges(
-    database: Database,
-    rows: EventRows,
-    names: Mapping[tuple[int, int], str],
-    problems: Problems,
+    database: Database, rows: EventRows, names: Mapping[tuple[int, int], str], problems: Problems
 ) -> NvtxRanges:
     """Read ranges and marks; `names` are those of domains that processes registered."""
     columns = database.integers(
@@ -130,7 +124,7 @@ def read_ranges(
     names_of_texts = [name for name, _ in operators]
     is_operator = np.array(names_of_texts) != np.array(texts.values)
     is_step = np.array([name.startswith(_STEP_RANGE) for name in names_of_texts])
-    of_library = np.array([_LIBRARY.fullmatch(name) is not None for name in domains], bool)
+    of_library = np.array([LIBRARY.fullmatch(name) is not None for name in domains], bool)
     is_call = (is_operator[text] | of_library[domain]) & ~is_step[text]
     annotation, call = rows.category_codes(("user_annotation", "cpu_op"))
     is_mark = phase == ord("i")
@@ -175,89 +169,82 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     for key, pattern in _OPERATOR_ARGS.items():
         value = pattern.search(text, match.start())
         if value is not None:
-            try:
+            args[key] = value[1]
+            with suppress(msgspec.DecodeError, RecursionError):
                 args[key] = _decode_json(value[1])
-            except (msgspec.DecodeError, RecursionError):
-                args[key] = value[1]
     return text[: match.start()], args
 
 
-@dataclass(frozen=True, slots=True)
-class _PayloadField:
-    name: str
-    offset: int
-    size_bytes: int
-    is_signed: bool
-
-
-#: Sizes of integers by the type of an entry in a payload, and whether they are signed.
-_INTEGERS = {
-    1: (1, True), 2: (1, False), 3: (2, True), 4: (2, False), 5: (4, True), 6: (4, False),
-    7: (8, True), 8: (8, False), 9: (8, True), 10: (8, False), 11: (1, True), 12: (1, False),
-    13: (2, True), 14: (2, False), 15: (4, True), 16: (4, False), 17: (8, True), 18: (8, False),
-    22: (8, False),
-}  # fmt: skip
+#: Codes of `struct` by the type of an entry in a payload; those of enumerations are larger.
+_INTEGERS = {n: code for first in (1, 11) for n, code in enumerate("bBhHiIqQ", first)}
+_INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
+#: Fields by domain and schema: name, offset and code.
+_Schemas = dict[tuple[int, int], list[tuple[str, int, str]]]
 _PAYLOAD_HEADER_BYTES = 32
+#: Columns of payloads: as a blob, as JSON, and as the id of a text of JSON.
+_PAYLOADS = ("binaryData", "jsonText", "jsonTextId")
 _FIRST_NESTED_TYPE = 1 << 24
 
 
 def _read_payloads(database: Database, rowids: Ints) -> tuple[list[dict[str, int]], Ints]:
     """Return the distinct payloads of ranges, and the position of each row's among them."""
     payloads: list[dict[str, int]] = [{}]
-    if "binaryData" not in database.columns_of(NVTX_TABLE):
+    stored = [name for name in _PAYLOADS if name in database.columns_of(NVTX_TABLE)]
+    if not stored:
         return payloads, np.zeros(len(rowids), np.int64)
     schemas = _payload_schemas(database)
-    rows = database.rows(NVTX_TABLE, ("rowid", "binaryData"), where='"binaryData" is not null')
+    has_payload = " or ".join(f'"{name}" is not null' for name in stored)
+    rows = database.rows(NVTX_TABLE, ("rowid", *_PAYLOADS), where=f"({has_payload})")
+    texts = texts_by_id(database, (row[3] for row in rows if isinstance(row[3], int)))
     number_of: dict[object, int] = {}
-    numbers = []
-    for _, blob in rows:
-        if blob not in number_of:
-            number_of[blob] = len(payloads)
-            payloads.append(_decode_payload(blob, schemas))
-        numbers.append(number_of[blob])
-    positions = positions_in(np.array([row for row, _ in rows], np.int64), rowids)
-    return payloads, np.where(positions >= 0, np.array([*numbers, 0])[positions], 0)
+    for _, *content in rows:
+        if tuple(content) not in number_of:
+            number_of[tuple(content)] = len(payloads)
+            blob, json_text, json_id = content
+            fields = _decode_payload(blob, schemas)
+            payloads.append(fields or _decode_json_payload(json_text or texts.get(json_id)))
+    positions = positions_in(np.array([row[0] for row in rows], np.int64), rowids)
+    numbers = [*(number_of[row[1:]] for row in rows), 0]
+    return payloads, np.where(positions >= 0, np.array(numbers)[positions], 0)
 
 
-def _payload_schemas(database: Database) -> dict[tuple[int, int], list[_PayloadField]]:
+def _decode_json_payload(text: object) -> dict[str, int]:
+    """Return the fields of a payload in JSON that are integers, also in quotes."""
+    fields: object = None
+    with suppress(msgspec.DecodeError, RecursionError):
+        fields = _decode_json(text) if isinstance(text, str) else None
+    pairs = fields.items() if isinstance(fields, dict) else ()
+    return {name: int(value) for name, value in pairs if re.fullmatch(r"-?\d{1,20}", str(value))}
+
+
+def _payload_schemas(database: Database) -> _Schemas:
     """Return the fields of payloads by domain and schema; each process repeats them."""
-    entries: dict[tuple[int, int], dict[int, _PayloadField]] = {}
-    columns = ("domainId", "schemaId", "idx", "name", "type", "offset")
-    for domain, schema, place, name, kind, offset in database.rows(
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns
+    entries: dict[tuple[int, int], dict[int, tuple[str, int, str]]] = {}
+    columns = ("domainId", "schemaId", "idx", "type", "name", "offset")
+    kinds = (int, int, int, int, str)
+    for domain, schema, place, kind, name, offset in database.rows(
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES", columns, kinds=kinds
     ):
-        if not all(isinstance(value, int) for value in (domain, schema, place, kind)):
-            continue
-        size, is_signed = _INTEGERS.get(kind, (4 if kind >= _FIRST_NESTED_TYPE else 0, False))
+        code = _INTEGERS.get(kind, "I" if kind >= _FIRST_NESTED_TYPE else "")
         start = offset if isinstance(offset, int) else 0
-        if size and isinstance(name, str) and start >= 0:
-            field_ = _PayloadField(name, start, size, is_signed)
-            entries.setdefault((domain, schema), {})[place] = field_
+        if code and start >= 0:
+            entries.setdefault((domain, schema), {})[place] = name, start, code
     return {key: list(fields.values()) for key, fields in entries.items()}
 
 
-def _decode_payload(
-    blob: object, schemas: Mapping[tuple[int, int], list[_PayloadField]]
-) -> dict[str, int]:
+def _decode_payload(blob: object, schemas: _Schemas) -> dict[str, int]:
     """Return the fields of a payload, a blob or its digits in hexadecimal; none if it is none.
 
     Four integers precede the payload: its domain, schema, size and offset.
     """
-    try:
+    fields = {}
+    with suppress(ValueError, TypeError, struct.error):
         raw = bytes.fromhex(blob) if isinstance(blob, str) else blob
-    except ValueError:
-        return {}
-    if not isinstance(raw, bytes):
-        return {}
-    header = [int.from_bytes(raw[start : start + 8], "little") for start in range(0, 32, 8)]
-    domain, schema, size, offset = header
-    body = raw[offset : offset + size]
-    if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
-        return {}
-    return {
-        entry.name: int.from_bytes(
-            body[entry.offset : entry.offset + entry.size_bytes], "little", signed=entry.is_signed
-        )
-        for entry in schemas.get((domain, schema), ())
-        if entry.offset + entry.size_bytes <= size
-    }
+        domain, schema, size, offset = struct.unpack_from("<4Q", raw)  # type: ignore[arg-type]
+        body = raw[offset : offset + size]  # type: ignore[index]
+        if offset < _PAYLOAD_HEADER_BYTES or len(body) != size:
+            return {}
+        for name, start, code in schemas.get((domain, schema), ()):
+            if start + struct.calcsize(code) <= size:
+                (fields[name],) = struct.unpack_from(f"<{code}", body, start)
+    return fields

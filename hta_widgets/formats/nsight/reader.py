@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from hta_widgets.formats.event_rows import (
     RowPlace,
     build_traces,
     distinct_rows,
+    ranks_of,
     select_rows,
 )
 from hta_widgets.formats.nsight.collectives import communication_args, rank_in_communicators
@@ -33,7 +34,6 @@ from hta_widgets.formats.nsight.counters import allocated_memory, device_metrics
 from hta_widgets.formats.nsight.graph_nodes import captured_calls
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRanges, read_ranges
 from hta_widgets.formats.nsight.recording import read_recording
-from hta_widgets.formats.nsight.steps import steps_of_device
 from hta_widgets.formats.nsight.tables import (
     CALLS,
     DEVICE_TABLES,
@@ -47,7 +47,8 @@ from hta_widgets.formats.nsight.tables import (
     read_table,
 )
 from hta_widgets.formats.nsight.waits import read_waits
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.formats.steps import add_steps
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.sqlite import NO_TIME, Database, table_names
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.problems import ProblemKind, Problems
@@ -57,8 +58,8 @@ _MARKER = "StringIds"
 _REPORTS = (".nsys-rep", ".qdrep")
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: Columns of work from which steps are found.
-_OF_WORK = ("start_ns", "end_ns", "process", "device", "correlation")
+#: A mark of Megatron and others on the rank and its place in the job.
+_RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -77,11 +78,7 @@ def reports_of(path: str) -> list[tuple[Path, bool]]:
 
 
 def read_export(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of an export; `steps` is a regular expression of the ranges that are steps."""
     problems = Problems()
@@ -107,8 +104,7 @@ class _ExportEvents:
         self._recording = read_recording(database)
         self._network = network_metrics(database)
         self._tables: dict[ExportTable, Columns] = {}
-        #: times and devices of the work of all tables, and number of devices by process
-        self._work: Columns = {}
+        #: number of devices by process
         self._devices_of: Counter[int] = Counter()
         #: processes with calls on the host
         self._callers: set[int] = set()
@@ -120,18 +116,18 @@ class _ExportEvents:
         for table in DEVICE_TABLES:
             self._assign_process(self._tables[table])
         self._drop_recorded_graphs()
-        work = [self._tables[table] for table in DEVICE_TABLES]
-        self._work = {name: np.concatenate([part[name] for part in work]) for name in _OF_WORK}
         self._ranges = self._read_ranges()
         self._add_communication_args()
         self._add_args_of_calls()
         for columns in self._tables.values():
             self._add(columns)
-        callers = [self._tables[table]["process"] for table in HOST_TABLES]
-        self._callers = set(np.concatenate(callers).tolist())
-        self._add_steps(steps)
+        for table in HOST_TABLES:
+            self._callers.update(np.unique(self._tables[table]["process"]).tolist())
         for phase in "Xib":
             self._add(self._ranges.of_phase(phase).columns, phase=phase)
+        self._tables.clear()
+        add_steps(self.rows, steps, "NVTX ranges", self._path, self._problems)
+        self._devices_of.update(process for process, _ in ranks_of(self.rows.columns()))
         if self.rows.first_ns > _MIN_UTC_NS:
             self._recording.epoch_ns = 0
 
@@ -143,8 +139,8 @@ class _ExportEvents:
         self._note("skipped", ~timed, f"rows of {table.name} without times")
         return select_rows(columns, timed)
 
-    def _note(self, kind: ProblemKind, mask: Bools, detail: str) -> None:
-        self._problems.add(kind, int(mask.sum()), detail, file=self._path)
+    def _note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
+        self._problems.add(kind, int(np.sum(count)), detail, file=self._path)
 
     def _assign_process(self, work: Columns) -> None:
         """Give device work without a process the process of all calls, if there is only one."""
@@ -161,9 +157,10 @@ class _ExportEvents:
         graphs, kernels = self._tables[GRAPHS], self._tables[KERNELS]
         if not len(graphs["start_ns"]):
             return
-        launched = set(zip(*(kernels[k].tolist() for k in ("process", "correlation")), strict=True))
-        pairs = zip(*(graphs[k].tolist() for k in ("process", "correlation")), strict=True)
-        is_twice = np.array([pair in launched for pair in pairs], bool)
+        keys = ("process", "correlation")
+        _, launch = distinct_rows(*(np.concatenate([kernels[k], graphs[k]]) for k in keys))
+        count = len(kernels["start_ns"])
+        is_twice = np.isin(launch[count:], launch[:count])
         detail = "launches of CUDA graphs whose kernels are recorded too"
         self._note("skipped", is_twice, detail)
         detail = (
@@ -194,7 +191,6 @@ class _ExportEvents:
         kernels, calls, ranges = self._tables[KERNELS], self._tables[CALLS], self._ranges
         codes = [code for code, name in enumerate(self.rows.name.values) if _NCCL_NAME.search(name)]
         is_nccl = np.isin(kernels["name"], codes)
-        has_no_payloads = len(ranges.payloads) == 1
         domains = [
             code
             for code, name in enumerate(ranges.domains)
@@ -210,12 +206,11 @@ class _ExportEvents:
                 self.rows.name,
             )
             self._add_args(kernels, dict(zip(rows.tolist(), args, strict=True)))
-        if has_no_payloads and codes:
-            detail = (
-                "the export lacks NCCL's sizes and communicators;"
-                " nsys export --type sqlite --include-blobs true writes them"
-            )
-            self._problems.add("part", 1, detail, file=self._path)
+        detail = (
+            "the export lacks NCCL's sizes and communicators;"
+            " nsys export --type sqlite --include-blobs true writes them"
+        )
+        self._note("part", int(len(ranges.payloads) == 1 and bool(codes)), detail)
 
     def _add_args_of_calls(self) -> None:
         """Add what calls wait for, and the kernels of nodes of graphs that they captured."""
@@ -248,35 +243,6 @@ class _ExportEvents:
             return RowPlace(gpu, _UNIFIED, process_name or gpu, _UNIFIED, _LAST_SORT)
         return RowPlace(gpu, str(thread), process_name or gpu)
 
-    def _add_steps(self, pattern: str | None) -> None:
-        """Put a ``ProfilerStep#n`` around the ranges that are steps of each rank."""
-        calls, ranges = self._tables[CALLS], self._ranges
-        work, number = self._work, np.empty(0, np.int64)
-        processes = sorted(self._callers | set(ranges.columns["process"].tolist()))
-        ranks: list[tuple[int, ...]] = [(process, -1) for process in processes if process >= 0]
-        if len(work["device"]):
-            ranks, number = distinct_rows(work["process"], work["device"])
-        self._devices_of.update(process for process, _ in ranks)
-        for place, (process, device) in enumerate(ranks):
-            steps = steps_of_device(
-                select_rows(work, number == place),
-                select_rows(calls, calls["process"] == process),
-                ranges.select(ranges.columns["process"] == process),
-                self.rows.name,
-                pattern,
-            )
-            if steps is None:
-                continue
-            detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
-            self._problems.add("repaired", len(steps.numbers), detail, file=self._path)
-            names = [self.rows.name[code] for code in steps.ranges["name"].tolist()]
-            derived = {
-                "name": self.rows.name_codes(f"ProfilerStep#{n}" for n in steps.numbers.tolist()),
-                "category": np.full(len(names), self.rows.category.add("user_annotation")),
-                "args": self.rows.args_codes({"NVTX range": name} for name in names),
-            }
-            self._add(steps.ranges | derived, target=device)
-
     def facts(self, process: int, device: int) -> RankFacts:
         """Return a rank's identity; the first also has the counters of its host."""
         recording, network, self._network = self._recording, self._network, []
@@ -287,7 +253,7 @@ class _ExportEvents:
             series = [*device_metrics(self._database, gpu), *memory, *network]
         return RankFacts(
             epoch_ns=recording.epoch_ns or 0,
-            host=recording.host,
+            host=recording.host(process),
             rank=self._stated_rank(process, device),
             device_properties=gpu.properties() if device >= 0 else {},
             further_metadata={"Nsight Systems": recording.version} if recording.version else {},
@@ -296,11 +262,15 @@ class _ExportEvents:
         )
 
     def _stated_rank(self, process: int, device: int) -> int | None:
-        """Return the rank by NCCL; of a process with one device by MPI, or by its environment."""
+        """Return the rank by NCCL; of a process with one device by MPI, a mark or variables."""
         has_one_device = self._devices_of[process] <= 1
         stated = self._recording.mpi_ranks.get(process) if has_one_device else None
         if stated is None:
             ranges = self._ranges.select(self._ranges.columns["process"] == process)
+            if has_one_device:
+                names = (self.rows.name[code] for code in np.unique(ranges.columns["name"]))
+                stated = next((int(m[1]) for m in map(_RANK_MARK.match, names) if m), None)
+        if stated is None:
             stated = rank_in_communicators(ranges, None if has_one_device else device)
         if stated is None and self._devices_of.total() == 1:
             stated = self._recording.rank_of_variables()
@@ -308,14 +278,11 @@ class _ExportEvents:
 
     def report(self) -> None:
         """Report what the export lacks."""
-        recording, problems, path = self._recording, self._problems, self._path
-        self._database.report(problems)
-        if recording.epoch_ns is None:
-            problems.add(
-                "clock", 1, "the export does not state when the recording began", file=path
-            )
-        problems.add("part", int(recording.cut), "the file was cut from a longer export", file=path)
+        recording = self._recording
+        self._database.report(self._problems)
+        detail = "the export does not state when the recording began"
+        self._note("clock", int(recording.epoch_ns is None), detail)
+        self._note("part", int(recording.is_cut), "the file was cut from a longer export")
         for process, text in recording.diagnostics:
             if process is None or process in self._callers:
-                detail = f"Nsight Systems reports: {text[:300]}"
-                problems.add("part", 1, detail, file=path)
+                self._note("part", 1, f"Nsight Systems reports: {text[:300]}")

@@ -7,8 +7,7 @@ with the names that this module lists are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -47,74 +46,65 @@ class Gpu:
 
 @dataclass(slots=True)
 class Recording:
-    """A recording.
+    """What an export states about its recording."""
 
-    Attributes
-    ----------
-    epoch_ns : int or None
-        UTC at time 0 of the events.
-    version, host : str
-        Of Nsight Systems, and the host's name.
-    cut : bool
-        Whether the file was cut from another export.
-    processes : dict of int to str
-        Names of processes.
-    threads : dict of (process, thread) to str
-        Names of threads.
-    mpi_ranks : dict of int to int
-        Ranks by process.
-    domains : dict of (process, number) to str
-        Names of NVTX domains.
-    diagnostics : list of (process or None, text)
-        Nsight's messages on lost events.
-    """
-
-    epoch_ns: int | None = None
-    version: str = ""
-    host: str = ""
-    cut: bool = False
-    processes: dict[int, str] = field(default_factory=dict)
-    threads: dict[tuple[int, int], str] = field(default_factory=dict)
-    mpi_ranks: dict[int, int] = field(default_factory=dict)
-    domains: dict[tuple[int, int], str] = field(default_factory=dict)
-    diagnostics: list[tuple[int | None, str]] = field(default_factory=list)
-    variables: dict[str, int] = field(default_factory=dict)
-    _gpus: dict[tuple[int | None, int], Gpu] = field(default_factory=dict)
+    #: UTC at time 0 of the events
+    epoch_ns: int | None
+    #: of Nsight Systems
+    version: str
+    #: whether the file was cut from another export
+    is_cut: bool
+    #: by hardware and virtual machine; None for an export that states neither
+    hosts: dict[int | None, str]
+    processes: dict[int, str]
+    #: by process and thread
+    threads: dict[tuple[int, int], str]
+    mpi_ranks: dict[int, int]
+    #: names of NVTX domains by process and number
+    domains: dict[tuple[int, int], str]
+    #: messages of Nsight Systems on lost events, with the process
+    diagnostics: list[tuple[int | None, str]]
+    #: variables of the environment that state a rank
+    variables: dict[str, int]
+    gpus: dict[tuple[int | None, int], Gpu]
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return a device of a process."""
         pid = id_in_system(process)
-        return self._gpus.get((pid, device)) or self._gpus.get((None, device)) or Gpu(device)
+        return self.gpus.get((pid, device)) or self.gpus.get((None, device)) or Gpu(device)
+
+    def host(self, process: int) -> str | None:
+        """Return the name of the host of a process, if it is known."""
+        names = set(self.hosts.values())
+        return next(iter(names)) if len(names) == 1 else self.hosts.get(process >> ID_BITS)
 
     def rank_of_variables(self) -> int | None:
         """Return the rank in the environment of the process that was launched."""
-        return next(
-            (self.variables[name] for name in RANK_VARIABLES if name in self.variables), None
-        )
+        return next((self.variables[n] for n in RANK_VARIABLES if n in self.variables), None)
 
 
 def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
-    version, cut, in_utc = _export_options(database)
-    epoch_ns = _first_integer(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    if epoch_ns is not None and not 0 < epoch_ns < LAST_NS:
-        epoch_ns = None
+    version, is_cut, in_utc = _export_options(database)
+    begin = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), kinds=(int,))
+    epoch_ns = next((epoch_ns for (epoch_ns,) in begin if 0 < epoch_ns < LAST_NS), None)
+    processes = database.rows("PROCESSES", ("globalPid", "name"), kinds=(int, str))
+    mpi_ranks = database.rows("MPI_RANKS", ("globalTid", "rank"), kinds=(int, int))
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
         version=version,
-        host=_host(database),
-        cut=cut,
-        processes=dict(_process_names(database)),
-        threads=_thread_names(database),
-        mpi_ranks={
-            thread >> ID_BITS: rank
-            for thread, rank in database.rows("MPI_RANKS", ("globalTid", "rank"))
-            if isinstance(thread, int) and is_rank(rank)
+        is_cut=is_cut,
+        hosts=_hosts(database),
+        processes={
+            process >> ID_BITS: PurePath(shorten_paths(name).replace("\\", "/")).name
+            for process, name in processes
         },
+        threads=_thread_names(database),
+        mpi_ranks={thread >> ID_BITS: rank for thread, rank in mpi_ranks if is_rank(rank)},
         domains=domain_names(database),
         diagnostics=_diagnostics(database),
         variables=_rank_variables(database),
-        _gpus=_gpus(database),
+        gpus=_gpus(database),
     )
 
 
@@ -122,45 +112,28 @@ def _export_options(database: Database) -> tuple[str, bool, bool]:
     """Return the version, and whether events were cut, and times are UTC."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        rows = database.rows(table, ("name", "value"))
-        options.update((name, str(value)) for name, value in rows if isinstance(name, str))
+        options.update(database.rows(table, ("name", "value"), kinds=(str, str)))
     version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
-    return (
-        version[0] if version else "",
-        any(name.startswith("DERIVED_") for name in options),
-        options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true",
-    )
+    is_cut = any(name.startswith("DERIVED_") for name in options)
+    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
+    return version[0] if version else "", is_cut, in_utc
 
 
-def _first_integer(database: Database, table: str, column: str) -> int | None:
-    values = [value for (value,) in database.rows(table, (column,)) if isinstance(value, int)]
-    return values[0] if values else None
-
-
-def _host(database: Database) -> str:
+def _hosts(database: Database) -> dict[int | None, str]:
     if "name" not in database.columns_of("TARGET_INFO_SYSTEM_ENV"):
-        return ""
-    rows = database.rows("TARGET_INFO_SYSTEM_ENV", ("value",), where="name = 'Hostname'")
-    return next((value for (value,) in rows if isinstance(value, str)), "")
-
-
-def _process_names(database: Database) -> Iterable[tuple[int, str]]:
-    """Yield names of processes, without the folders of their programs."""
-    for process, name in database.rows("PROCESSES", ("globalPid", "name")):
-        if isinstance(process, int) and isinstance(name, str):
-            yield process >> ID_BITS, PurePath(shorten_paths(name).replace("\\", "/")).name
+        return {}
+    table, columns = "TARGET_INFO_SYSTEM_ENV", ("value", "globalVid")
+    rows = database.rows(table, columns, where="name = 'Hostname'", kinds=(str,))
+    return {of >> 2 * ID_BITS if isinstance(of, int) else None: name for name, of in rows}
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
-    rows = [
-        row
-        for row in database.rows("ThreadNames", ("priority", "globalTid", "nameId"))
-        if all(isinstance(value, int) for value in row)
-    ]
+    columns = ("priority", "globalTid", "nameId")
+    rows = sorted(database.rows("ThreadNames", columns, kinds=(int, int, int)))
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
         (thread >> ID_BITS, thread & ID_MASK): shorten_paths(texts[name])
-        for _, thread, name in sorted(rows)
+        for _, thread, name in rows
         if name in texts
     }
 
@@ -168,12 +141,11 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
 def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
     if "severity" not in database.columns_of("DIAGNOSTIC_EVENT"):
         return []
-    rows = database.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid"))
+    rows = database.rows("DIAGNOSTIC_EVENT", ("text", "severity", "globalPid"), kinds=(str,))
     return [
         (process >> ID_BITS if isinstance(process, int) else None, text)
-        for severity, text, process in rows
-        if isinstance(text, str)
-        and ((isinstance(severity, int) and severity >= _SEVERE) or _LOSS.search(text))
+        for text, severity, process in rows
+        if (isinstance(severity, int) and severity >= _SEVERE) or _LOSS.search(text)
     ][:_MAX_DIAGNOSTICS]
 
 
@@ -196,24 +168,20 @@ def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"
     on_host: dict[int, Gpu] = {}
-    for number, name, sms, memory in database.rows(table, (key, "name", "smCount", "totalMemory")):
-        if isinstance(number, int):
-            gpu = Gpu(number, _text(name), _count(sms), _count(memory))
-            on_host[number] = gpus[None, number] = gpu
+    columns = (key, "name", "smCount", "totalMemory")
+    for number, name, sms, memory in database.rows(table, columns, kinds=(int,)):
+        gpu = Gpu(number, name if isinstance(name, str) else "", _count(sms), _count(memory))
+        on_host[number] = gpus[None, number] = gpu
     columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
-    for number, device, pid, sms in database.rows("TARGET_INFO_CUDA_DEVICE", columns):
-        if isinstance(number, int) and isinstance(device, int) and isinstance(pid, int):
-            gpus[pid, device] = on_host.get(number) or Gpu(number, sms=_count(sms))
-    columns = ("deviceId", "pid", "name", "numMultiprocessors")
-    for device, pid, name, sms in database.rows("TARGET_INFO_CUDA_GPU", columns):  # of 2021
-        if isinstance(device, int):
-            process = pid if isinstance(pid, int) else None
-            gpus[process, device] = Gpu(device, _text(name), _count(sms))
+    rows = database.rows("TARGET_INFO_CUDA_DEVICE", columns, kinds=(int, int, int))
+    for number, device, pid, sms in rows:
+        gpu = on_host.get(number, Gpu(number))
+        gpus[pid, device] = replace(gpu, sms=_count(sms) or gpu.sms)  # fewer with MIG
+    columns = ("deviceId", "name", "pid", "numMultiprocessors")
+    rows = database.rows("TARGET_INFO_CUDA_GPU", columns, kinds=(int, str))  # of 2021
+    for device, name, pid, sms in rows:
+        gpus[pid if isinstance(pid, int) else None, device] = Gpu(device, name, _count(sms))
     return gpus
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.event_rows import EventRows, distinct_rows
+from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
@@ -81,42 +81,39 @@ def text_codes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExportTable:
-    """A table of events.
-
-    Attributes
-    ----------
-    name : str
-        Its name, without a suffix such as ``_V2``.
-    category : str
-    names : tuple of str
-        Columns that refer to the text of a name; the first that has one counts.
-    unknown : str
-        The name without a text, by id.
-    label : callable, optional
-        Makes names of the values in the columns `names` instead.
-    of_device : bool
-        Whether its events have a device and a stream; others have a thread.
-    args : dict of str to str
-        Columns by the arg of an event's record; NULL is left out.
-    """
+    """A table of events; `name` is without a suffix such as ``_V2``."""
 
     name: str
     category: str
+    #: columns that refer to the text of a name; the first that has one counts
     names: tuple[str, ...] = ("nameId",)
+    #: the name without a text, by id
     unknown: str = "event {}"
+    #: makes names of the values in the columns `names` instead
     label: Callable[..., str] | None = None
+    #: whether its events have a device and a stream; others have a thread
     of_device: bool = False
+    #: columns by the arg of an event's record; NULL is left out
     args: dict[str, str] = field(default_factory=dict)
 
     def stored_name(self, database: Database) -> str:
-        """Return the name of the table in a file; the name itself if it is missing."""
+        """Return the name of the table in a file; the name itself if it is missing.
+
+        Of several versions of a table, one with rows counts.
+        """
         pattern = re.compile(rf"{self.name}(_V\d+)?")
-        return next((name for name in database.tables if pattern.fullmatch(name)), self.name)
+        names = sorted(filter(pattern.fullmatch, database.tables), reverse=True)
+        names.sort(key=database.is_empty)
+        return names[0] if names else self.name
 
 
 def _copy_label(kind: int, source: int, target: int) -> str:
     ends = f"{_word(_MEMORY_KINDS, source)} -> {_word(_MEMORY_KINDS, target)}"
     return f"Memcpy {_word(_COPY_KINDS, kind)} ({ends})"
+
+
+def _fill_label(kind: int) -> str:
+    return f"Memset ({_word(_MEMORY_KINDS, kind) if kind >= 0 else 'Device'})"
 
 
 def _word(words: tuple[str, ...], code: int) -> str:
@@ -163,7 +160,7 @@ DEVICE_TABLES = (
         label=_copy_label, of_device=True, args=_COPY_ARGS,
     ),
     ExportTable(
-        "CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset", ("deviceId",), label="Memset (Device)".format,
+        "CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset", ("memKind",), label=_fill_label,
         of_device=True, args={"value": "value", **_CONTEXT_ARGS},
     ),
     GRAPHS,
@@ -183,11 +180,18 @@ HOST_TABLES = (
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
     """Return the columns of a table's events, with codes of the names and args in `rows`."""
     place = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
-    columns = database.integers(
+    blocks = database.integer_blocks(
         table.stored_name(database),
         tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
         optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
     )
+    return join_columns([_event_columns(database, table, columns, rows) for columns in blocks])
+
+
+def _event_columns(
+    database: Database, table: ExportTable, columns: Columns, rows: EventRows
+) -> Columns:
+    """Return the events of some rows of a table."""
     category: Ints = np.full(len(columns["rowid"]), rows.category.add(table.category))
     if table is CALLS:
         driver = rows.category.add("cuda_driver")

@@ -8,13 +8,14 @@ call that recorded it::
     SYNCHRONIZATION  eventSyncId 71, stream 21, correlation 603   cudaStreamWaitEvent
         {"wait_on_stream": 33, "wait_on_cuda_event_record_corr_id": 601, …}
 
-Ids of events are used again, so ``eventSyncId`` counts where an export has it.
+Ids of events are reused, so ``eventSyncId`` takes precedence if an export has it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from hta_widgets.formats.nsight.tables import ID_BITS
@@ -34,37 +35,40 @@ def read_waits(database: Database) -> dict[Call, dict[str, Any]]:
     """Return what calls wait for, as args."""
     waits = {}
     recordings = _recordings(database)
-    columns = database.integers(_WAITS, (*_COLUMNS[:3], "syncType"), optional=_COLUMNS[3:])
-    rows = zip(*(columns[name].tolist() for name in (*_COLUMNS, "syncType")), strict=True)
-    for process, correlation, stream, event, recording, kind in rows:
+    for process, correlation, stream, *event, kind in _rows(database, _WAITS, "syncType"):
         args: dict[str, Any] = {"synchronization": _KINDS.get(kind, f"type {kind}")}
         is_stream_wait = kind == _STREAM_WAITS
         stream_key = "waiting stream" if is_stream_wait else "waited stream"
-        stated = ((stream_key, stream), ("waited event", event))
+        stated = ((stream_key, stream), ("waited event", event[0]))
         args |= {key: value for key, value in stated if value not in (-1, _NONE)}
-        of_event = recordings[_event_key(process, event, recording)]
+        of_event = recordings[_event_key(process, *event)]
         earlier = bisect_left(of_event, (correlation, -1))
         if is_stream_wait and earlier:
             last = of_event[earlier - 1]
             args["wait_on_cuda_event_record_corr_id"], args["wait_on_stream"] = last
-        waits[process >> ID_BITS, correlation] = args
+        waits[process, correlation] = args
     return waits
 
 
-def _event_key(process: int, event: int, recording: int) -> tuple[int, str, int]:
+def _rows(database: Database, table: str, *further: str) -> Iterator[tuple[int, ...]]:
+    """Yield process, correlation id, stream, event and recording, and further columns."""
+    columns = database.integers(table, (*_COLUMNS[:3], *further), optional=_COLUMNS[3:])
+    columns["globalPid"] >>= ID_BITS
+    return zip(*(columns[name].tolist() for name in (*_COLUMNS, *further)), strict=True)
+
+
+def _event_key(process: int, event: int, recording: int = -1) -> tuple[int, str, int]:
     """Return what identifies a recording of an event."""
     if recording in (-1, _NONE):
-        return process >> ID_BITS, "eventId", event
-    return process >> ID_BITS, "eventSyncId", recording
+        return process, "eventId", event
+    return process, "eventSyncId", recording
 
 
 def _recordings(database: Database) -> defaultdict[tuple[int, str, int], list[tuple[int, int]]]:
     """Return the correlation id and the stream of each recording of events, ascending."""
     recordings: defaultdict[tuple[int, str, int], list[tuple[int, int]]] = defaultdict(list)
-    columns = database.integers(_RECORDS, _COLUMNS[:3], optional=_COLUMNS[3:])
-    rows = zip(*(columns[name].tolist() for name in _COLUMNS), strict=True)
-    for process, correlation, stream, event, recording in rows:
-        for key in {_event_key(process, event, -1), _event_key(process, event, recording)}:
+    for process, correlation, stream, *event in _rows(database, _RECORDS):
+        for key in {_event_key(process, event[0]), _event_key(process, *event)}:
             recordings[key].append((correlation, stream))
     for of_event in recordings.values():
         of_event.sort()

@@ -1,4 +1,4 @@
-"""Events of ROCm's profilers, whatever file they are in, as rows of a device and of a host.
+"""Events of ROCm's profilers, from all of their files, as rows of a device and of a host.
 
 Times count from the start of the host. RCCL makes a stream per channel, and most have one
 kernel: the rare streams of a device share rows, each event in the first row that is free then.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from hta_widgets.formats.event_rows import (
     build_traces,
     distinct_rows,
 )
+from hta_widgets.formats.steps import add_steps
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
@@ -28,17 +29,22 @@ from hta_widgets.trace.problems import Problems
 _MANY_STREAMS = 32
 _RARE_SHARE = 0.01
 _WAVE_SIZE = 64
-_COPY = re.compile(r"(MEMORY_)?COPY_(?P<source>HOST|DEVICE)_TO_(?P<target>HOST|DEVICE)")
+_COPY = re.compile(
+    r"(MEMORY_)?COPY_?(?P<source>HOST|DEVICE)_?TO_?(?P<target>HOST|DEVICE)", re.IGNORECASE
+)
+#: Categories by a word in the kind of calls; rocprof-sys writes kinds such as ``rocm_hip_api``.
 _CATEGORIES = (
-    (re.compile(r"MARKER|ROCTX"), "user_annotation"),
-    (re.compile(r"RCCL|NCCL|ROCDECODE|ROCJPEG"), "cpu_op"),
-    (re.compile(r"HSA|HIP_COMPILER"), "cuda_driver"),
+    (re.compile(r"marker|roctx|user"), "user_annotation"),
+    (re.compile(r"hsa|hip_compiler"), "cuda_driver"),
+    (re.compile(r"hip"), "cuda_runtime"),
+    (re.compile(r"python"), "python_function"),
 )
 
 
 def category_of_calls(kind: str) -> str:
     """Return the category of calls of a kind such as ``HIP_RUNTIME_API``."""
-    return next((name for words, name in _CATEGORIES if words.search(kind)), "cuda_runtime")
+    names = (name for words, name in _CATEGORIES if words.search(kind.lower()))
+    return next(names, "cpu_op" if kind else "cuda_runtime")
 
 
 @dataclass(slots=True)
@@ -54,7 +60,7 @@ class RocmEvents:
         """Return a collector without events."""
         return cls(path, EventRows(), Problems())
 
-    def add_work(self, *, is_copy: bool = False, **columns: Any) -> None:
+    def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
         """Add kernels or copies; the columns are those of `EventRows.add`."""
         process, device = columns["process"], columns["device"]
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
@@ -65,7 +71,7 @@ class RocmEvents:
             stream[rows] = _share_rows(start_ns[rows], end_ns[rows], stream[rows])
         columns |= {"stream": stream, "correlation": _link_ids(columns["correlation"])}
         place = self.rows.place_codes(_stream_place, device, stream)
-        self.rows.add(category="gpu_memcpy" if is_copy else "kernel", place=place, **columns)
+        self.rows.add(category=category, place=place, **columns)
 
     def add_calls(
         self,
@@ -84,14 +90,16 @@ class RocmEvents:
         )  # fmt: skip
 
     def finish(
-        self, format_name: str, facts: Callable[[int, int], RankFacts], steps: str | None
+        self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None
     ) -> Outcome:
         """Return the ranks of the file."""
-        named = self.rows.add_named_steps(steps)
-        detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
-        self.problems.add("repaired", named, detail, file=self.path)
+        add_steps(self.rows, steps, "ranges of the host", self.path, self.problems)
         record = "Record with rocprofv3 --runtime-trace, and load the file that it writes."
-        return build_traces(self.rows, self.path, format_name, self.problems, facts, record)
+
+        def facts_of(process: int, device: int) -> RankFacts:
+            return facts.get((process, device)) or RankFacts()
+
+        return build_traces(self.rows, self.path, format_name, self.problems, facts_of, record)
 
 
 def _stream_place(device: int, stream: int) -> RowPlace:
@@ -99,7 +107,7 @@ def _stream_place(device: int, stream: int) -> RowPlace:
 
 
 def _thread_place(pid: int, tid: int) -> RowPlace:
-    return RowPlace(str(pid), str(tid), "process", f"thread {tid}")
+    return RowPlace(str(pid), str(tid), "process", f"thread {tid if tid >= 0 else 'unknown'}")
 
 
 def copy_name(text: str) -> str:

@@ -26,7 +26,7 @@ from hta_widgets.formats.rocm.events import (
     device_properties,
     launch_args,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database, table_names
 from hta_widgets.trace.arrays import Ints, first_positions
@@ -50,11 +50,7 @@ def is_rocpd(start: FileStart) -> bool:
 
 
 def read_rocpd(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
     events = RocmEvents.of(path)
@@ -69,7 +65,7 @@ def read_rocpd(
                 tables.read(events)
                 facts |= tables.facts()
         database.report(events.problems)
-    return events.finish("rocpd", lambda *key: facts.get(key) or RankFacts(), steps)
+    return events.finish("rocpd", facts, steps)
 
 
 def companions_of(path: str) -> list[tuple[Path, bool]]:
@@ -83,25 +79,21 @@ class _TableSet:
     def __init__(self, database: Database, suffix: str, number: int) -> None:
         self._database, self._suffix = database, suffix
         self._first_process = number << _PROCESS_BITS
-        agents = self._rows(
-            "info_agent", "id", "type", "type_index", "absolute_index", "product_name", "name",
-            "extdata",
-        )  # fmt: skip
-        #: number and properties of each GPU, by agent
+        columns = ("id", "type", "type_index", "absolute_index", "product_name", "name", "extdata")
+        #: processes with the devices that they use
+        self._used: set[tuple[int, ...]] = set()
+        #: number and properties of each GPU of the host, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
-        for agent, kind, index, absolute, product, name, extra in agents:
-            if kind == "GPU" and isinstance(agent, int):
-                places = [place for place in (index, absolute) if _is_index(place)]
+        for agent, kind, *places, product, name, extra in self._rows("info_agent", *columns):
+            if kind == "GPU":
+                number = next(filter(_is_index, places), agent)
                 model = next((t for t in (product, name) if isinstance(t, str) and t), "")
-                self._gpus[agent] = device_properties(
-                    places[0] if places else agent, model, _json(extra).get("cu_count")
-                )
-        self._pid_of = {
-            key: pid for key, pid in self._rows("info_process", "id", "pid") if _is_index(pid)
-        }
-        self._tid_of = {
-            key: tid for key, tid in self._rows("info_thread", "id", "tid") if _is_index(tid)
-        }
+                units = _json(extra).get("cu_count")
+                self._gpus[agent] = device_properties(number, model, units)
+        self._pid_of, self._tid_of = (
+            {key: of for key, of in self._rows(f"info_{what}", "id", column) if _is_index(of)}
+            for what, column in (("process", "pid"), ("thread", "tid"))
+        )
 
     def read(self, events: RocmEvents) -> None:
         """Add all events."""
@@ -112,14 +104,15 @@ class _TableSet:
 
     def facts(self) -> dict[tuple[int, int], RankFacts]:
         """Return what the file states about each rank."""
-        hosts = [name for (name,) in self._rows("info_node", "hostname") if isinstance(name, str)]
-        host = hosts[0] if len(set(hosts)) == 1 else None
+        nodes = self._database.rows(self._table("info_node"), ("hostname",), kinds=(str,))
+        hosts = {name for (name,) in nodes}
+        host = hosts.pop() if len(hosts) == 1 else None
         facts = {}
         for key, environment in self._rows("info_process", "id", "environment"):
-            rank = _rank_of(environment) if len(self._gpus) == 1 else None
+            devices = {device for process, device in self._used if process == key}
+            rank = _rank_of(environment) if len(devices) == 1 else None
             for gpu in self._gpus.values():
-                place = self._first_process + int(key), gpu["id"]
-                facts[place] = RankFacts(0, host, rank, gpu)
+                facts[self._first_process + key, gpu["id"]] = RankFacts(0, host, rank, gpu)
         return facts
 
     def _read_kernels(self, events: RocmEvents) -> None:
@@ -141,21 +134,19 @@ class _TableSet:
         name = self._names(events, "string", ("string",), columns["name_id"], copy_name)
         to_gpu = np.isin(columns["dst_agent_id"], list(self._gpus))
         agent = np.where(to_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        self._add_work(events, columns, agent, name, is_copy=True, size_bytes=columns["size"])
+        self._add_work(
+            events, columns, agent, name, category="gpu_memcpy", size_bytes=columns["size"]
+        )
 
     def _add_work(
-        self,
-        events: RocmEvents,
-        columns: dict[str, Ints],
-        agent: Ints,
-        name: Ints,
-        **further: Any,
+        self, events: RocmEvents, columns: dict[str, Ints], agent: Ints, name: Ints, **further: Any
     ) -> None:
         if len(name):
             stream = columns["stream_id"]
             gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
             only = next(iter(gpus.values())) if len(gpus) == 1 else 0
             device = map_distinct(agent, lambda key: gpus.get(key, key if key >= 0 else only))
+            self._used.update(distinct_rows(columns["pid"], device)[0])
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
                 process=self._first_process + columns["pid"], device=device,
@@ -188,8 +179,7 @@ class _TableSet:
         return f"rocpd_{name}{self._suffix}"
 
     def _rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        rows = self._database.rows(self._table(name), columns)
-        return [row for row in rows if isinstance(row[0], (int, str))]
+        return self._database.rows(self._table(name), columns, kinds=(int,))
 
     def _integers(self, name: str, *columns: str) -> dict[str, Ints]:
         return self._database.integers(self._table(name), columns)
@@ -233,6 +223,13 @@ def _rank_of(environment: object) -> int | None:
     return ranks[0] if ranks and is_rank(ranks[0]) else None
 
 
+def _old_category(operation: str) -> str:
+    """Return the category of an operation of a kind such as ``CopyDeviceToHost``."""
+    if re.match(r"Copy|Fill", operation):
+        return "gpu_memcpy" if operation[0] == "C" else "gpu_memset"
+    return "gpu_sync" if re.match(r"Barrier|Marker|Signal", operation) else "kernel"
+
+
 def _read_old(database: Database, events: RocmEvents) -> None:
     """Read a database of rocmProfileData, whose links are a table of their own."""
     columns = database.integers(
@@ -248,16 +245,23 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     pool = events.rows.name
 
     def names_of(text_ids: Ints) -> Ints:
-        return map_distinct(text_ids, lambda key: pool.add(texts.get(key) or "operation"))
+        return map_distinct(
+            text_ids, lambda key: pool.add(copy_name(texts.get(key) or "operation"))
+        )
 
     described = map_distinct(ids[0], lambda key: int(bool(texts.get(key)))) == 1
     name = np.where(described, names_of(ids[0]), names_of(ids[1]))
     call_of = np.append(links["api_id"], -1)[first_positions(links["op_id"], columns["id"])]
+    copies = database.integers("rocpd_copyapi", ("api_ptr_id",), optional=("size",))
+    size_of = np.append(copies["size"], -1)[first_positions(copies["api_ptr_id"], call_of)]
+    add = events.rows.category.add
+    kinds = map_distinct(ids[1], lambda key: add(_old_category(texts.get(key, ""))))
     if len(name):
         events.add_work(
-            start_ns=columns["start"], end_ns=columns["end"], name=name,
+            start_ns=columns["start"], end_ns=columns["end"], name=name, category=kinds,
             process=np.zeros(len(name), np.int64), device=np.maximum(columns["gpuId"], 0),
             stream=columns["queueId"], correlation=call_of,
+            size_bytes=np.where(kinds == add("gpu_memcpy"), size_of, -1),
         )  # fmt: skip
     is_marker = map_distinct(ids[2], lambda key: int(texts.get(key) == "UserMarker")) == 1
     categories = events.rows.category_codes(("cuda_runtime", "user_annotation"))

@@ -11,7 +11,7 @@ of a kind of ``strings``::
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from hta_widgets.formats.rocm.events import (
     device_properties,
     launch_args,
 )
-from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.formats import Advance, FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.arrays import Ints
 
@@ -133,11 +133,7 @@ def is_rocprof_json(start: FileStart) -> bool:
 
 
 def read_rocprof_json(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a file; `steps` is a regular expression of the names of steps."""
     events = RocmEvents.of(path)
@@ -154,7 +150,7 @@ def read_rocprof_json(
             path=path,
             remedy="Copy it again, or write rocpd with rocprofv3 --output-format rocpd.",
         ) from None
-    return events.finish("rocprof-json", lambda *key: facts.get(key) or RankFacts(), steps)
+    return events.finish("rocprof-json", facts, steps)
 
 
 class _ProcessReader:
@@ -232,7 +228,7 @@ class _ProcessReader:
         agents = [target if target in self._gpus else source for target, source in ends]
         names = (copy_name(self._operation(record)) for record in records)
         self._events.add_work(
-            is_copy=True,
+            category="gpu_memcpy",
             name=self._events.rows.name_codes(names),
             device=self._devices(agents),
             size_bytes=np.array([record.bytes for record in records], np.int64),

@@ -24,7 +24,6 @@ from hta_widgets.formats.xplane.messages import (
     Plane,
     ProtobufError,
     Stats,
-    read_fields,
 )
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 
@@ -32,8 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 Unsigned = npt.NDArray[np.uint64]
 
 CORRELATION = "correlation_id"
-#: Messages that are fewer are read one by one, which is faster.
-_MIN_TOGETHER = 16
+_MAX_FIELDS = 1 << 12
 #: Events with more statistics are a kind of their own.
 _MAX_STATS = 64
 _MAX_SHIFT = 63
@@ -154,7 +152,9 @@ def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldC
     rounds: list[tuple[npt.NDArray[np.generic], ...]] = []
     at = start.copy()
     active = np.flatnonzero(at < end)
-    while len(active) >= _MIN_TOGETHER:
+    while len(active):
+        if len(rounds) > _MAX_FIELDS:
+            raise ProtobufError(f"an event has more than {_MAX_FIELDS:,} fields")
         stop = end[active]
         key, after = _read_varints(octets, at[active], stop)
         wire = (key & np.uint64(7)).astype(np.int64)
@@ -179,26 +179,12 @@ def _read_columns(data: bytes, octets: Bytes, start: Ints, end: Ints) -> _FieldC
         rounds.append((active, (key >> np.uint64(3)).astype(np.int64), wire, value, size))
         at[active] = after + size
         active = active[at[active] < stop]
-    rounds.append(_read_rest(data, active, at, end))
+    if not rounds:
+        none = np.empty(0, np.int64)
+        return _FieldColumns(none, none, none, none.astype(np.uint64), none)
     columns = [np.concatenate(column) for column in zip(*rounds, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return _FieldColumns(*(column[order] for column in columns))
-
-
-def _read_rest(data: bytes, rows: Rows, at: Ints, end: Ints) -> tuple[npt.NDArray[np.generic], ...]:
-    """Return the further fields of some messages, read one by one."""
-    fields: list[tuple[int, int, int, int, int]] = []
-    for row in rows.tolist():
-        for number, content in read_fields(data, (int(at[row]), int(end[row]))):
-            if isinstance(content, tuple):
-                fields.append((row, number, _BYTES, content[0], content[1] - content[0]))
-            elif isinstance(content, bytes):  # no field that is read here has a fixed size
-                fields.append((row, number, _FIXED64, 0, len(content)))
-            else:
-                fields.append((row, number, _VARINT, content, 0))
-    columns = list(zip(*fields, strict=True)) or [()] * 5
-    kinds = (np.int64, np.int64, np.int64, np.uint64, np.int64)
-    return tuple(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True))
 
 
 def _read_varints(octets: Bytes, at: Ints, end: Ints) -> tuple[Unsigned, Ints]:

@@ -6,8 +6,10 @@ also have lines that repeat the work of the streams by module, operation and sco
     /device:GPU:0   Stream #16(Kernel)   device work
                     XLA Modules          ranges of the device
                     XLA Ops              repeats the kernels: left out
-    /device:TPU:0   XLA Ops              device work: a TPU has no other line of it
+    /device:TPU:0   XLA Ops              device work; loops and calls that contain other operations
+                                         are ranges of the device
                     Steps                steps
+    /device:TPU:0 SparseCore 1           more work of the same device: Sparse Core Ops
 
 Kernels have the operation of XLA (``hlo_op``) that they are a part of; a collective's operation
 has the same name on all ranks, so its kernels are matched by module, operation and order.
@@ -16,7 +18,8 @@ has the same name on all ranks, so its kernels are matched by module, operation 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +27,8 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.event_rows import (
-    EventRows,
-    RankFacts,
-    Series,
-    build_traces,
-    distinct_rows,
-)
+from hta_widgets.formats.event_rows import EventRows, RankFacts, build_traces, distinct_rows
+from hta_widgets.formats.steps import add_steps
 from hta_widgets.formats.xplane.events import CORRELATION, LineEvents, read_events, whole_number
 from hta_widgets.formats.xplane.messages import (
     Line,
@@ -40,20 +38,26 @@ from hta_widgets.formats.xplane.messages import (
     Stats,
     read_profile_messages,
 )
-from hta_widgets.readers.formats import Outcome
+from hta_widgets.readers.formats import Advance, Outcome
 from hta_widgets.readers.streams import read_whole_file
-from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.problems import ANOTHER_RUN, ProblemKind, Problems
+from hta_widgets.trace.trace import Trace
 
-_DEVICE = re.compile(r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})")
+_DEVICE = re.compile(
+    r"/device:(?P<kind>(?!CUSTOM\b|CPU\b)\w+):(?P<number>\d{1,9})(?: (?P<core>.+))?"
+)
 #: Threads of the host; calls that CUPTI and ROCtracer record have planes of their own in old files.
 _HOST = re.compile(r"/host:(?!metadata)(\w+)")
 _ENVIRONMENT = "Task Environment"
 _STREAM = re.compile(r"Stream #(\d{1,9})\b.*")
-_OPS = re.compile(r"(Async )?XLA Ops")
-_MODULES, _STEPS = "XLA Modules", "Steps"
+_OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
+_MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 #: Lines that XProf derives from others.
-_DERIVED = re.compile(r"XLA .*|Steps|Framework .*|TensorFlow .*|Source code|Launch Stats|.*Scope.*")
+_DERIVED = re.compile(
+    r"XLA .*|(Sparse Core )?(Steps|Modules)|(Framework|TensorFlow) .*|Source code|Launch Stats"
+    r"|.*Scope.*"
+)
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)"
 )
@@ -83,11 +87,7 @@ def companions_of(path: str) -> list[tuple[Path, bool]]:
 
 
 def read_profile(
-    path: str,
-    *,
-    advance: Callable[[int], object] | None = None,
-    keepalive: Any = None,  # noqa: ARG001 - part of what readers are called with
-    steps: str | None = None,
+    path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a profile; `steps` is a regular expression of the ranges that are steps."""
     problems = Problems()
@@ -107,10 +107,23 @@ def read_profile(
     return build_traces(events.rows, path, "xplane", problems, events.facts, _RECORD_AGAIN)
 
 
+def note_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
+    """Report the devices that several captures hold, which are no further ranks of a job."""
+    first: dict[tuple[str | None, int], str] = {}
+    for trace in traces:
+        if trace.format == "xplane":
+            path = first.setdefault((trace.host, trace.local_rank), trace.path)
+            if trace.host and Path(path).parent != Path(trace.path).parent:
+                detail = f"is {ANOTHER_RUN}: {path} holds device {trace.local_rank} of {trace.host}"
+                detail += " too; load the folder of one capture"
+                problems.add("duplicate_rank", 1, detail, file=trace.path)
+    return traces
+
+
 def _damage(path: str, data: bytes, fault: ProtobufError) -> TraceError:
     if data.count(_REPLACED) > len(data) // 1000:
         return TraceError(
-            "was changed by a conversion of text, which replaces bytes",
+            "was damaged by a text conversion, which replaced bytes",
             path=path,
             remedy="Copy the file again as binary.",
         )
@@ -130,104 +143,107 @@ class _ProfileEvents:
         #: FLOPs and bytes of kernels by the position in `_figures`, which is by correlation id
         self._figures: list[Stats] = []
         self._figure_of: dict[int, int] = {}
-        self._steps, self._step_count = steps, 0
+        self._steps = steps
+        #: number of lines without the number of a stream by device
+        self._unnumbered: Counter[int] = Counter()
         environment = next((p for p in profile.planes if p.name == _ENVIRONMENT), Plane())
         started = environment.stats.get("profile_start_time")
         lines = [line for plane in profile.planes for line in plane.lines if line.events]
         self._is_utc = any(line.first_ns >= _MIN_UTC_NS for line in lines)
         self._start_ns = started if isinstance(started, int) and 0 < started < 1 << 62 else None
+        for line in lines if self._is_utc else ():
+            if line.first_ns < _MIN_UTC_NS:
+                line.first_ns += self._start_ns or 0
         if self._start_ns is None and not self._is_utc:
-            detail = "the profile does not state when it began"
-            problems.add("clock", 1, detail, file=path)
+            self._note("clock", 1, "the profile does not state when it began")
+
+    def _note(self, kind: ProblemKind, count: int, detail: str) -> None:
+        self._problems.add(kind, count, detail, file=self._path)
 
     def read(self) -> None:
         """Read all planes with events of devices and of threads."""
-        derived = others = 0
         # Devices first, as calls on the host get figures of the kernels that they launch.
         for plane in sorted(self._profile.planes, key=lambda p: bool(_HOST.fullmatch(p.name))):
             device = _DEVICE.fullmatch(plane.name)
             if device is not None:
-                derived += self._read_device(plane, device["kind"], int(device["number"]))
+                label = f"{device['kind']} {device['number']}"
+                self._read_device(plane, label, int(device["number"]), device["core"])
             elif _HOST.fullmatch(plane.name):
                 for line in plane.lines:
                     self._read_thread(plane, line)
             else:
-                others += sum(len(line.events) for line in plane.lines)
+                count = sum(len(line.events) for line in plane.lines)
+                self._note("part", count, f"events of the plane {plane.name[:60]!r}")
         if self._steps is not None:
-            self._step_count = self.rows.add_named_steps(self._steps)
-        detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
-        self._problems.add("repaired", self._step_count, detail, file=self._path)
-        # Repeated work is not lost; other planes belong to neither devices nor threads.
-        self._problems.add(
-            "part", others, "events of planes of neither devices nor hosts", file=self._path
-        )
-        self._problems.add(
-            "repaired", derived, "events that repeat device work by module or scope are left out",
-            file=self._path,
-        )  # fmt: skip
+            add_steps(self.rows, self._steps, "ranges of the host", self._path, self._problems)
 
     def facts(self, _process: int, device: int) -> RankFacts:
         """Return what the profile states about a rank."""
         plane = self._devices.get(device, Plane())
-        samples = sorted(self._memory.get(device, []))
-        series: list[Series] = []
-        if samples:
-            times, values = np.array(samples, np.int64).T
-            series.append((_MEMORY, times, values.astype(np.float64)))
+        times, values = np.array(sorted(self._memory.get(device, [])), np.int64).reshape(-1, 2).T
         hosts = self._profile.hosts
-        host = hosts[0] if len(hosts) == 1 else None
         return RankFacts(
             epoch_ns=0 if self._is_utc else self._start_ns or 0,
-            host=host,
+            host=hosts[0] if len(hosts) == 1 else None,
             device_properties=_properties(device, plane.stats) if device >= 0 else {},
-            series=series,
+            series=[(_MEMORY, times, values.astype(np.float64))] if len(times) else (),
             has_steps_of_device="TPU" in plane.name,
         )
 
-    def _read_device(self, plane: Plane, kind: str, number: int) -> int:
-        """Read the work of a device; return the number of events that repeat it."""
+    def _read_device(self, plane: Plane, label: str, number: int, core: str | None) -> None:
+        """Read the work of a device, or of a core."""
         streams = [line for line in plane.lines if _STREAM.fullmatch(line.name)]
         work = streams or [line for line in plane.lines if _OPS.fullmatch(line.name)]
         work = work or [line for line in plane.lines if not _DERIVED.fullmatch(line.name)]
         if not any(line.events for line in work):
-            return 0
-        label = f"{kind} {number}"
-        self._devices[number] = plane
-        derived = 0
+            return
+        has_steps = not streams and number not in self._devices
+        self._devices.setdefault(number, plane)
         first_stream = 0
-        for order, line in enumerate(work):
+        first_order = self._unnumbered[number]
+        self._unnumbered[number] += len(work)
+        for order, line in enumerate(work, first_order):
             match = _STREAM.fullmatch(line.name)
             stream = int(match[1]) if match else order
             first_stream = stream if line is work[0] else first_stream
-            thread = f"stream {stream}" if match else line.name
+            thread = f"stream {stream}" if match else " · ".join(filter(None, (core, line.name)))
             place = self.rows.place(label, str(stream), label, thread)
-            self._add(plane, line, "kernel", place, number, stream)
+            events = self._events(plane, line)
+            if line.name == _NESTED:
+                events = self._without_containers(events, place, number, stream)
+            self._add_work(events, place, number, stream)
         for line in plane.lines:
             if line.name == _MODULES:
                 place = self.rows.place(label, str(first_stream), label)
-                self._add(plane, line, "gpu_user_annotation", place, number, first_stream)
-            elif line.name == _STEPS and not streams:
+                self._add_ranges(self._events(plane, line), place, number, first_stream)
+            elif line.name == _STEPS and has_steps:
                 self._add_steps(plane, line, self.rows.place(label, _STEPS, label, _STEPS), number)
             elif line not in work:
-                derived += len(line.events)
-        return derived
+                detail = "events that repeat device work by module or scope are left out"
+                self._note("repaired", len(line.events), detail)
 
-    def _add(
-        self, plane: Plane, line: Line, category: str, place: int, device: int, stream: int
-    ) -> None:
-        events = self._events(plane, line)
-        is_work = category == "kernel"
-        args = (
-            map(_args, events.names, events.stats) if is_work else map(_args_of_stats, events.stats)
-        )
+    def _without_containers(
+        self, events: LineEvents, place: int, device: int, stream: int
+    ) -> LineEvents:
+        """Return the operations that contain no others; those that do are added as ranges."""
+        is_container = _are_containers(events)
+        self._add_ranges(events.take(np.flatnonzero(is_container)), place, device, stream)
+        detail = "operations that contain others, as loops do, are ranges; their parts are work"
+        self._note("repaired", int(is_container.sum()), detail)
+        return events.take(np.flatnonzero(~is_container))
+
+    def _add_work(self, events: LineEvents, place: int, device: int, stream: int) -> None:
+        args = self.rows.args_codes(map(_args, events.names, events.stats))
         self._append(
-            events, category, place, device=device, stream=stream,
-            correlation=events.correlation if is_work else -1,
-            args=self.rows.args_codes(args)[events.kind],
+            events, "kernel", place, device=device, stream=stream,
+            correlation=events.correlation, args=args[events.kind],
             size_bytes=np.array(list(map(_copied_bytes, events.stats)), np.int64)[events.kind],
         )  # fmt: skip
-        if is_work:
-            self._note_figures(events)
+        self._note_figures(events)
+
+    def _add_ranges(self, events: LineEvents, place: int, device: int, stream: int) -> None:
+        args = self.rows.args_codes(map(_args_of_stats, events.stats))[events.kind]
+        self._append(events, "gpu_user_annotation", place, device=device, stream=stream, args=args)
 
     def _note_figures(self, events: LineEvents) -> None:
         first = len(self._figures)
@@ -288,7 +304,8 @@ class _ProfileEvents:
         rows = np.flatnonzero(number >= 0)
         if len(rows):
             self._append_steps(events.take(rows), number[rows], place)
-            self._step_count += len(rows)
+            detail = "steps are ranges of the host; they got a ProfilerStep#n around them"
+            self._note("repaired", len(rows), detail)
 
     def _add_operations(self, events: LineEvents, place: int) -> None:
         """Put the operation of XLA that launches are a part of around them, as an operator."""
@@ -318,9 +335,19 @@ class _ProfileEvents:
             for stored, shown in _FIGURES.items():
                 if stored in stats:
                     stats[shown] = stats.pop(stored)
-        detail = "events that are sums of several, without times"
-        self._problems.add("skipped", sums, detail, file=self._path)
+        self._note("skipped", sums, "events that are sums of several, without times")
         return events
+
+
+def _are_containers(events: LineEvents) -> Bools:
+    """Return which events contain another one, that is, the next in the order of their starts."""
+    rows = np.flatnonzero(events.end_ns > events.start_ns)
+    rows = rows[np.lexsort((-events.end_ns[rows], events.start_ns[rows]))]
+    following, is_container = rows[1:], np.zeros(len(events.kind), bool)
+    rows = rows[:-1]
+    is_container[rows] = events.start_ns[following] < events.end_ns[rows]
+    is_container[rows] &= events.end_ns[following] <= events.end_ns[rows]
+    return is_container
 
 
 def _numbers(stats: list[Stats], key: str) -> Ints:

@@ -141,6 +141,15 @@ export interface ChartPoint {
   y: number;
 }
 
+/** Start and end of a drag. */
+export type DragSpan = readonly [from: ChartPoint, to: ChartPoint];
+
+/** The rectangle of a drag. */
+export function dragRectangle([from, to]: DragSpan): ChartBox {
+  const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+  return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
+}
+
 /** The item under the pointer, or with the keyboard focus. */
 export interface HoverTarget {
   index: number;
@@ -161,13 +170,8 @@ export interface Drawing {
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush;
   press(index: number, additive: boolean, selection: ChartSelection): Brush;
   /** Null if the drag selects nothing. */
-  drag(
-    from: ChartPoint,
-    to: ChartPoint,
-    additive: boolean,
-    selection: ChartSelection,
-  ): Brush | null;
-  dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null;
+  drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null;
+  dragBox(span: DragSpan): ChartBox | null;
   /** The brush that selects nothing: null for each dimension that this chart writes. */
   emptyBrush(): Brush;
 }

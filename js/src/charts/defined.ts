@@ -159,7 +159,7 @@ function legendOf(marks: readonly MarkDefinition[], theme: Theme): [MarkStyle, s
   );
 }
 
-/** Bring the items of `data` into the order in which they are drawn; null if they keep theirs. */
+/** Sort the items of `data` in place, as the definition says; returns the order, or null. */
 function sortItems(
   { order: code }: Definition,
   scope: EvaluationScope,

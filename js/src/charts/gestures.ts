@@ -3,7 +3,7 @@
 import type { Brush, ChartSelection } from "../protocol/source";
 import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 
-/** A press that moves farther than this is a drag. px. */
+/** A press that moves farther than this, in px, is a drag. */
 const DRAG_THRESHOLD_PX = 4;
 
 /** A chart that is brushed. */
@@ -61,7 +61,7 @@ class ChartGestures {
       target.plot.setPointerCapture(drag.id);
       target.hover(null, null);
     }
-    if (drag.moved) target.drag(target.drawing?.dragBox(drag, point) ?? null);
+    if (drag.moved) target.drag(target.drawing?.dragBox([drag, point]) ?? null);
   }
 
   end(event: PointerEvent): void {
@@ -71,7 +71,7 @@ class ChartGestures {
     if (from === null || drawing === null || event.pointerId !== from.id) return;
     const point = this.pointOf(event);
     const brush = from.moved
-      ? drawing.drag(from, point, isAdditive(event), selection)
+      ? drawing.drag([from, point], isAdditive(event), selection)
       : drawing.click(point.x, point.y, isAdditive(event), selection);
     if (brush !== null) target.brush(brush);
   }

@@ -12,7 +12,7 @@ import {
   type ChartBox,
   type Drawing,
   markedRows,
-  type ChartPoint,
+  type DragSpan,
   type HoverTarget,
   type TooltipContent,
 } from "./content";
@@ -317,13 +317,8 @@ export class HeatmapDrawing implements Drawing {
       : { ranks: pressedRanks, window };
   }
 
-  drag(
-    from: ChartPoint,
-    to: ChartPoint,
-    additive: boolean,
-    selection: ChartSelection,
-  ): Brush | null {
-    const range = this.cellRange(from, to);
+  drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null {
+    const range = this.cellRange(span);
     if (range === null) return null;
     const { ranks } = this.content;
     const inside = ranks.slice(range.first, range.last + 1).flat();
@@ -335,9 +330,9 @@ export class HeatmapDrawing implements Drawing {
     return { ranks: all ? null : inside, window };
   }
 
-  dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null {
+  dragBox(span: DragSpan): ChartBox | null {
     const { plan } = this;
-    const range = this.cellRange(from, to);
+    const range = this.cellRange(span);
     if (range === null) return null;
     const cellWidth = plan.plotWidth / this.content.bins;
     return {
@@ -370,10 +365,12 @@ export class HeatmapDrawing implements Drawing {
     return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  private cellRange(
-    from: ChartPoint,
-    to: ChartPoint,
-  ): { first: number; last: number; low: number; high: number } | null {
+  private cellRange([from, to]: DragSpan): {
+    first: number;
+    last: number;
+    low: number;
+    high: number;
+  } | null {
     const { plan } = this;
     const { bins, ranks } = this.content;
     const bin = (x: number): number => Math.floor(((x - plan.left) / plan.plotWidth) * bins);
@@ -408,9 +405,9 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
 const ROW_PITCH_PX = 16;
 const MAX_HEIGHT_PX = 512;
 const STRIP_WIDTH_PX = 22;
-/** Cells narrower than this cannot be distinguished. px. */
+/** Width in px below which cells cannot be distinguished. */
 const MIN_CELL_PX = 5;
-/** Width of the colour key, and of one of its colours. px. */
+/** Width of the colour key, and of one of its colours, px. */
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
@@ -517,7 +514,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }
 
-/** A bar for the mean of the ranks in each bin, which stands on `bottom`. */
+/** A bar for the mean of the ranks in each bin; `bottom` is its base. */
 function meanBars(
   { mean, bins }: HeatmapContent,
   left: number,

@@ -3,16 +3,18 @@
 import type { Brush, ChartSelection } from "../protocol/source";
 import { fitNames, labelledRows, shortenMiddle, textWidth } from "../ui/text";
 import type { Theme } from "../ui/theme";
-import type {
-  ChartBox,
-  Drawing,
-  MarkHit,
-  SelectionKey,
-  ChartMark,
-  ChartPoint,
-  RowsContent,
-  SideColumn,
-  HoverTarget,
+import {
+  type ChartBox,
+  dragRectangle,
+  type Drawing,
+  type DragSpan,
+  type MarkHit,
+  type SelectionKey,
+  type ChartMark,
+  type ChartPoint,
+  type RowsContent,
+  type SideColumn,
+  type HoverTarget,
 } from "./content";
 import { isSameWindow, isExactly, toggleKeys } from "./gestures";
 import {
@@ -25,7 +27,7 @@ import {
   TextLayer,
 } from "./paint";
 
-/** Distance within which the pointer hits a mark. px. */
+/** Distance within which the pointer hits a mark, px. */
 const HIT_RADIUS_PX = 7;
 
 type Dimension = "ranks" | "names" | "kinds";
@@ -130,41 +132,30 @@ export class RowsDrawing implements Drawing {
     return this.brushFor(this.content.keys[index] ?? [], additive, selection);
   }
 
-  drag(
-    from: ChartPoint,
-    to: ChartPoint,
-    additive: boolean,
-    selection: ChartSelection,
-  ): Brush | null {
-    const keys = this.keysIn(from, to);
+  drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null {
+    const keys = this.keysIn(span);
     if (keys === null || keys.length === 0) return null;
     const currentKeys = additive ? (selection[this.dimension] ?? []) : [];
     return { [this.dimension]: [...new Set<SelectionKey>([...currentKeys, ...keys])] };
   }
 
-  dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null {
-    if (this.content.keysWithin !== undefined) {
-      const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
-      return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
-    }
-    const rows = this.rowRange(from.y, to.y);
+  dragBox(span: DragSpan): ChartBox | null {
+    if (this.content.keysWithin !== undefined) return dragRectangle(span);
+    const rows = this.rowRange(span);
     if (rows === null) return null;
     const { top, rowPitch, width } = this.plan;
     const height = (rows[1] - rows[0] + 1) * rowPitch;
     return { left: 0, top: top + rows[0] * rowPitch, width, height };
   }
 
-  private keysIn(from: ChartPoint, to: ChartPoint): readonly SelectionKey[] | null {
+  private keysIn(span: DragSpan): readonly SelectionKey[] | null {
     const { content } = this;
     if (content.keysWithin !== undefined) {
-      const [x0, x1] = [this.valueAt(Math.min(from.x, to.x)), this.valueAt(Math.max(from.x, to.x))];
-      const [y0, y1] = [
-        this.rowPosition(Math.min(from.y, to.y)),
-        this.rowPosition(Math.max(from.y, to.y)),
-      ];
-      return content.keysWithin(x0, x1, y0, y1);
+      const { left, top, width, height } = dragRectangle(span);
+      const [x0, x1] = [this.valueAt(left), this.valueAt(left + width)];
+      return content.keysWithin(x0, x1, this.rowPosition(top), this.rowPosition(top + height));
     }
-    const rows = this.rowRange(from.y, to.y);
+    const rows = this.rowRange(span);
     return rows === null ? null : content.keys.slice(rows[0], rows[1] + 1).flat();
   }
 
@@ -233,10 +224,10 @@ export class RowsDrawing implements Drawing {
     return row >= 0 && row < this.plan.rows ? row : null;
   }
 
-  private rowRange(y0: number, y1: number): [number, number] | null {
+  private rowRange([from, to]: DragSpan): [number, number] | null {
     const { rows, top, rowPitch } = this.plan;
     const row = (y: number): number => Math.floor((y - top) / rowPitch);
-    const [low, high] = [row(Math.min(y0, y1)), row(Math.max(y0, y1))];
+    const [low, high] = [row(Math.min(from.y, to.y)), row(Math.max(from.y, to.y))];
     if (high < 0 || low >= rows) return null;
     return [Math.max(0, low), Math.min(rows - 1, high)];
   }
@@ -509,7 +500,7 @@ export class WindowDrawing extends RowsDrawing {
     return this.click(left + width / 2, top + height / 2, additive, selection);
   }
 
-  override drag(from: ChartPoint, to: ChartPoint): Brush | null {
+  override drag([from, to]: DragSpan): Brush | null {
     const [startWindow, endWindow] = [this.windowAt(from), this.windowAt({ x: to.x, y: from.y })];
     if (startWindow === null || endWindow === null) return null;
     return {
@@ -517,7 +508,7 @@ export class WindowDrawing extends RowsDrawing {
     };
   }
 
-  override dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null {
+  override dragBox([from, to]: DragSpan): ChartBox | null {
     const spot = this.targetAt(from.x, from.y);
     if (spot === null) return null;
     const { top, height } = spot.box;

@@ -44,7 +44,7 @@ test("marks of the roofline select operators by a click, a rectangle and keys", 
     names: null,
   });
   const corner = { x: 600, y: height };
-  expect(drawing.drag({ x: 0, y: add.y - 1 }, corner, false, NOTHING)).toEqual({
+  expect(drawing.drag([{ x: 0, y: add.y - 1 }, corner], false, NOTHING)).toEqual({
     names: ["aten::add"],
   });
   expect(drawing.nextTarget(0, "ArrowDown")).toBe(1);

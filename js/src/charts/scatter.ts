@@ -8,7 +8,14 @@ import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatValue } from "../ui/formats";
 import { joinSentences, textWidth } from "../ui/text";
 import type { Theme } from "../ui/theme";
-import type { ChartBox, ChartPoint, Drawing, HoverTarget, RowsContent } from "./content";
+import {
+  type ChartBox,
+  dragRectangle,
+  type Drawing,
+  type DragSpan,
+  type HoverTarget,
+  type RowsContent,
+} from "./content";
 import { isExactly, toggleKeys } from "./gestures";
 import { type DrawContext, paintBox, paintDot, TextLayer, UNSELECTED_OPACITY } from "./paint";
 
@@ -16,7 +23,7 @@ const PLOT_HEIGHT_PX = 260;
 /** Room for the labels of the vertical axis. */
 const GUTTER_PX = 48;
 const [MIN_DIAMETER_PX, MAX_DIAMETER_PX] = [5, 34];
-/** Distance between labels of roofs. px. */
+/** Distance between labels of roofs, px. */
 const LABEL_PITCH_PX = 13;
 
 /** A limit of the device: precision, TFLOP/s and GB/s. */
@@ -215,13 +222,8 @@ export class RooflineDrawing implements Drawing {
     return isExactly(selection.names, keys) ? this.emptyBrush() : { names: [...keys] };
   }
 
-  drag(
-    from: ChartPoint,
-    to: ChartPoint,
-    additive: boolean,
-    selection: ChartSelection,
-  ): Brush | null {
-    const area = this.dragBox(from, to);
+  drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null {
+    const area = this.dragBox(span);
     const inside = this.rows.filter((row) => {
       const { left, top, width } = this.targetOf(row)!.box;
       const [x, y] = [left + width / 2 - area.left, top + width / 2 - area.top];
@@ -232,9 +234,8 @@ export class RooflineDrawing implements Drawing {
     return { names: [...new Set([...(additive ? (selection.names ?? []) : []), ...keys])] };
   }
 
-  dragBox(from: ChartPoint, to: ChartPoint): ChartBox {
-    const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
-    return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
+  dragBox(span: DragSpan): ChartBox {
+    return dragRectangle(span);
   }
 
   emptyBrush(): Brush {

@@ -55,31 +55,31 @@ export class DiffCharts {
       ctx,
       "What changed",
       "changes",
-      ({ frame, ranksText, pair }, room) => (
+      ({ frame, ranksText, pair }, maxRows) => (
         <ChangesTable
           frame={frame}
           ranksText={ranksText}
           theme={theme.value}
-          maxRows={room}
+          maxRows={maxRows}
           chosen={choice.value.change}
           hasSteps={about.steps > 0}
           choose={(row, name) => {
-            const turn = this.mark({ change: row });
-            if (row === null) timelineLink.markNames(null, turn);
+            const swapChoice = this.mark({ change: row });
+            if (row === null) timelineLink.markNames(null, swapChoice);
             else {
               const requested = source.ask("change_events", { row, pair }, abortSignal);
-              timelineLink.markEvents(requested, name, "event", turn);
+              timelineLink.markEvents(requested, name, "event", swapChoice);
             }
           }}
         />
       ),
     );
-    this.names = new TablePanel(ctx, "Names", "names", (frame, room) => (
+    this.names = new TablePanel(ctx, "Names", "names", (frame, maxRows) => (
       <NamesTable
         frame={frame}
         theme={theme.value}
         device={deviceOf(ctx.options.scenes[0])}
-        maxRows={room}
+        maxRows={maxRows}
         chosen={choice.value.name}
         choose={(name, members) => timelineLink.markNames(members, this.mark({ name }))}
       />
@@ -199,26 +199,26 @@ export class DiffCharts {
 
   private choose(step: number | null): void {
     const { ctx } = this;
-    const turn = this.recordTurn();
+    const swapChoice = this.makeChoiceSwap();
     ctx.choice.value = { ...ctx.choice.value, step };
     const show = async (): Promise<void> => {
       const row = step === null ? null : (rowsOf(await this.loadSlotFrame())[step] ?? null);
-      this.timelineLink.showStep(row, turn);
+      this.timelineLink.showStep(row, swapChoice);
       ctx.statusText.value = row === null ? null : stepText(row);
     };
     Promise.all([this.loadChosen(), show()]).catch((error: unknown) => ctx.fail(error));
   }
 
-  /** Choose what the timelines mark, one thing at a time; `recordTurn` for its history. */
+  /** Choose what the timelines mark, one thing at a time; the history gets a function that swaps the choice. */
   private mark(marked: Partial<DiffChoice>): () => void {
-    const turn = this.recordTurn();
+    const swapChoice = this.makeChoiceSwap();
     const { choice } = this.ctx;
     choice.value = { ...choice.value, change: null, name: null, node: -1, ...marked };
-    return turn;
+    return swapChoice;
   }
 
   /** Return a function that undoes and redoes the next choice. */
-  private recordTurn(): () => void {
+  private makeChoiceSwap(): () => void {
     const { pair, choice, statusText } = this.ctx;
     let previous = { pair: pair.value, choice: choice.value };
     return () => {

@@ -65,7 +65,7 @@ export function textAt(row: FrameRow, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Changes by their names in the swapped comparison; others keep theirs. */
+/** Names of changes in the swapped comparison; the other names stay. */
 export const OPPOSITE: Readonly<Record<string, string>> = {
   added: "removed",
   removed: "added",

@@ -19,7 +19,7 @@ interface HistoryEntry {
   act: string;
   sides: readonly Side[];
   /** Undoes or redoes the choice made outside the timelines. */
-  turn?: (() => void) | undefined;
+  swapChoice?: (() => void) | undefined;
 }
 
 type Stack = Signal<readonly HistoryEntry[]>;
@@ -31,16 +31,16 @@ type Stack = Signal<readonly HistoryEntry[]>;
 export class PairHistory {
   private readonly past: Stack = signal([]);
   private readonly future: Stack = signal([]);
-  private isWalking = false;
+  private isTravelling = false;
   private unnamedCount = 0;
 
   /**
-   * `walk` undoes or redoes on one side; false if there is nothing. `both` runs the walk of an
-   * entry of both sides, during which neither may lead the other.
+   * `moveSide` undoes or redoes on one side; false if there is nothing. `together` runs the moves of
+   * both sides, during which neither may lead the other.
    */
   constructor(
-    private readonly walk: (side: Side, direction: "undo" | "redo") => boolean,
-    private readonly both: (walk: () => void) => void,
+    private readonly moveSide: (side: Side, direction: "undo" | "redo") => boolean,
+    private readonly together: (move: () => void) => void,
   ) {}
 
   get canUndo(): boolean {
@@ -52,18 +52,18 @@ export class PairHistory {
   }
 
   /**
-   * Begin an act whose changes of either side name it in `History.together`. `turn` belongs to the
-   * entry: it is called at each undo and redo.
+   * Begin an act whose changes of either side name it in `History.together`. `swapChoice` belongs to the
+   * entry: each undo and redo calls it.
    */
-  beginAct(act: string, turn: () => void): void {
-    this.past.value = [...this.past.value, { act, sides: [], turn }];
+  beginAct(act: string, swapChoice: () => void): void {
+    this.past.value = [...this.past.value, { act, sides: [], swapChoice }];
     this.future.value = [];
   }
 
   /** Record that a side's history has changed from `before` to `after`. */
   recordChange(side: Side, before: History, after: History): void {
     const step = stepBetween(before, after);
-    if (this.isWalking || step === null) return;
+    if (this.isTravelling || step === null) return;
     if (step === "undo") this.travelSide(side, this.past, this.future);
     else if (step === "redo") this.travelSide(side, this.future, this.past);
     else {
@@ -79,22 +79,22 @@ export class PairHistory {
     const [source, target] =
       direction === "undo" ? [this.past, this.future] : [this.future, this.past];
     for (let entry = source.value.at(-1); entry !== undefined; entry = source.value.at(-1)) {
-      const { sides, turn } = entry;
+      const { sides, swapChoice } = entry;
       source.value = source.value.slice(0, -1);
-      let walkedSides: readonly Side[] = [];
-      const walk = (): void => {
-        walkedSides = sides.filter((side) => this.walk(side, direction));
+      let movedSides: readonly Side[] = [];
+      const move = (): void => {
+        movedSides = sides.filter((side) => this.moveSide(side, direction));
       };
-      this.isWalking = true;
+      this.isTravelling = true;
       try {
-        if (sides.length > 1) this.both(walk);
-        else walk();
+        if (sides.length > 1) this.together(move);
+        else move();
       } finally {
-        this.isWalking = false;
+        this.isTravelling = false;
       }
-      if (walkedSides.length === 0 && turn === undefined) continue;
-      turn?.();
-      target.value = [...target.value, { ...entry, sides: walkedSides }];
+      if (movedSides.length === 0 && swapChoice === undefined) continue;
+      swapChoice?.();
+      target.value = [...target.value, { ...entry, sides: movedSides }];
       return true;
     }
     return false;
@@ -104,13 +104,13 @@ export class PairHistory {
   private travelSide(side: Side, source: Stack, target: Stack): void {
     const entry = source.value.filter(({ sides }) => sides.includes(side)).at(-1);
     if (entry === undefined) return;
-    const { act, turn } = entry;
+    const { act, swapChoice } = entry;
     const sides = entry.sides.filter((other) => other !== side);
     // The choice is undone or redone with the side that reports first.
     const left = sides.length > 0 ? [{ act, sides }] : [];
     source.value = source.value.flatMap((other) => (other === entry ? left : [other]));
-    turn?.();
-    addSide(target, side, { act, turn });
+    swapChoice?.();
+    addSide(target, side, { act, swapChoice });
   }
 }
 

@@ -29,14 +29,8 @@ interface ColourLegendProps {
   choose(colour: Colour): void;
 }
 
-export function ColourLegend({
-  colour,
-  swapped,
-  theme,
-  counts,
-  again: retry,
-  choose,
-}: ColourLegendProps) {
+export function ColourLegend(props: ColourLegendProps) {
+  const { colour, swapped, theme, counts, again: retry, choose } = props;
   // Only events of changes are counted: the rest is what the tests did not find.
   const present = GROUPS.map((group) => ({
     group,

@@ -42,7 +42,7 @@ const FOLLOWED_KEYS = ["search", "color"] as const;
 export class TimelineLink {
   readonly history = new PairHistory(
     (side, direction) => this.apps[side].ctx.shared[direction](),
-    (walk) => this.recordTogether(walk),
+    (move) => this.recordTogether(move),
   );
   private leadingSide: Side = 0;
   /** Set during own writes, whose change events are ignored. */
@@ -214,7 +214,7 @@ export class TimelineLink {
     this.withoutEcho(() => this.apps[side].ctx.shared.applyLinked(patch));
   }
 
-  /** Change both sides in one act; neither leads the other. */
+  /** Change both sides at once; neither follows the other. */
   private recordTogether(act: () => void): void {
     this.withoutEcho(act);
     this.showStates();
@@ -230,7 +230,7 @@ export class TimelineLink {
   }
 
   /** Undo or redo; false if there is nothing to undo or redo. */
-  walk(direction: "undo" | "redo"): boolean {
+  travel(direction: "undo" | "redo"): boolean {
     this.settlePair();
     return this.history.travel(direction);
   }
@@ -240,21 +240,21 @@ export class TimelineLink {
     for (const { ctx } of this.apps) ctx.shared.flush();
   }
 
-  /** Record a choice outside the timelines, with its changes on both, as one entry. */
-  private applyPatches(patches: BySide<Patch>, turn: () => void): void {
+  /** Record a choice made outside the timelines, and its changes of both sides, as one entry. */
+  private applyPatches(patches: BySide<Patch>, swapChoice: () => void): void {
     this.settlePair();
     const name = `${Date.now()}/${Math.random()}`;
     const put = (): void =>
       this.apps.forEach(({ ctx }, side) => ctx.shared.commitPatch(patches[side as Side], name));
-    this.history.beginAct(name, turn);
+    this.history.beginAct(name, swapChoice);
     this.recordTogether(put);
   }
 
-  /** Show one pair of steps, or all, at the same scale; `turn` as in `PairHistory.beginAct`. */
-  showStep(row: FrameRow | null, turn: () => void): void {
+  /** Show one pair of steps, or all, at the same scale; `swapChoice`: see `PairHistory.beginAct`. */
+  showStep(row: FrameRow | null, swapChoice: () => void): void {
     if (row === null) {
       const [before, after] = this.apps.map(({ ctx }) => ctx.stage.reach);
-      this.applyPatches([{ view: [...before!] }, { view: [...after!] }], turn);
+      this.applyPatches([{ view: [...before!] }, { view: [...after!] }], swapChoice);
       return;
     }
     const start = (side: string): number => numberAt(row, `${side}_start_ns`);
@@ -264,7 +264,7 @@ export class TimelineLink {
     const viewOf = (side: string): Patch => ({
       view: [Math.floor(start(side)), Math.ceil(start(side) + Math.max(...lengths))],
     });
-    this.applyPatches(this.ctx.inOrder([viewOf("before"), viewOf("after")]), turn);
+    this.applyPatches(this.ctx.inOrder([viewOf("before"), viewOf("after")]), swapChoice);
   }
 
   /** Show the ranks of the chosen pair only, or all, without marks. */
@@ -281,15 +281,15 @@ export class TimelineLink {
     return ranks === undefined ? null : [ranks[side]];
   }
 
-  markNames(names: string[] | null, turn: () => void): void {
+  markNames(names: string[] | null, swapChoice: () => void): void {
     const { statusText } = this.ctx;
     if (names === null) {
-      this.mark([null, null], turn);
+      this.mark([null, null], swapChoice);
       statusText.value = null;
       return;
     }
     const query = formatClauses({ rest: null, names, kinds: null });
-    this.mark([{ query }, { query }], turn);
+    this.mark([{ query }, { query }], swapChoice);
     const namesText = names.length === 1 ? shortenName(names[0]!) : plural(names.length, "name");
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
@@ -299,14 +299,14 @@ export class TimelineLink {
     requested: Promise<{ reply: PairEvents }>,
     name: string,
     eventsText: string,
-    turn: () => void,
+    swapChoice: () => void,
   ): void {
     const { ctx } = this;
     this.newestMark.ask(
       () => requested,
       ({ reply }) => {
         const [firstIds = [], secondIds = []] = reply.events;
-        this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], turn);
+        this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], swapChoice);
         const [before, after] = ctx
           .inOrder([firstIds, secondIds])
           .map(({ length }) => plural(length, eventsText));
@@ -316,10 +316,10 @@ export class TimelineLink {
     );
   }
 
-  private mark(marks: BySide<MarkFilter>, turn: () => void): void {
+  private mark(marks: BySide<MarkFilter>, swapChoice: () => void): void {
     this.newestMark.cancel();
     const patch = (side: Side): Patch => ({ selection: this.selectionOfMark(side, marks[side]) });
-    this.applyPatches([patch(0), patch(1)], turn);
+    this.applyPatches([patch(0), patch(1)], swapChoice);
   }
 
   /** Selection of the marked events on the shown ranks. */

@@ -106,14 +106,8 @@ export class Headline extends DiffPanel<FindingsProps> {
 }
 
 /** `conditions`: sentence on different hardware or numbers of ranks. */
-export function Findings({
-  frame,
-  totals,
-  ranksText,
-  isChange,
-  conditions,
-  isPerStep,
-}: FindingsProps & { conditions: string; isPerStep: boolean }) {
+export function Findings(props: FindingsProps & { conditions: string; isPerStep: boolean }) {
+  const { frame, totals, ranksText, isChange, conditions, isPerStep } = props;
   const all = rowsOf(frame);
   // The finding's own text follows the order of sides in the page.
   const unlike =

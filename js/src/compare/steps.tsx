@@ -55,11 +55,11 @@ export class Strip extends DiffPanel<StripData> {
     if (width === 0) return null;
     const narrow = width < NARROW_BELOW_PX;
     const gutter = narrow ? 92 : 152;
-    const room = Math.max(width - gutter - 24, 80);
+    const stripWidth = Math.max(width - gutter - 24, 80);
     const hasManySlots = data.slots.rows > MAX_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
     const shown = hasManySlots ? [this.chosenSlot ?? medianSlot(data.slots)] : all;
-    const slots = placeSlots(data.slots, shown, room);
+    const slots = placeSlots(data.slots, shown, stripWidth);
     const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
     const run = heightOf(lanes);
     const height = LABELS_HEIGHT + 2 * run + 8 + BAND_HEIGHT;
@@ -76,10 +76,10 @@ export class Strip extends DiffPanel<StripData> {
         )}
         {hasManySlots && (
           <div class="hta-diff-cells" style={{ paddingLeft: `${gutter}px` }}>
-            {placeSlots(data.slots, all, room).map((slot) => this.cell(slot, shown[0]!))}
+            {placeSlots(data.slots, all, stripWidth).map((slot) => this.cell(slot, shown[0]!))}
           </div>
         )}
-        <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${room}px` }}>
+        <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${stripWidth}px` }}>
           <Gutter
             data={data}
             lanes={narrow ? [] : lanes}
@@ -93,9 +93,9 @@ export class Strip extends DiffPanel<StripData> {
               slots={slots}
               lanes={lanes}
               theme={theme}
-              size={[room, height]}
+              size={[stripWidth, height]}
             />
-            <svg width={room} height={height} class="hta-diff-over">
+            <svg width={stripWidth} height={height} class="hta-diff-over">
               {slots.map((slot) => this.slot(slot, run, narrow))}
             </svg>
           </div>

@@ -53,28 +53,28 @@ function membersOf(row: FrameRow): string[] {
  */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColour(theme) };
-  const changeClass = lookOfName(row);
+  const changeClass = changeClassOfName(row);
   if (changeClass !== null) return classCss(classStyle(changeClass, theme));
   return { background: barColour(numberAt(row, "diff_ns"), theme) };
 }
 
 /** The class of a name that one side lacks; null for others. */
-function lookOfName(row: FrameRow): "only_here" | "replaced" | null {
+function changeClassOfName(row: FrameRow): "only_here" | "replaced" | null {
   const changeClass = classOfChange(textAt(row, "change"), 0, 1);
   return row.is_change === true && (changeClass === "only_here" || changeClass === "replaced")
     ? changeClass
     : null;
 }
 
-const HATCH_WORDS = [
+const HATCH_TEXTS = [
   ["only_here", "new or gone"],
   ["replaced", "replaced by another name"],
 ] as const;
 
 /** The meaning of the hatches of bars, if there are any. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
-  const changeClasses = new Set(rows.map(lookOfName));
-  return HATCH_WORDS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
+  const changeClasses = new Set(rows.map(changeClassOfName));
+  return HATCH_TEXTS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
     ([changeClass, words]) => (
       <span key={changeClass} class="hta-diff-hatch">
         <i class="hta-diff-swatch" style={classCss(classStyle(changeClass, theme))} />
@@ -85,15 +85,8 @@ function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeN
 }
 
 /** A difference, and its bar left or right of zero, on the scale of all rows. */
-function DiffCell({
-  row,
-  scale,
-  theme,
-}: {
-  row: FrameRow;
-  scale: BySide<number>;
-  theme: ThemeName;
-}) {
+function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeName }) {
+  const { row, scale, theme } = props;
   const [low, high] = scale;
   const diff = numberAt(row, "diff_ns");
   const part = (ns: number): string => `${(ns / Math.max(high - low, 1)) * 100}%`;
@@ -223,7 +216,7 @@ export function NamesTable({
 
 const LARGEST_FIRST = { by: "diff_ns", descending: true };
 
-// Changes beyond noise, each once; a click marks their events on both sides.
+// Changes beyond the noise, one row each; a click marks their events on both sides.
 
 /** Describe how likely a change is by chance, or state that the spread is unknown. */
 export function chanceText(
@@ -260,7 +253,7 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
   return `${before} → ${after}`;
 }
 
-/** Calls of a change; of all calls of the name if some of them were added or removed. */
+/** Calls of a change; all calls of the name if some of them were added or removed. */
 export function callsText(row: FrameRow): string {
   const totals = [numberAt(row, "before_total"), numberAt(row, "after_total")] as const;
   return Math.min(...totals) > 0 && ["added", "removed"].includes(textAt(row, "change"))
@@ -474,13 +467,11 @@ function deltaClass(column: string, value: unknown): string {
   return value > 0 ? "hta-diff-slower" : "hta-diff-faster";
 }
 
-function MeasureCells({
-  measure: { name, sides, diff },
-  row,
-}: {
-  measure: MeasureColumns;
-  row: FrameRow;
-}) {
+function MeasureCells(props: { measure: MeasureColumns; row: FrameRow }) {
+  const {
+    measure: { name, sides, diff },
+    row,
+  } = props;
   if (!sides) {
     const value = row[name];
     return <td class={typeof value === "string" ? "hta-text" : ""}>{cellText(name, value)}</td>;
@@ -503,13 +494,8 @@ export function tableTitle(name: string): string {
 }
 
 /** Transpose a single row of many measures into one row per measure. */
-function TransposedTable({
-  measures,
-  row,
-}: {
-  measures: readonly MeasureColumns[];
-  row: FrameRow;
-}) {
+function TransposedTable(props: { measures: readonly MeasureColumns[]; row: FrameRow }) {
+  const { measures, row } = props;
   return (
     <table>
       <thead>
@@ -575,13 +561,8 @@ export function PlainTable({ name, frame }: { name: string; frame: PanelFrame })
   );
 }
 
-function MeasureHeads({
-  measures,
-  isPaired,
-}: {
-  measures: readonly MeasureColumns[];
-  isPaired: boolean;
-}) {
+function MeasureHeads(props: { measures: readonly MeasureColumns[]; isPaired: boolean }) {
+  const { measures, isPaired } = props;
   const subheads = measures
     .filter(({ sides }) => sides)
     .flatMap(({ diff }) => ["before", "after", ...(diff ? ["change"] : [])]);

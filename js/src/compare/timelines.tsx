@@ -26,7 +26,7 @@ const DIFF_HELP: HelpGroup = {
   ],
 };
 
-/** Same as in the widget's trait. */
+/** Equals the default of the widget's trait. */
 const DEFAULT_HEIGHT_PX = 820;
 
 export class TimelinePair {
@@ -71,7 +71,7 @@ export class TimelinePair {
     const { live, scenes, states, model, signal: abortSignal } = ctx.options;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
-      // Colours are by change, kind or name.
+      // A comparison colours events by change, by kind or by name.
       scene: { ...scenes[side], without_bounds: "in a comparison" },
       state: states[side],
       source: ctx.sources[side],

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { asError } from "../protocol/source";
-import { Button, ChoiceButtons, copyAndReport, UndoRedoPair } from "../ui/controls";
+import { Button, ChoiceButtons, copyAndReport, Select, UndoRedoPair } from "../ui/controls";
 import { plural } from "../ui/formats";
 import { OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
@@ -17,7 +17,7 @@ interface DiffToolbarProps {
   /** Null if the runs have no events. */
   timelines: TimelinePair | null;
   full: FullWindow;
-  walk(way: "undo" | "redo"): void;
+  travel(direction: "undo" | "redo"): void;
 }
 
 const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: string])[] = [
@@ -29,39 +29,13 @@ const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: 
 ];
 
 export function DiffToolbar(props: DiffToolbarProps) {
-  const { ctx, timelines, walk: travel } = props;
-  const { about, swapped, coupled } = ctx;
-  const { cautions } = about;
-  const labels = ctx.inOrder(about.labels);
+  const { ctx, timelines, full } = props;
+  const { swapped } = ctx;
   return (
     <Toolbar class="hta-dash-toolbar" name="Comparison">
-      <div class="hta-name hta-grow">
-        <b class="hta-title" title={labels.join(" → ")}>
-          {shortLabels(labels).join(" → ")}
-        </b>
-        <span class="hta-facts">{about.facts}</span>
-        {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
-      </div>
+      <RunNames ctx={ctx} />
       <div class="hta-diff-controls">
-        {timelines !== null && (
-          <>
-            <AlignChoice ctx={ctx} />
-            {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
-            <UndoRedoPair
-              canUndo={timelines.link.history.canUndo}
-              canRedo={timelines.link.history.canRedo}
-              undo={() => travel("undo")}
-              redo={() => travel("redo")}
-            />
-            <Button
-              text="Linked"
-              name="Linked: zoom and select on both timelines together"
-              class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
-              on={coupled.value}
-              press={() => ctx.saveTrait("coupled", !coupled.value)}
-            />
-          </>
-        )}
+        {timelines !== null && <LinkControls {...props} timelines={timelines} />}
         <Button
           text="Swap"
           name="Swap: before becomes after"
@@ -76,7 +50,7 @@ export function DiffToolbar(props: DiffToolbarProps) {
             )}
           />
         )}
-        <FullButton full={props.full} />
+        <FullButton full={full} />
         {timelines !== null && (
           <Button
             text="?"
@@ -88,6 +62,46 @@ export function DiffToolbar(props: DiffToolbarProps) {
         )}
       </div>
     </Toolbar>
+  );
+}
+
+function RunNames({ ctx }: { ctx: DiffContext }) {
+  const { labels: runLabels, facts, cautions } = ctx.about;
+  const labels = ctx.inOrder(runLabels);
+  return (
+    <div class="hta-name hta-grow">
+      <b class="hta-title" title={labels.join(" → ")}>
+        {shortLabels(labels).join(" → ")}
+      </b>
+      <span class="hta-facts">{facts}</span>
+      {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
+    </div>
+  );
+}
+
+/** Controls of the two timelines together: alignment, ranks, history, link. */
+function LinkControls(props: DiffToolbarProps & { timelines: TimelinePair }) {
+  const { ctx, timelines, travel } = props;
+  const { about, coupled } = ctx;
+  const { canUndo, canRedo } = timelines.link.history;
+  return (
+    <>
+      <AlignChoice ctx={ctx} />
+      {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
+      <UndoRedoPair
+        canUndo={canUndo}
+        canRedo={canRedo}
+        undo={() => travel("undo")}
+        redo={() => travel("redo")}
+      />
+      <Button
+        text="Linked"
+        name="Linked: zoom and select on both timelines together"
+        class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
+        on={coupled.value}
+        press={() => ctx.saveTrait("coupled", !coupled.value)}
+      />
+    </>
   );
 }
 
@@ -104,18 +118,13 @@ function AlignChoice({ ctx }: { ctx: DiffContext }) {
         chosen={base}
         choose={(alignment) => ctx.saveTrait("align", alignment)}
       />
-      <select
+      <Select
+        name="Align"
         class="hta-diff-bases-narrow"
-        aria-label="Align"
-        value={base}
-        onChange={({ currentTarget }) => ctx.saveTrait("align", currentTarget.value)}
-      >
-        {BASE_CHOICES.map(([id, text]) => (
-          <option key={id} value={id}>
-            {text}
-          </option>
-        ))}
-      </select>
+        options={BASE_CHOICES.map(([id, text]) => [id, text])}
+        chosen={base}
+        choose={(alignment) => ctx.saveTrait("align", alignment)}
+      />
     </div>
   );
 }
@@ -142,28 +151,22 @@ function Cautions({ texts }: { texts: readonly string[] }) {
 /** The choice of a pair of ranks for figures and timelines, or of all. */
 function RankPairs({ ctx }: { ctx: DiffContext }) {
   const { rank_pairs: pairs, held_pairs: heldPairs, by_rank_means: means } = ctx.about;
+  const options = pairs.map((pair, index) => {
+    const [before, after] = ctx.inOrder(pair);
+    const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
+    const isMissing = heldPairs !== undefined && !heldPairs.includes(index);
+    return [String(index), isMissing ? `${text} (not in this page)` : text, isMissing] as const;
+  });
+  const allText = means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`;
   return (
-    <select
+    <Select
+      name="Ranks"
       class="hta-diff-pairs"
-      aria-label="Ranks"
       title="Ranks for figures and timelines"
-      value={String(ctx.pair.value ?? "")}
-      onChange={({ currentTarget: { value } }) =>
-        ctx.saveTrait("pair", value === "" ? null : Number(value))
-      }
-    >
-      <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
-      {pairs.map((pair, index) => {
-        const [before, after] = ctx.inOrder(pair);
-        const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
-        const lacks = heldPairs !== undefined && !heldPairs.includes(index);
-        return (
-          <option key={index} value={String(index)} disabled={lacks}>
-            {lacks ? `${text} (not in this page)` : text}
-          </option>
-        );
-      })}
-    </select>
+      options={[["", allText], ...options]}
+      chosen={String(ctx.pair.value ?? "")}
+      choose={(id) => ctx.saveTrait("pair", id === "" ? null : Number(id))}
+    />
   );
 }
 

@@ -92,7 +92,7 @@ export class DiffApp {
         ctx={ctx}
         timelines={events?.timelines ?? null}
         full={this.fullWindow}
-        walk={(direction) => this.travel(direction)}
+        travel={(direction) => this.travel(direction)}
       />
     );
     renderInto(toolbar, above, abortSignal);
@@ -200,7 +200,7 @@ export class DiffApp {
   }
 
   private travel(direction: "undo" | "redo"): void {
-    if (this.events?.timelines.link.walk(direction) === true) return;
+    if (this.events?.timelines.link.travel(direction) === true) return;
     this.ctx.statusText.value = direction === "undo" ? "Nothing to undo." : "Nothing to redo.";
   }
 

@@ -1,5 +1,5 @@
 /**
- * The choice of who answers the requests of a view: the kernel, or the page itself.
+ * Routes the requests of a view to the kernel or to the data in the page.
  *
  * A live view starts with the kernel alone. `OfflineData` then fetches the job's data from it and
  * opens them as a `LocalSource`, the engine that also answers in saved pages. From then on

@@ -21,14 +21,14 @@ import type {
   ThemeName,
 } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import type { FoldingState } from "../timeline/rows";
+import type { FoldingState } from "../timeline/folding";
 import type { TimelineApp } from "../timeline/view";
 import { copyAndReport } from "../ui/controls";
 import { detectTheme } from "../ui/host";
-import type { HeadlineFacts } from "./headline";
+import type { HeadlineFacts } from "./findings";
 import { type PanelChoice, findIdlePanels, shownIds, choiceWithPanel } from "./layout";
-import { PanelData, makePanelRequester } from "./pane";
-import { DashSelection } from "./selection";
+import { PanelData, makePanelRequester } from "./panel_data";
+import { DashSelection } from "./selection_state";
 
 export interface DashOptions {
   scene: Scene;

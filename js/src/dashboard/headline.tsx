@@ -1,41 +1,12 @@
 /** The headline: one to three sentences, computed by Python. */
 
-import type { SelectionJson } from "../protocol/source";
 import { wholeRunName } from "../ui/formats";
 import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
+import { type HeadlinePiece, rankText } from "./findings";
 
 /** Max number of findings that are offered in one place. */
 const MAX_FINDINGS = 4;
-
-/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
-type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
-
-/** Text and selection of a finding. */
-export interface Finding {
-  label: string;
-  text: string;
-  selection: SelectionJson;
-}
-
-export interface HeadlineFacts {
-  headline: HeadlinePiece[];
-  more: HeadlinePiece[][];
-  /** The ranks that the others wait for. */
-  late_ranks?: number[];
-  /** The ranks of pieces with `fact`. */
-  fact_ranks?: number[];
-  /** The most important first. */
-  findings?: Finding[];
-}
-
-/** The first sentence of the headline; "" while it is unknown. */
-export function headlineText(facts: HeadlineFacts | null): string {
-  const pieces = facts?.headline ?? [];
-  return pieces.map((piece) => (typeof piece === "string" ? piece : rankText(piece))).join("");
-}
-
-const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string }): string => text;
 
 export function Headline({ ctx }: { ctx: DashContext }) {
   const { selectionState, scene } = ctx;

@@ -17,11 +17,11 @@ export interface PanelLayout {
   statusAfter: number;
 }
 
-/** Below this width, panels are in one column. px. */
+/** Width in px below which panels are in one column. */
 const PAIRS_FROM = 900;
-/** From this width on, a view that fills its window has columns that scroll separately. px. */
+/** Width in px from which a view that fills its window has columns that scroll separately. */
 const COLUMNS_FROM = 1100;
-/** From this width on, there are columns on both sides of the timeline. px. */
+/** Width in px from which there are columns on both sides of the timeline. */
 const THREE_FROM = 1640;
 const LEFT_PX = 396;
 const MIDDLE_PX = 1000;

@@ -11,7 +11,7 @@ import {
 } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
 import { choiceWithPanel, computeLayout, findIdlePanels, leftOutText } from "./layout";
-import { PanelData, makePanelRequester } from "./pane";
+import { PanelData, makePanelRequester } from "./panel_data";
 import { toCsv } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);

@@ -21,23 +21,17 @@ import { FULL_SELECTION } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
-import { Button } from "../ui/controls";
+import { Button, Select } from "../ui/controls";
 import { h, renderInto } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { VisibilityTracker } from "../ui/host";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import type { DashContext } from "./context";
-import {
-  ChartPlace,
-  ElementSlot,
-  makeHeatmapRequester,
-  MeasuredChart,
-  Pane,
-  PanelData,
-  type PanelState,
-} from "./pane";
+import { NameTable, type PanelNumbers } from "./name_table";
+import { ChartPlace, ElementSlot, MeasuredChart, Pane } from "./pane";
+import { makeHeatmapRequester, PanelData, type PanelState } from "./panel_data";
 import { SelectionPanel } from "./selection";
-import { groupedTable, NameTable, type PanelNumbers, TABLES } from "./tables";
+import { groupedTable, TABLES } from "./tables";
 
 const FOLLOW_DELAY_MS = 500;
 
@@ -188,21 +182,19 @@ export class PaneSet {
   private groupingChoice(id: string): VNode | null {
     const { by, title } = findPanelKind(id);
     if (by === undefined) return null;
+    const choose = (grouping: string): void => {
+      this.groupings.value = { ...this.groupings.peek(), [id]: grouping };
+      this.refresh();
+    };
     return (
-      <select
+      <Select
+        name={`Rows of ${title}`}
         class="hta-input hta-grouping"
-        aria-label={`Rows of ${title}`}
         title="What a row is"
-        value={this.groupingOf(id)}
-        onChange={({ currentTarget }) => {
-          this.groupings.value = { ...this.groupings.peek(), [id]: currentTarget.value };
-          this.refresh();
-        }}
-      >
-        {["name", ...by].map((option) => (
-          <option key={option} value={option}>{`by ${option}`}</option>
-        ))}
-      </select>
+        options={["name", ...by].map((option) => [option, `by ${option}`])}
+        chosen={this.groupingOf(id)}
+        choose={choose}
+      />
     );
   }
 

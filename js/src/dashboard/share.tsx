@@ -7,12 +7,12 @@ import { download } from "../engine/export";
 import { hasNumbers } from "../facts/panels";
 import { asError, isAbort } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
-import { Button } from "../ui/controls";
+import { Button, Select } from "../ui/controls";
 import { formatBytes } from "../ui/formats";
 import { MenuButton, type MenuItem, Popover } from "../ui/menu";
 import { toCsv } from "../ui/table";
 import type { DashContext } from "./context";
-import { headlineText } from "./headline";
+import { headlineText } from "./findings";
 
 const PARQUET_TYPE = "application/vnd.apache.parquet";
 
@@ -24,30 +24,44 @@ function fileName(ctx: DashContext, name: string): string {
 /** Menu items that save one panel as files, and copy its table as text. */
 export function panelExports(ctx: DashContext, id: string): MenuItem[] {
   const { chart } = ctx.slot(id);
+  const pictures =
+    chart === null
+      ? []
+      : [
+          exportItem(ctx, "Save as PNG", `${id}.png`, () => chart.toPng()),
+          exportItem(ctx, "Save as SVG", `${id}.svg`, () => chart.toSvg()),
+        ];
+  return [...pictures, ...tableExports(ctx, id)];
+}
+
+function tableExports(ctx: DashContext, id: string): MenuItem[] {
   // The heatmap's cells are not a table of rows.
   const frame = hasNumbers(id) ? ctx.frame(id) : null;
-  const exportItem = (text: string, suffix: string, makeFile: () => Promise<Blob>): MenuItem => ({
-    text,
-    press: () => saveFile(ctx, `${id}.${suffix}`, makeFile()),
-  });
-  const items: MenuItem[] = [];
-  if (chart !== null) {
-    items.push(
-      exportItem("Save as PNG", "png", () => chart.toPng()),
-      exportItem("Save as SVG", "svg", () => chart.toSvg()),
-    );
-  }
-  if (frame === null) return items;
-  const csv = (): Blob => new Blob([toCsv(frame)], { type: "text/csv" });
-  items.push(
+  if (frame === null) return [];
+  const makeCsv = (): Promise<Blob> =>
+    Promise.resolve(new Blob([toCsv(frame)], { type: "text/csv" }));
+  const items: MenuItem[] = [
     { text: "Copy as CSV", press: () => void ctx.copy(toCsv(frame), "the table") },
-    exportItem("Save as CSV", "csv", () => Promise.resolve(csv())),
-  );
+    exportItem(ctx, "Save as CSV", `${id}.csv`, makeCsv),
+  ];
+  if (ctx.source.status === "none") return items;
   // Only a kernel can write Parquet files.
-  if (ctx.source.status !== "none") {
-    items.push(exportItem("Save as Parquet", "parquet", () => fetchParquet(ctx, id)));
-  }
-  return items;
+  const makeParquet = (): Promise<Blob> => fetchParquet(ctx, id);
+  return [...items, exportItem(ctx, "Save as Parquet", `${id}.parquet`, makeParquet)];
+}
+
+function exportItem(
+  ctx: DashContext,
+  text: string,
+  name: string,
+  makeFile: () => Promise<Blob>,
+): MenuItem {
+  const press = (): void => {
+    makeFile()
+      .then((file) => download(fileName(ctx, name), file))
+      .catch((error: unknown) => ctx.timeline.fail("The file cannot be made", error));
+  };
+  return { text, press };
 }
 
 /** The menu of all ways to pass on what a dashboard shows; panels have their own menus. */
@@ -93,9 +107,8 @@ function shareItems(ctx: DashContext, sheets: Record<"page" | "table", Popover>)
       press: () => sheets.page.open(button),
     },
     hasTimeline && {
-      text: "Picture",
+      ...exportItem(ctx, "Picture", "timeline.svg", drawTimeline),
       note: "the timeline as SVG; for a chart, its own menu",
-      press: () => saveFile(ctx, "timeline.svg", drawTimeline()),
     },
     {
       text: "Trace…",
@@ -126,28 +139,18 @@ async function copyLink(ctx: DashContext): Promise<void> {
 function TableForm({ ctx }: { ctx: DashContext }) {
   const ids = ctx.shownPanels.value.filter(hasNumbers);
   const panel = useSignal(ids[0] ?? "");
-  const isTable = ({ text }: MenuItem): boolean => !/PNG|SVG/.test(text);
   return (
     <div class="hta-share-form">
-      <select
-        class="hta-input"
-        aria-label="Panel"
-        data-first
-        value={panel.value}
-        onChange={({ currentTarget }) => (panel.value = currentTarget.value)}
-      >
-        {ids.map((id) => (
-          <option key={id} value={id}>
-            {ctx.titleOf(id)}
-          </option>
-        ))}
-      </select>
+      <Select
+        name="Panel"
+        options={ids.map((id) => [id, ctx.titleOf(id)])}
+        chosen={panel.value}
+        choose={(id) => (panel.value = id)}
+      />
       <div class="hta-field-row">
-        {panelExports(ctx, panel.value)
-          .filter(isTable)
-          .map(({ text, press }) => (
-            <Button key={text} text={text} press={press} />
-          ))}
+        {tableExports(ctx, panel.value).map(({ text, press }) => (
+          <Button key={text} text={text} press={press} />
+        ))}
       </div>
     </div>
   );
@@ -158,12 +161,6 @@ async function fetchParquet({ source, signal }: DashContext, panel: string): Pro
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
   return new Blob([buffer], { type: PARQUET_TYPE });
-}
-
-function saveFile(ctx: DashContext, name: string, makeFile: Promise<Blob>): void {
-  makeFile
-    .then((file) => download(fileName(ctx, name), file))
-    .catch((error: unknown) => ctx.timeline.fail("The file cannot be made", error));
 }
 
 // A form for the name of a file, which the kernel writes.

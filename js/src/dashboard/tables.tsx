@@ -1,179 +1,19 @@
-/** Columns and cells of the dashboard's tables. */
+/** Definitions of the dashboard's tables: columns, cells and texts. */
 
 import { LIMITS } from "../facts/limits";
-import { useSignal } from "@preact/signals";
-import type { VNode } from "preact";
-import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
-import { isSameJson } from "../connection/store";
-import { FULL_SELECTION, togglePick } from "../protocol/selection";
-import type { ChartSelection, Kind, PanelFrame, CellValue } from "../protocol/source";
+import type { CellValue, Kind, PanelFrame } from "../protocol/source";
 import { Swatch } from "../ui/controls";
 import {
   formatBytes,
-  formatCount,
   formatDuration,
   formatFlops,
   formatShare,
   formatSizeRange,
 } from "../ui/formats";
-import {
-  BarCell,
-  type TableColumn,
-  countText,
-  FilterField,
-  durationText,
-  NameButton,
-  numberOrNull,
-  Table,
-} from "../ui/table";
-import {
-  leftOutText,
-  ranksText,
-  frameNote,
-  withPrefix,
-  joinSentences,
-  disambiguate,
-} from "../ui/text";
-import type { DashContext } from "./context";
-
-type RowReader = (column: string) => CellValue;
-type DashColumn = TableColumn<RowReader>;
-
-interface TableSpec {
-  /** The noun for rows, if not names. */
-  rows?: string;
-  title: string;
-  /**
-   * Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. `device`: the
-   * word for the job's devices.
-   */
-  about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
-  columns(frame: PanelFrame, device: string): readonly DashColumn[];
-  /** Text after the number of names that the frame leaves out. */
-  foot?(frame: PanelFrame): string;
-  /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
-  selectsRanks?: boolean;
-  /** Whether rows list their events, which a click selects. */
-  selectsEvents?: boolean;
-}
-
-/** The frame of a panel, and the selection to mark in it. */
-export interface PanelNumbers {
-  frame: PanelFrame;
-  chosen: ChartSelection;
-}
-
-/** Autograd's prefix, which would fill the column and does not identify the operator. */
-const AUTOGRAD_PREFIX = /^autograd::engine::evaluate_function: /;
-
-/** A table of names: a click chooses the name, a click with Ctrl adds it to the choice. */
-export function NameTable({
-  ctx,
-  id,
-  spec,
-  tools,
-  maxRows,
-  frame,
-  chosen: selection,
-}: PanelNumbers & {
-  ctx: DashContext;
-  id: string;
-  spec: TableSpec;
-  tools: VNode | null;
-  maxRows: number;
-}) {
-  const filter = useSignal("");
-  const rows = useMemo(() => rowReaders(frame), [frame]);
-  // If only names of another table are chosen, no row of this table is faint.
-  const { selectionState } = ctx;
-  const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
-  const isOn = (row: RowReader): boolean =>
-    spec.selectsEvents
-      ? eventsOf(row).length > 0 && eventsOf(row).every((event) => chosenEvents.has(String(event)))
-      : (selection.names?.includes(String(row("name"))) ?? false);
-  return (
-    <div class="hta-name-table">
-      <header class="hta-pane-head">
-        <h3>{spec.title}</h3>
-        {tools}
-        <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
-      </header>
-      <p class="hta-about">
-        {joinSentences(spec.about(frame, selection.ranks, ctx.device), leftOutText(frame))}
-      </p>
-      <Table
-        name={spec.title}
-        columns={spec.columns(frame, ctx.device)}
-        rows={rows}
-        value={(row, column) => row(column)}
-        filter={filter.value}
-        namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
-        isOn={isOn}
-        isFaint={rows.some(isOn)}
-        press={(row, add) => {
-          if (spec.selectsEvents) {
-            chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
-            return;
-          }
-          const names = togglePick(selection.names, String(row("name")), add);
-          selectionState.brush(
-            id,
-            spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names },
-          );
-        }}
-        rowNoun={spec.rows}
-        maxRows={maxRows}
-        foot={(drawn) => footText(spec, frame, drawn)}
-      />
-    </div>
-  );
-}
-
-/** The events of a row, as pairs of rank and id; none if there are too many to list. */
-function eventsOf(row: RowReader): [rank: number, id: number][] {
-  const text = String(row("events") ?? "");
-  return text === "" ? [] : (JSON.parse(text) as [number, number][]);
-}
-
-/** Select the events of a row, add them with `add`, or select them no longer. */
-function chooseEvents(
-  { selectionState, timeline }: DashContext,
-  id: string,
-  events: [number, number][],
-  isOn: boolean,
-  add: boolean,
-): void {
-  if (events.length === 0) {
-    timeline.status.flashMessage(["This row has more events than a click can select."]);
-    return;
-  }
-  const selection = selectionState.selection.value ?? FULL_SELECTION;
-  const pressed = new Set(events.map(String));
-  const others = add ? (selection.ids ?? []).filter((event) => !pressed.has(String(event))) : [];
-  const ids = isOn ? others : [...others, ...events];
-  const next = { ...selection, ids: ids.length === 0 ? null : ids };
-  selectionState.select(isSameJson(next, FULL_SELECTION) ? null : next, id);
-}
-
-/** Text on the names that the frame leaves out, below its last row. */
-function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
-  const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
-  if (spec.foot === undefined || left <= 0 || drawn < frame.rows) return "";
-  return `${formatCount(left)} ${spec.foot(frame)}.`;
-}
-
-/** Readers of the rows; short forms of different names are made different. */
-function rowReaders({ columns }: PanelFrame): RowReader[] {
-  const names = (columns.name ?? []).map(String);
-  const short = (columns.short ?? names).map((name) =>
-    String(name).replace(AUTOGRAD_PREFIX, "evaluate "),
-  );
-  const labels = disambiguate(short, names);
-  return names.map(
-    (_, row) => (column) => (column === "short" ? labels[row] : columns[column]?.[row]) ?? null,
-  );
-}
+import { BarCell, countText, durationText, NameButton, numberOrNull } from "../ui/table";
+import { ranksText, frameNote, withPrefix } from "../ui/text";
+import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
 /** A rank stands out if its mean differs by more than this. */
 const OUTLIER_MIN_EXCESS = 0.05;
@@ -308,15 +148,15 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   const text = `×${ratio.toFixed(2)}`;
   const calls = (numberOrNull(row("count")) ?? 0) / Math.max(numberOrNull(row("ranks")) ?? 1, 1);
   const hasFewCalls = calls < MIN_COMPARED_CALLS;
-  const title =
-    `Rank ${rank}: mean ${text} that of the median rank` +
-    (hasFewCalls
-      ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell`
-      : "");
-  const slow = ratio > 1 + OUTLIER_MIN_EXCESS && !hasFewCalls;
-  const isLate = lateRanks(frame).includes(rank);
+  const callsText = calls.toFixed(calls % 1 === 0 ? 0 : 1);
+  const caveat = hasFewCalls ? `; ${callsText} calls a rank are too few to tell` : "";
+  const isSlow = ratio > 1 + OUTLIER_MIN_EXCESS && !hasFewCalls;
+  const slowClass = lateRanks(frame).includes(rank) ? "hta-late-text" : "hta-odd-text";
   return (
-    <span class={slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note"} title={title}>
+    <span
+      class={isSlow ? slowClass : "hta-note"}
+      title={`Rank ${rank}: mean ${text} that of the median rank${caveat}`}
+    >
       {rank !== outlierRank(frame) && <small>{`rank ${rank} `}</small>}
       {text}
     </span>
@@ -456,7 +296,7 @@ const OPERATORS: TableSpec = {
       ...barColumn(
         "cpu_self_ns",
         "CPU, own",
-        "CPU time without that of what it calls",
+        "CPU time without the operators that it calls",
         durationText,
         {
           kind: () => "cpu",
@@ -465,7 +305,7 @@ const OPERATORS: TableSpec = {
       from: 420,
     },
     ...rateColumnsOf(frame, "of its calls"),
-    durationColumn("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
+    durationColumn("cpu_total_ns", "CPU", "CPU time, including the operators that it calls", 620),
     countColumn(),
   ],
   foot: () => "operators with less time are left out",
@@ -608,15 +448,15 @@ const REQUESTS: TableSpec = {
     barColumn(
       "wait_ns",
       "pulls wait",
-      "How long its pulls waited for the last push, added up",
+      "Total time that its pulls waited for the last push",
       durationText,
     ),
     numberColumn("requests", "requests", "How many were answered", countText, 400),
-    numberColumn("push_ns", "pushes", "Time of its pushes, added up", durationText, 700),
+    numberColumn("push_ns", "pushes", "Total time of its pushes", durationText, 700),
     numberColumn(
       "service_ns",
       "serving",
-      "Time of its pulls without waiting, added up",
+      "Total time of its pulls, without waiting",
       durationText,
       780,
     ),
@@ -709,7 +549,7 @@ const HOSTS: TableSpec = {
     numberColumn(
       "rss_sum_mib",
       "memory",
-      "Largest resident sets of its ranks, added up",
+      "Sum of the largest resident sets of its ranks",
       (value) => formatBytes(typeof value === "number" ? value * 2 ** 20 : null),
       620,
     ),
@@ -764,17 +604,3 @@ export const TABLES: Readonly<Record<string, TableSpec>> = {
   mpi_hosts: HOSTS,
   flight_collectives: COLLECTIVES,
 };
-
-function ranksOfNames(frame: PanelFrame, names: readonly string[] | null): number[] | null {
-  if (names === null) return null;
-  const ranks = new Set<number>();
-  frame.columns.name?.forEach((name, row) => {
-    if (!names.includes(String(name))) return;
-    const keys = frame.columns.keys?.[row];
-    const rank = frame.columns.rank?.[row];
-    if (typeof rank === "number") ranks.add(rank);
-    if (typeof keys !== "string" || keys === "") return;
-    for (const key of keys.split(",")) ranks.add(Number(key));
-  });
-  return ranks.size === 0 ? null : [...ranks];
-}

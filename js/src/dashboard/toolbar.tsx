@@ -73,14 +73,11 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   );
 }
 
-/** The job's title and facts, and a badge that opens the list of its problems. */
+/** The job's title and facts; a badge opens the list of its problems. */
 function JobName({ ctx }: { ctx: DashContext }) {
   const scene = ctx.scene.value;
   const { format = "" } = ctx.jobFacts;
-  const { title, range, events, steps, truth } = scene;
-  const problemCount = problemLines(scene).length;
-  const isWarning = truth.level !== "ok";
-  const problemText = plural(problemCount, isWarning ? "problem" : "note");
+  const { title, range, events, steps } = scene;
   const isPart = (scene.ranks_of_job ?? "") !== "";
   const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
   const before = format === "" ? [] : [format];
@@ -98,20 +95,30 @@ function JobName({ ctx }: { ctx: DashContext }) {
         {isPart ? <span class="hta-warn-text">{ranks}</span> : ranks}
         {after.map((fact) => ` · ${fact}`)}
       </span>
-      {problemCount > 0 && (
-        <button
-          type="button"
-          class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
-          title={truth.text}
-          aria-label={problemText}
-          onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
-        >
-          {isWarning && <Icon name="warn" />}
-          <span class="hta-if-wide">{problemText}</span>
-          <span class="hta-if-tight">{formatCount(problemCount)}</span>
-        </button>
-      )}
+      <ProblemBadge ctx={ctx} />
     </div>
+  );
+}
+
+function ProblemBadge({ ctx }: { ctx: DashContext }) {
+  const scene = ctx.scene.value;
+  const { truth } = scene;
+  const count = problemLines(scene).length;
+  if (count === 0) return null;
+  const isWarning = truth.level !== "ok";
+  const text = plural(count, isWarning ? "problem" : "note");
+  return (
+    <button
+      type="button"
+      class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
+      title={truth.text}
+      aria-label={text}
+      onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
+    >
+      {isWarning && <Icon name="warn" />}
+      <span class="hta-if-wide">{text}</span>
+      <span class="hta-if-tight">{formatCount(count)}</span>
+    </button>
   );
 }
 

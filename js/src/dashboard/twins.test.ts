@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { type Clauses, parseClauses, formatClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
-import { phrasesOf } from "./selection";
+import { phrasesOf } from "./phrases";
 
 /** Read the file here: bundlers reject the lone surrogates in it. */
 function vectors(name: string): unknown {

@@ -30,7 +30,7 @@ interface OverlayLane {
 
 /** Columns of one entry per event, of one rank or of all. */
 interface CollectiveEntries extends CollectiveEvents, ArrivalColumns {
-  /** Time by which the transfer exceeds the event less its wait; 0 unless clocks disagree. */
+  /** Transfer time that does not fit into the event after its wait; 0 unless clocks disagree. */
   transferAddedNs: Float64Array;
   size: Float64Array;
   track: Int32Array;

@@ -122,7 +122,7 @@ export interface CollectivesHeader {
   counts?: number[];
   /** Number of each rank's communication events without a match; absent for a rank alone. */
   unmatched?: number[];
-  /** Sorted by code points, as `groups`. */
+  /** Sorted by code points, like `groups`. */
   names?: string[];
   groups?: string[];
 }

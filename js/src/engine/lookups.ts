@@ -21,16 +21,13 @@ export function checkBins(bins: number, max = LIMITS.window_bins): void {
   throw new Error(`bins must be within 1 … ${max}, not ${bins}`);
 }
 
+type CellRequest = Requests["cell"];
+
 /** Answer `cell`: exact contents of a window of a lane. */
-export function cellReply(
-  rank: RankData,
-  names: NameTable,
-  lane: number,
-  start: number,
-  end: number,
-): Cell {
-  checkWindow({ start, end }, "a cell");
-  if (rank instanceof RankOverview) return overviewCell(rank, names, lane, start, end);
+export function cellReply(rank: RankData, names: NameTable, request: CellRequest): Cell {
+  const { lane, start, end } = request;
+  checkWindow(request, "a cell");
+  if (rank instanceof RankOverview) return overviewCell(rank, names, request);
   const index = rank.laneIndex(lane);
   if (index instanceof CounterSeries) {
     const edges = Float64Array.of(start, end);
@@ -45,7 +42,7 @@ export function cellReply(
       max: hasSamples ? max[0]! : null,
     };
   }
-  const laneCell = laneCellReply(index, names, start, end);
+  const laneCell = laneCellReply(index, names, request);
   return laneCell.count === 0
     ? laneCell
     : { ...laneCell, longest: longestEvent(rank, lane, start, end) };
@@ -55,8 +52,7 @@ export function cellReply(
 export function laneCellReply(
   index: IndexedLane,
   names: NameTable,
-  start: number,
-  end: number,
+  { start, end }: CellRequest,
 ): Cell {
   checkWindow({ start, end }, "a cell");
   const { covered, count } = index.spans.measure(Float64Array.of(start, end));
@@ -64,13 +60,8 @@ export function laneCellReply(
   return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
 }
 
-function overviewCell(
-  rank: RankOverview,
-  names: NameTable,
-  lane: number,
-  start: number,
-  end: number,
-): Cell {
+function overviewCell(rank: RankOverview, names: NameTable, request: CellRequest): Cell {
+  const { lane, start, end } = request;
   const contents = rank.windowContents(lane, start, end);
   if (contents !== null) {
     return {

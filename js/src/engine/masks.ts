@@ -116,7 +116,7 @@ export class MaskCache {
     return { ofType, ofRow: null };
   }
 
-  /** 1 by type if its name and kind are among these; null stands for all. */
+  /** 1 by type if its name and kind are among these; null for all. */
   private testTypes(
     rank: RankTrace,
     names: readonly string[] | null,

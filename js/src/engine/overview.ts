@@ -332,7 +332,7 @@ class GridLane {
     return NO_KIND;
   }
 
-  /** Cells finer than the grid: long events where they are, the rest evenly between them. */
+  /** Cells finer than the grid: long events at their times, the other time spread evenly between. */
   private spreadEvenly(level: number, first: number, out: Cells): void {
     const width = 2 ** level;
     const long = new Float64Array(out.covered.length);

@@ -446,7 +446,7 @@ export class RankTrace {
     return this.memo("paired", () => new Set(this.columns.i32("phase_row")));
   }
 
-  /** Decode values stored as differences along each track; `hasNone`: 0 stands for -1. */
+  /** Decode values stored as differences along each track; `hasNone`: 0 means -1. */
   private decodeByTrack(name: string, hasNone: boolean): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
@@ -502,7 +502,7 @@ function groupByLane(
   return { order, first };
 }
 
-/** Places from distances to them; 0 stands for none. */
+/** Places from distances to them; 0 means none. */
 function parentRows(distances: Int32Array): Int32Array {
   return distances.map((up, row) => (up > 0 ? row - up : -1));
 }

@@ -162,11 +162,12 @@ export class PageSource implements LocalSource {
     return jsonReply(await eventDetails(rank, rows, row, this.job.names, this.job.argsOf(rank)));
   }
 
-  private async cellReply({ lane, start, end }: Requests["cell"]): Promise<Answer<"cell">> {
+  private async cellReply(request: Requests["cell"]): Promise<Answer<"cell">> {
+    const { lane } = request;
     const overlay = await this.job.loadOverlayLane(lane);
-    if (overlay !== null) return jsonReply(laneCellReply(overlay, this.job.names, start, end));
+    if (overlay !== null) return jsonReply(laneCellReply(overlay, this.job.names, request));
     const rank = await this.job.loadRank(this.job.rankOfLane(lane));
-    return jsonReply(cellReply(rank, this.job.names, lane, start, end));
+    return jsonReply(cellReply(rank, this.job.names, request));
   }
 
   private async marksReply(request: Requests["marks"]): Promise<Reply> {

@@ -84,7 +84,7 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   return makeFrame(columns, { matched }, notes.filter(Boolean).join("; "));
 }
 
-/** The chosen ranges of a phase, added up by step. */
+/** The chosen ranges of a phase, summed by step. */
 function stepTimes(selection: RankSelection, phase: number, name: string): StepTime[] {
   const { analysis, low, high } = selection;
   const { start, dur } = analysis.trace.events;

@@ -33,7 +33,7 @@ export class Sweep {
     }
   }
 
-  /** Bit k of a code stands for cover k. */
+  /** Bit k of a code means that cover k is active. */
   static of(covers: readonly IntervalUnion[]): Sweep {
     const maxEdges = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
     const [starts, codes] = [new Float64Array(maxEdges), new Uint8Array(maxEdges)];

@@ -28,7 +28,7 @@ interface CollectedTiles {
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-/** What the tiles of a job are made from. */
+/** The members of a job that its tiles are made from. */
 export type TileJob = Pick<
   PageJob,
   "names" | "overlayAt" | "rankOfLane" | "loadRank" | "loadCollectives" | "classLoader"

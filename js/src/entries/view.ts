@@ -193,17 +193,17 @@ class ViewPage {
     const isFirst = this.start === null;
     this.start ??= new StartPage(title, (request) => this.open(request));
     const [fresh] = this.start.showEntries(entries);
-    if (isFirst) {
-      if (this.hello !== null && this.request === null) this.showStart();
-    } else if (fresh !== undefined && this.request !== null) {
-      const press = (): void => this.open({ view: "dashboard", paths: [fresh.path] });
-      replaceChildren(
-        this.notice,
-        h("span", {}, `New trace: ${fresh.path}`),
-        renderButton({ text: "Open", press }),
-      );
-    }
+    const isViewOpen = this.request !== null;
+    if (isFirst && !isViewOpen && this.hello !== null) this.showStart();
+    if (!isFirst && isViewOpen && fresh !== undefined) this.offerTrace(fresh.path);
     this.printBar();
+  }
+
+  /** Announce a trace that was written while another one is open. */
+  private offerTrace(path: string): void {
+    const press = (): void => this.open({ view: "dashboard", paths: [path] });
+    const text = h("span", {}, `New trace: ${path}`);
+    replaceChildren(this.notice, text, renderButton({ text: "Open", press }));
   }
 
   private printBar(): void {

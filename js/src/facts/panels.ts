@@ -18,7 +18,7 @@ interface PanelKind {
   shape: string;
   /** Heading in the list from which users choose. */
   group?: string;
-  /** Groupings of a table besides by name. */
+  /** Groupings of a table other than by name. */
   by?: readonly string[];
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;

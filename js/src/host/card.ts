@@ -42,7 +42,7 @@ export class LoadingCard {
     this.setTitle("");
   }
 
-  /** Set the heading of the page: what is loaded. Views have headings of a lower level. */
+  /** Set the heading of the page. Views have headings of a lower level. */
   setTitle(title: string): void {
     this.heading.textContent = title;
     this.heading.hidden = title === "";

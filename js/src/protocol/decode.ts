@@ -127,7 +127,7 @@ function readWidened<T>(
   return values instanceof Type ? values : new Type(values);
 }
 
-/** Two cells per byte, the first one in the lower half; 15 stands for no kind. */
+/** Two cells per byte, the first one in the lower half; 15 means no kind. */
 function unpackKinds(pairs: Uint8Array): Uint8Array {
   const kind = new Uint8Array(2 * pairs.length);
   for (let i = 0; i < pairs.length; i += 1) {

@@ -1,6 +1,5 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
-import type kinds from "../../../hta_widgets/facts/kinds.json";
 import type {
   Brief,
   ErrorReply,
@@ -11,10 +10,10 @@ import type {
   Sums,
   Totals,
 } from "../protocol.d";
+import type { Kind, PanelFrame, SelectionJson } from "./values";
 
 export type * from "../protocol.d";
-
-export type Kind = keyof typeof kinds;
+export type * from "./values";
 
 /** Half-open window of time. */
 export type Span = readonly [start: number, end: number];
@@ -128,17 +127,6 @@ export interface Scene {
   };
 }
 
-export interface SelectionJson {
-  start_ns: number | null;
-  end_ns: number | null;
-  ranks: number[] | null;
-  tracks: string[] | null;
-  query: string | null;
-  ids: [number, number][] | null;
-  /** Whether the device work that chosen operators launched is chosen too. */
-  launches?: true;
-}
-
 /** State shared by all views of one job; it is held by the state widget. */
 /** The scope of figures: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
@@ -214,7 +202,7 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
-  /** All ranks of a row that stands for several, its own included. */
+  /** All ranks of a row that represents several, including its own. */
   memberRanks?: readonly number[];
   /** The row has a badge: it folds similar ranks, or it would unfold them. */
   badge?: "fold" | "unfold";
@@ -415,16 +403,7 @@ export function mainKinds(totals: Totals): Sums[] {
   return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
 }
 
-// Data exchanged by the dashboard's parts: frames go down, brushes go up.
-
-export type CellValue = string | number | boolean | null;
-
-/** One panel's numbers, by column; times are integer nanoseconds. */
-export type PanelFrame = {
-  rows: number;
-  columns: Record<string, readonly CellValue[]>;
-  attrs: Record<string, unknown>;
-};
+// Brushes and selections of charts.
 
 /** Selection requested by a view, by dimension: null clears one, a missing one is kept. */
 export interface Brush {

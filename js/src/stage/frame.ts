@@ -38,7 +38,7 @@ export interface StageFrame {
   selectionMarks: PlacedMarks | null;
 }
 
-/** The times of a view along the lanes, and whose times they are. */
+/** The times of a view along the lanes, and the name of the run or clock. */
 export interface Ruler {
   view: Span;
   name: string;

@@ -40,20 +40,16 @@ const MIN_COLLECTIVES = 4;
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
   const index = lateness?.at.get(rank.rank);
   if (lateness === null || index === undefined) return null;
-  const { last, collectives, exposed_wait: wait } = lateness.lateness;
+  const { last, collectives, exposed_wait: waits } = lateness.lateness;
+  const [lastCount, count, wait] = [last[index]!, collectives[index]!, waits[index]!];
   if (lateness.late.has(rank.rank)) {
-    const count = formatCount(last[index] ?? 0);
-    const collectiveCount = formatCount(collectives[index] ?? 0);
-    return {
-      texts: [`last in ${count} of ${collectiveCount}`, `last ${count}/${collectiveCount}`, "last"],
-      tone: "late",
-    };
+    const [lastText, countText] = [formatCount(lastCount), formatCount(count)];
+    const texts = [`last in ${lastText} of ${countText}`, `last ${lastText}/${countText}`, "last"];
+    return { texts, tone: "late" };
   }
-  const [lastCount, all] = [last[index] ?? 0, collectives[index] ?? 0];
-  if (lateness.late.size === 0 && all >= MIN_COLLECTIVES && 2 * lastCount > all)
-    return makeFact("last", formatShare(lastCount / all));
-  const waited = wait[index] ?? 0;
-  return waited > 0 ? makeFact("waits", formatDuration(waited)) : null;
+  if (lateness.late.size === 0 && count >= MIN_COLLECTIVES && 2 * lastCount > count)
+    return makeFact("last", formatShare(lastCount / count));
+  return wait > 0 ? makeFact("waits", formatDuration(wait)) : null;
 }
 
 /** The most important fact of a rank in this view. */

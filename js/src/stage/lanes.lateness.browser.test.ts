@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import { THEMES } from "../ui/theme";
-import { drawLane, drawLate, drawWaits } from "./lanes";
+import { LanePainter } from "./lanes";
 import { pack, kindPaints, rgb } from "./paints";
 import { PixelRaster } from "./raster";
 
@@ -22,10 +22,10 @@ const windowOf = (events: Given[]) => shownLane(events, { view: VIEW, width: WID
 const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HEIGHT - 2, dpr });
 
 /** Pixels after something was drawn between the second row and the last but one. */
-async function pixels(draw: (raster: PixelRaster) => Promise<void> | void) {
+async function pixels(draw: (painter: LanePainter) => Promise<void> | void) {
   const raster = new PixelRaster(WIDTH, HEIGHT);
   raster.fillRect(0, 0, WIDTH, HEIGHT, BACK);
-  await draw(raster);
+  await draw(new LanePainter(raster, paints));
   const px = new Uint32Array(raster.image.data.buffer);
   const at = (x: number, y: number): number => px[y * WIDTH + x]!;
   const column = (x: number): number[] => Array.from({ length: HEIGHT }, (_, y) => at(x, y));
@@ -42,7 +42,7 @@ const between = (from: number, to: number): number[] =>
 describe("waiting", () => {
   const draw = async (events: Given[], dpr = 1) => {
     const lane = await windowOf(events);
-    return pixels((raster) => drawWaits(raster, place(dpr), lane, paints));
+    return pixels((painter) => painter.drawWaits(place(dpr), lane));
   };
 
   test("is a hatch with a border, from the arrival to the last one's", async () => {
@@ -86,7 +86,7 @@ describe("waiting", () => {
 describe("coming late", () => {
   const draw = async (events: Given[], named = true) => {
     const lane = await windowOf(events);
-    return pixels((raster) => drawLate(raster, place(), lane, paints, named));
+    return pixels((painter) => painter.drawLate(place(), lane, named));
   };
 
   test.each([
@@ -117,7 +117,7 @@ describe("a lane of communication", () => {
       isNamed: true,
       [overlayName]: await windowOf([piece(start, dur)]),
     };
-    return pixels((raster) => drawLane(raster, place(), lane, paints, null, over));
+    return pixels((painter) => painter.drawLane(place(), lane, null, over));
   };
 
   test("waits are drawn over its events, which continue after them", async () => {

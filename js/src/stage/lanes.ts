@@ -9,30 +9,44 @@ import { type LaneWindow, pixelMapping, residualCells, SLOT_STATE } from "./lane
 import { type StagePaints, STEPS } from "./paints";
 import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
-import type { LaneRaster } from "./raster";
+import type { Hatch, LaneRaster } from "./raster";
 import type { PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
-/** All in device px; x from the left edge of the lanes. */
-export interface LanePlacement extends RowPlacement {
-  form: BandForm;
-  /** Whether the page holds less detail of the rank than this view can show. */
-  coarse: boolean;
-  /** Whether the lane is drawn over another one, without a ground. */
-  isOver?: boolean;
-  /** Span in which any rank has data. */
+/** A row's place in device px, from the left edge of the lanes. */
+export interface RowPlacement {
+  y0: number;
+  y1: number;
+  dpr: number;
+  /** Time at x = 0 and ns per device px. */
+  start: number;
+  nsPerPx: number;
+  /** Span of the rank's data, and span in which any rank has data. */
+  dataStart: number;
+  dataEnd: number;
   jobStart: number;
   jobEnd: number;
-  /** Counters only. */
-  valueRange: readonly [number, number] | null;
+  /** Whether the page holds less detail of the rank than this view can show. */
+  coarse: boolean;
   /** Hue of host calls by name; null for one colour. */
   hue?: NameShader | null;
+}
+
+export interface LanePlacement extends RowPlacement {
+  form: BandForm;
+  /** Whether the lane is drawn over another one, without a ground. */
+  isOver?: boolean;
+  /** Counters only. */
+  valueRange: readonly [number, number] | null;
 }
 
 /** Rectangles begin at this width; shorter events are columns. */
 const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
+
+/** Length and thickness of the dots of a line, and the space between them, CSS px. */
+const DOT_PX = 2;
 
 /** Overlays drawn over or under the events of a communication lane. */
 interface OverlayWindows {
@@ -44,333 +58,7 @@ interface OverlayWindows {
 
 const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: false };
 
-export type NameShader = (name: number) => number;
-
-export function drawLane(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-  shade: NameShader | null,
-  overlays: OverlayWindows = NO_OVERLAY_WINDOWS,
-): void {
-  if (place.isOver !== true) drawGround(raster, place, paints);
-  if (place.y1 <= place.y0) return;
-  // Below the lane's events: other calls may run during the wait.
-  if (overlays.late !== null && !paints.byClass) {
-    drawLate(raster, place, overlays.late, paints, overlays.isNamed);
-  }
-  if (lane.empty) return;
-  if (place.form === "counter") {
-    drawCounter(raster, place, lane, paints);
-    return;
-  }
-  const minNs = RECT_PX * place.nsPerPx;
-  drawColumns(raster, place, lane, paints, minNs);
-  drawRects(raster, place, lane, paints, minNs, shade);
-  if (overlays.wait !== null && !paints.byClass) drawWaits(raster, place, overlays.wait, paints);
-}
-
-/** Left and right end of the rank's data, in px. */
-function dataExtent(raster: LaneRaster, place: LanePlacement): [number, number] {
-  const xOf = (time: number) => Math.round((time - place.start) / place.nsPerPx);
-  const from = Math.min(raster.width, Math.max(0, xOf(place.dataStart)));
-  return [from, Math.max(from, Math.min(raster.width, xOf(place.dataEnd)))];
-}
-
-function drawGround(raster: LaneRaster, place: LanePlacement, paints: StagePaints): void {
-  const [from, to] = dataExtent(raster, place);
-  if (place.coarse) hatchPlacement(raster, place, paints, from, to);
-  else raster.fillRect(from, place.y0, to, place.y1, paints.ground[place.form]);
-}
-
-function hatchPlacement(
-  raster: LaneRaster,
-  place: LanePlacement,
-  paints: StagePaints,
-  from: number,
-  to: number,
-): void {
-  const pitch = Math.round(HATCH_PITCH * place.dpr);
-  const thick = Math.max(1, Math.round(place.dpr));
-  raster.hatchRect(
-    from,
-    place.y0,
-    to,
-    place.y1,
-    paints.hatchGround,
-    paints.hatchLine,
-    pitch,
-    thick,
-  );
-}
-
-/** Hatch times at which other ranks have data and this one has none: they are not idle. */
-export function drawNoDataHatch(
-  raster: LaneRaster,
-  place: LanePlacement,
-  paints: StagePaints,
-): void {
-  const xOf = (time: number) => Math.round((time - place.start) / place.nsPerPx);
-  const [from, to] = dataExtent(raster, place);
-  const first = Math.max(0, xOf(place.jobStart));
-  const last = Math.min(raster.width, xOf(place.jobEnd));
-  hatchPlacement(raster, place, paints, first, from);
-  hatchPlacement(raster, place, paints, to, last);
-}
-
-function drawColumns(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-  minNs: number,
-): void {
-  const { share, counts } = residualCells(lane, minNs);
-  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
-  const exact = paints.columns[place.form];
-  const pending = paints.pendingColumns[place.form];
-  const high = place.y1 - place.y0;
-  const min = Math.min(high, Math.max(1, Math.round(place.dpr)));
-  const { slots } = lane;
-  const kind = paints.byClass ? lane.classes : lane.kind;
-  for (let x = first; x < last; x += 1) {
-    const from = origin + x * perPx;
-    const to = from + perPx;
-    const a = Math.max(0, Math.floor(from));
-    const b = Math.min(cells - 1, Math.ceil(to) - 1);
-    let covered = 0;
-    let maxShare = -1;
-    let hue = 255;
-    let marked = false;
-    for (let k = a; k <= b; k += 1) {
-      if (counts[k]! <= 0) continue;
-      // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
-      const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
-      if (isSampled) marked = true;
-      const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
-      if (part > 0) covered += part;
-      if (part > maxShare && (isSampled || part > 0)) {
-        maxShare = part;
-        hue = kind[k]!;
-      }
-    }
-    if (hue === 255) {
-      if (!paints.byClass || maxShare < 0) continue;
-      hue = paints.unknownClass;
-    }
-    let size = (covered / perPx) * high;
-    if (marked && size < min) size = min;
-    else if (size > high) size = high;
-    if (size * STEPS < 0.5) continue;
-    const ramp = slots[a >> 8] === SLOT_STATE.exact && !place.coarse ? exact : pending;
-    raster.fillColumn(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
-  }
-}
-
-function drawRects(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-  minNs: number,
-  shade: NameShader | null,
-): void {
-  const { sliceStart, sliceDur, sliceName } = lane;
-  const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
-  const { y0, y1, dpr, start, nsPerPx, form } = place;
-  const pitch = Math.round(HATCH_PITCH * dpr);
-  const { width } = raster;
-  const hueOf = (form === "pale" && place.hue) || null;
-  const gap = Math.max(1, Math.round(dpr));
-  const end = start + width * nsPerPx;
-  for (let i = 0; i < lane.slices; i += 1) {
-    const dur = sliceDur[i]!;
-    const from = sliceStart[i]!;
-    if (from >= end) break;
-    if (dur < minNs || from + dur <= start) continue;
-    const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
-    const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
-    const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
-    const sliceCode = codes[i]!;
-    const kind = paints.byClass && sliceCode === 255 ? paints.unknownClass : sliceCode;
-    const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
-    if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
-    if (paints.hatched[kind] === 1) {
-      raster.hatchRect(
-        x0,
-        y0,
-        right,
-        y1,
-        paints.hatchedGround[kind]!,
-        paints.solid[code]!,
-        pitch,
-        2 * gap,
-      );
-      raster.fillRect(x0, y0, Math.min(x0 + gap, right), y1, paints.solid[code]!);
-      continue;
-    }
-    if (form !== "pale" && paints.isPale[kind] === 0) {
-      raster.fillRect(x0, y0, right, y1, paints.solid[code]!);
-      continue;
-    }
-    const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
-    const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[i]!) : -1;
-    const line = hue < 0 ? paints.solid[code]! : paints.hostEdge[hue]!;
-    const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
-    if (from >= start) {
-      raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
-      raster.fillRect(x0 + edge, y0, right, y1, tint);
-    } else {
-      raster.fillRect(x0, y0, right, y1, tint);
-    }
-  }
-}
-
-/** The dark left edge, thinner on marks that it would fill. */
-function edgeWidth(width: number, cssPx: number, dpr: number): number {
-  if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
-  return Math.max(1, Math.round(cssPx * dpr));
-}
-
-function drawCounter(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-): void {
-  const [low, high] = place.valueRange ?? [0, 1];
-  const floor = Math.min(0, low);
-  const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
-  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
-  const line = Math.max(1, Math.round(place.dpr));
-  for (let x = first; x < last; x += 1) {
-    const from = origin + x * perPx;
-    const a = Math.max(0, Math.floor(from));
-    const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
-    let min = Number.POSITIVE_INFINITY;
-    let max = Number.NEGATIVE_INFINITY;
-    for (let k = a; k <= b; k += 1) {
-      if (lane.min[k]! < min) min = lane.min[k]!;
-      if (lane.max[k]! > max) max = lane.max[k]!;
-    }
-    if (max < min) continue;
-    const top = place.y1 - line - Math.round((max - floor) * scale);
-    const bottom = place.y1 - Math.round((min - floor) * scale);
-    raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
-    raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
-    raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
-  }
-}
-
-// Draw the waits of collectives: hatched over their rectangles, dotted before the last one.
-
-/** Length and thickness of the dots of a line, and the space between them, CSS px. */
-const DOT_PX = 2;
-
-/** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
-export function drawWaits(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-): void {
-  if (lane.empty) return;
-  const { y0, y1, dpr } = place;
-  const pitch = Math.round(HATCH_PITCH * dpr);
-  const thick = Math.max(1, Math.round(dpr));
-  forEachColumn(raster, place, lane, (x, share) => {
-    const size = Math.round(share * (y1 - y0));
-    raster.hatchRect(x, y1 - size, x + 1, y1, paints.waitFill, paints.waitLine, pitch, thick);
-  });
-  forEachSlice(raster, place, lane, (x0, x1) => {
-    raster.hatchRect(x0, y0, x1, y1, paints.waitFill, paints.waitLine, pitch, thick);
-    strokeBox(raster, x0, x1, place, paints.waitLine);
-  });
-}
-
-/**
- * Draw the time before a late kernel as a dotted line, from when the others had arrived to its
- * start; red if the rank `isNamed`. A rectangle would look like a kernel.
- */
-export function drawLate(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  paints: StagePaints,
-  isNamed: boolean,
-): void {
-  if (lane.empty) return;
-  const colour = isNamed ? paints.lateLine : paints.lastLine;
-  const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
-  const top = Math.round((place.y0 + place.y1 - dot) / 2);
-  forEachColumn(raster, place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, colour));
-  forEachSlice(raster, place, lane, (x0, x1) => {
-    for (let x = x0; x < x1; x += 2 * dot)
-      raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, colour);
-  });
-}
-
-function strokeBox(
-  raster: LaneRaster,
-  x0: number,
-  x1: number,
-  place: LanePlacement,
-  colour: number,
-): void {
-  const { y0, y1, dpr } = place;
-  const line = Math.max(1, Math.round(dpr));
-  raster.fillRect(x0, y0, x1, y0 + line, colour);
-  raster.fillRect(x0, y1 - line, x1, y1, colour);
-  raster.fillRect(x0, y0, x0 + line, y1, colour);
-  raster.fillRect(x1 - line, y0, x1, y1, colour);
-}
-
-/** Rectangles of at least two pixels. */
-function forEachSlice(
-  raster: LaneRaster,
-  { start, nsPerPx }: LanePlacement,
-  { slices, sliceStart, sliceDur }: LaneWindow,
-  draw: (x0: number, x1: number) => void,
-): void {
-  const end = start + raster.width * nsPerPx;
-  for (let i = 0; i < slices; i += 1) {
-    const from = sliceStart[i]!;
-    const dur = sliceDur[i]!;
-    if (from >= end) break;
-    if (dur < RECT_PX * nsPerPx || from + dur <= start) continue;
-    const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
-    const x1 = Math.min(raster.width + 2, Math.round((from + dur - start) / nsPerPx));
-    if (x1 > x0) draw(x0, x1);
-  }
-}
-
-/**
- * Call `draw` for each pixel with the share covered by events too short for a rectangle, if not 0.
- */
-function forEachColumn(
-  raster: LaneRaster,
-  place: LanePlacement,
-  lane: LaneWindow,
-  draw: (x: number, share: number) => void,
-): void {
-  const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
-  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
-  for (let x = first; x < last; x += 1) {
-    const from = origin + x * perPx;
-    const to = from + perPx;
-    const a = Math.max(0, Math.floor(from));
-    const b = Math.min(cells - 1, Math.ceil(to) - 1);
-    let covered = 0;
-    for (let k = a; k <= b; k += 1) {
-      if (counts[k]! <= 0 || share[k]! <= 0) continue;
-      covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
-    }
-    if (covered > 0) draw(x, Math.min(1, covered / perPx));
-  }
-}
-
-// Ribbons of lateness: a mark at each arrival at a collective; later arrivals are stronger.
+// Ribbons of lateness: a mark at each arrival at a collective, stronger for later arrivals.
 
 /** Width of a mark if the next one leaves room, CSS px. */
 export const MARK_PX = 2;
@@ -385,47 +73,287 @@ export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }
 
-/** A rank's row: place in device px, from the left edge of the lanes. */
-interface RowPlacement {
-  y0: number;
-  y1: number;
-  dpr: number;
-  /** Time at x = 0 and ns per device px. */
-  start: number;
-  nsPerPx: number;
-  /** Start of the rank's data. */
-  dataStart: number;
-  dataEnd: number;
+export type NameShader = (name: number) => number;
+
+/** Draws lanes in memory: ground, cells, events, counters, waits, missing data. */
+export class LanePainter {
+  constructor(
+    private readonly raster: LaneRaster,
+    private readonly paints: StagePaints,
+  ) {}
+
+  drawLane(
+    place: LanePlacement,
+    lane: LaneWindow,
+    shade: NameShader | null,
+    { wait, late, isNamed }: OverlayWindows = NO_OVERLAY_WINDOWS,
+  ): void {
+    const { byClass } = this.paints;
+    if (place.isOver !== true) this.drawGround(place);
+    if (place.y1 <= place.y0) return;
+    // Below the lane's events: other calls may run during the wait.
+    if (late !== null && !byClass) this.drawLate(place, late, isNamed);
+    if (lane.empty) return;
+    if (place.form === "counter") {
+      this.drawCounter(place, lane);
+      return;
+    }
+    this.drawColumns(place, lane);
+    this.drawRects(place, lane, shade);
+    if (wait !== null && !byClass) this.drawWaits(place, wait);
+  }
+
+  /** The pixel of a time, clipped to the lanes. */
+  private xOf(place: RowPlacement, time: number): number {
+    const x = Math.round((time - place.start) / place.nsPerPx);
+    return Math.min(this.raster.width, Math.max(0, x));
+  }
+
+  private drawGround(place: LanePlacement): void {
+    const [from, to] = [this.xOf(place, place.dataStart), this.xOf(place, place.dataEnd)];
+    if (place.coarse) this.hatchMissing(place, from, to);
+    else this.raster.fillRect(from, place.y0, to, place.y1, this.paints.ground[place.form]);
+  }
+
+  private hatchMissing(place: RowPlacement, from: number, to: number): void {
+    const { hatchGround: ground, hatchLine: line } = this.paints;
+    this.raster.hatchRect(from, place.y0, to, place.y1, hatchOf(place, ground, line));
+  }
+
+  /** Hatch times at which other ranks have data and this one has none: they are not idle. */
+  drawNoDataHatch(place: RowPlacement): void {
+    const { jobStart, dataStart, dataEnd, jobEnd } = place;
+    this.hatchMissing(place, this.xOf(place, jobStart), this.xOf(place, dataStart));
+    this.hatchMissing(place, this.xOf(place, dataEnd), this.xOf(place, jobEnd));
+  }
+
+  private drawColumns(place: LanePlacement, lane: LaneWindow): void {
+    const { raster, paints } = this;
+    const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
+    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
+    const exact = paints.columns[place.form];
+    const pending = paints.pendingColumns[place.form];
+    const high = place.y1 - place.y0;
+    const min = Math.min(high, hairline(place));
+    const { slots } = lane;
+    const kind = paints.byClass ? lane.classes : lane.kind;
+    for (let x = first; x < last; x += 1) {
+      const from = origin + x * perPx;
+      const to = from + perPx;
+      const a = Math.max(0, Math.floor(from));
+      const b = Math.min(cells - 1, Math.ceil(to) - 1);
+      let covered = 0;
+      let maxShare = -1;
+      let hue = 255;
+      let marked = false;
+      for (let k = a; k <= b; k += 1) {
+        if (counts[k]! <= 0) continue;
+        // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
+        const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
+        if (isSampled) marked = true;
+        const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+        if (part > 0) covered += part;
+        if (part > maxShare && (isSampled || part > 0)) {
+          maxShare = part;
+          hue = kind[k]!;
+        }
+      }
+      if (hue === 255) {
+        if (!paints.byClass || maxShare < 0) continue;
+        hue = paints.unknownClass;
+      }
+      let size = (covered / perPx) * high;
+      if (marked && size < min) size = min;
+      else if (size > high) size = high;
+      if (size * STEPS < 0.5) continue;
+      const ramp = slots[a >> 8] === SLOT_STATE.exact && !place.coarse ? exact : pending;
+      raster.fillColumn(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
+    }
+  }
+
+  private drawRects(place: LanePlacement, lane: LaneWindow, shade: NameShader | null): void {
+    const { raster, paints } = this;
+    const { sliceStart, sliceName } = lane;
+    const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
+    const { y0, y1, dpr, start, form } = place;
+    const hueOf = (form === "pale" && place.hue) || null;
+    const gap = hairline(place);
+    this.forEachSlice(place, lane, (x0, x1, slice) => {
+      const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
+      const sliceCode = codes[slice]!;
+      const kind = paints.byClass && sliceCode === 255 ? paints.unknownClass : sliceCode;
+      const code = kind * 3 + (shade === null ? 0 : shade(sliceName[slice]!));
+      const solid = paints.solid[code]!;
+      if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
+      if (paints.hatched[kind] === 1) {
+        const hatch = hatchOf(place, paints.hatchedGround[kind]!, solid);
+        raster.hatchRect(x0, y0, right, y1, { ...hatch, thickness: 2 * gap });
+        raster.fillRect(x0, y0, Math.min(x0 + gap, right), y1, solid);
+      } else if (form !== "pale" && paints.isPale[kind] === 0) {
+        raster.fillRect(x0, y0, right, y1, solid);
+      } else {
+        const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[slice]!) : -1;
+        const line = hue < 0 ? solid : paints.hostEdge[hue]!;
+        const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
+        const isStartVisible = sliceStart[slice]! >= start;
+        const edge = isStartVisible ? edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr) : 0;
+        if (isStartVisible) raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
+        raster.fillRect(x0 + edge, y0, right, y1, tint);
+      }
+    });
+  }
+
+  private drawCounter(place: LanePlacement, lane: LaneWindow): void {
+    const { raster, paints } = this;
+    const [low, high] = place.valueRange ?? [0, 1];
+    const floor = Math.min(0, low);
+    const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
+    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
+    const line = hairline(place);
+    for (let x = first; x < last; x += 1) {
+      const from = origin + x * perPx;
+      const a = Math.max(0, Math.floor(from));
+      const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
+      let min = Number.POSITIVE_INFINITY;
+      let max = Number.NEGATIVE_INFINITY;
+      for (let k = a; k <= b; k += 1) {
+        if (lane.min[k]! < min) min = lane.min[k]!;
+        if (lane.max[k]! > max) max = lane.max[k]!;
+      }
+      if (max < min) continue;
+      const top = place.y1 - line - Math.round((max - floor) * scale);
+      const bottom = place.y1 - Math.round((min - floor) * scale);
+      raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
+      raster.fillRect(x, top + line, x + 1, Math.max(bottom, top + line), paints.counterRange);
+      raster.fillRect(x, top, x + 1, top + line, paints.counterLine);
+    }
+  }
+
+  /** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
+  drawWaits(place: LanePlacement, lane: LaneWindow): void {
+    if (lane.empty) return;
+    const { y0, y1 } = place;
+    const { waitFill, waitLine } = this.paints;
+    const hatch = hatchOf(place, waitFill, waitLine);
+    this.forEachColumn(place, lane, (x, share) =>
+      this.raster.hatchRect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, hatch),
+    );
+    this.forEachSlice(place, lane, (x0, x1) => {
+      this.raster.hatchRect(x0, y0, x1, y1, hatch);
+      this.strokeBox(x0, x1, place, waitLine);
+    });
+  }
+
+  /**
+   * Draw the time before a late kernel as a dotted line, from when the others had arrived to its
+   * start; red if the rank `isNamed`. A rectangle would look like a kernel.
+   */
+  drawLate(place: LanePlacement, lane: LaneWindow, isNamed: boolean): void {
+    if (lane.empty) return;
+    const { raster } = this;
+    const colour = isNamed ? this.paints.lateLine : this.paints.lastLine;
+    const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
+    const top = Math.round((place.y0 + place.y1 - dot) / 2);
+    this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, colour));
+    this.forEachSlice(place, lane, (x0, x1) => {
+      for (let x = x0; x < x1; x += 2 * dot)
+        raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, colour);
+    });
+  }
+
+  private strokeBox(x0: number, x1: number, place: LanePlacement, colour: number): void {
+    const { raster } = this;
+    const { y0, y1 } = place;
+    const line = hairline(place);
+    raster.fillRect(x0, y0, x1, y0 + line, colour);
+    raster.fillRect(x0, y1 - line, x1, y1, colour);
+    raster.fillRect(x0, y0, x0 + line, y1, colour);
+    raster.fillRect(x1 - line, y0, x1, y1, colour);
+  }
+
+  /** Call `draw` for each slice in view that is wide enough for a rectangle. */
+  private forEachSlice(
+    { start, nsPerPx }: LanePlacement,
+    { slices, sliceStart, sliceDur }: LaneWindow,
+    draw: (x0: number, x1: number, slice: number) => void,
+  ): void {
+    const { width } = this.raster;
+    const end = start + width * nsPerPx;
+    for (let slice = 0; slice < slices; slice += 1) {
+      const from = sliceStart[slice]!;
+      const dur = sliceDur[slice]!;
+      if (from >= end) break;
+      if (dur < RECT_PX * nsPerPx || from + dur <= start) continue;
+      const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
+      const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
+      draw(x0, x1, slice);
+    }
+  }
+
+  /**
+   * Call `draw` for each pixel with the share covered by events too short for a rectangle, if not 0.
+   */
+  private forEachColumn(
+    place: LanePlacement,
+    lane: LaneWindow,
+    draw: (x: number, share: number) => void,
+  ): void {
+    const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
+    const { cells, perPx, origin, first, last } = pixelMapping(lane, place, this.raster.width);
+    for (let x = first; x < last; x += 1) {
+      const from = origin + x * perPx;
+      const to = from + perPx;
+      const a = Math.max(0, Math.floor(from));
+      const b = Math.min(cells - 1, Math.ceil(to) - 1);
+      let covered = 0;
+      for (let k = a; k <= b; k += 1) {
+        if (counts[k]! <= 0 || share[k]! <= 0) continue;
+        covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+      }
+      if (covered > 0) draw(x, Math.min(1, covered / perPx));
+    }
+  }
+
+  /** Ground and marks of one rank's ribbon. */
+  drawRibbon(place: RowPlacement, ribbon: Ribbon | null, rank: number): void {
+    const { raster, paints } = this;
+    const { y0, y1, dpr, start, nsPerPx } = place;
+    const [from, to] = [this.xOf(place, place.dataStart), this.xOf(place, place.dataEnd)];
+    raster.fillRect(from, y0, to, y1, paints.ribbon[0]!);
+    const part = ribbon?.rangeOfRank.get(rank);
+    if (ribbon === null || part === undefined) return;
+    const width = Math.max(1, Math.round(MARK_PX * dpr));
+    let next = raster.width;
+    // From the right: each mark ends at the next one.
+    for (let arrival = part.last - 1; arrival >= part.first; arrival -= 1) {
+      const x = Math.floor(
+        (timeOfBin(ribbon, ribbon.rankArrivals.bin[arrival]!) - start) / nsPerPx,
+      );
+      if (x >= raster.width) continue;
+      if (x + width <= 0) break;
+      const share = delayStrength(ribbon.rankArrivals.ns[arrival]!, ribbon.maxNs);
+      if (share > 0) {
+        const colour = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
+        raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
+      }
+      next = x;
+    }
+  }
 }
 
-/** Ground and marks of one rank's ribbon. */
-export function drawRibbon(
-  raster: LaneRaster,
-  place: RowPlacement,
-  ribbon: Ribbon | null,
-  rank: number,
-  paints: StagePaints,
-): void {
-  const { y0, y1, dpr, start, nsPerPx } = place;
-  const x = (time: number) => Math.round((time - start) / nsPerPx);
-  const [from, to] = [x(place.dataStart), x(place.dataEnd)];
-  raster.fillRect(Math.max(0, from), y0, Math.min(raster.width, to), y1, paints.ribbon[0]!);
-  const part = ribbon?.rangeOfRank.get(rank);
-  if (ribbon === null || part === undefined) return;
-  const width = Math.max(1, Math.round(MARK_PX * dpr));
-  let next = raster.width;
-  // From the right: each mark ends at the next one.
-  for (let arrival = part.last - 1; arrival >= part.first; arrival -= 1) {
-    const x = Math.floor((timeOfBin(ribbon, ribbon.rankArrivals.bin[arrival]!) - start) / nsPerPx);
-    if (x >= raster.width) continue;
-    if (x + width <= 0) break;
-    const share = delayStrength(ribbon.rankArrivals.ns[arrival]!, ribbon.maxNs);
-    if (share > 0) {
-      const colour = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
-      raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
-    }
-    next = x;
-  }
+function hairline({ dpr }: RowPlacement): number {
+  return Math.max(1, Math.round(dpr));
+}
+
+function hatchOf(place: RowPlacement, ground: number, line: number): Hatch {
+  const pitch = Math.round(HATCH_PITCH * place.dpr);
+  return { ground, line, pitch, thickness: hairline(place) };
+}
+
+/** The dark left edge, thinner on marks that it would fill. */
+function edgeWidth(width: number, cssPx: number, dpr: number): number {
+  if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
+  return Math.max(1, Math.round(cssPx * dpr));
 }
 
 // Captions of the hatch: no data of the rank here, or less detail in the page than the view needs.
@@ -505,12 +433,4 @@ function drawPlate(
   const plate = top + Math.round((height - PLATE_PX) / 2);
   pen.fillRect(left, plate, width, PLATE_PX, theme.bg);
   pen.drawText(text, left + 5, plate + 11, FONT.label, theme.ink2);
-}
-
-// Ranks of MPI traces, which have no device events.
-
-/** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
-export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
-  const rows = summary.filter(({ role }) => role !== "cpu");
-  return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }

@@ -1,10 +1,10 @@
 /** Draw the column of totals on the right. */
 
 import { deviceOf, hasDevice } from "../protocol/scene";
+import type { SceneRank } from "../protocol/source";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
 import { rowBackground } from "./gutter";
-import { isMpi } from "./lanes";
 import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import type { PlacedRow } from "./rows";
@@ -61,75 +61,116 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
 }
 
 function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number): void {
-  const { geometry, theme, stats } = frame;
+  const { geometry, theme } = frame;
   const { row, y, clipTop } = placed;
   if (row.track !== null) return;
   const height = Math.min(row.height, placed.clipBottom - y);
-  const late = frame.lateness?.late.has(row.rank.rank) ?? false;
-  pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, late));
+  const isLate = isLateRank(frame, row.rank);
+  pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, isLate));
   if (y >= clipTop && row.isJoined !== true) {
     pen.horizontalLine(y, x, geometry.width, theme.rule);
   }
-  const index = stats?.at.get(row.rank.rank);
-  if (stats === null || index === undefined) return;
-  if (!hasDevice(row.rank)) return;
-  const { compute, exposed, memory, unrecorded, idle, span } = stats.stats;
-  const totalNs = span[index] ?? 0;
-  const left = x + PAD;
-  const width = geometry.margin - 2 * PAD;
-  const compact = row.height < 24;
-  const barHeight = row.height >= 36 ? 11 : 8;
-  const top = compact
-    ? y + Math.round((row.height - barHeight) / 2)
-    : y + (row.height >= 36 ? 3 : 4);
-  pen.ctx.globalAlpha = frame.isStale ? 0.4 : 1;
-  if (totalNs > 0) {
-    const wait = exposedWait(frame, row.rank.rank);
-    let from = left;
-    for (const [ns, fill, hatch] of [
-      [compute[index] ?? 0, theme.kind.compute],
-      [(exposed[index] ?? 0) - wait, theme.kind.communication],
-      [wait, theme.waitFill, theme.waitLine],
-      [memory[index] ?? 0, theme.kind.memory],
-      [unrecorded[index] ?? 0, theme.idle, theme.idleLine],
-    ] as const) {
-      const to = from + (ns / totalNs) * width;
-      if (hatch === undefined) pen.fillRect(from, top, to - from, barHeight, fill);
-      else pen.hatchedRect(from, top, to - from, barHeight, fill, hatch);
-      from = to;
-    }
+  const times = rowTimes(frame, row.rank);
+  if (times === null) return;
+  const isCompact = row.height < 24;
+  const isTall = row.height >= 36;
+  const barHeight = isTall ? 11 : 8;
+  const offset = isCompact ? Math.round((row.height - barHeight) / 2) : isTall ? 3 : 4;
+  const [left, top] = [x + PAD, y + offset];
+  drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
+  // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
+  if (isCompact || frame.isStale) return;
+  drawNumbers(pen, frame, row.rank, times, {
+    left,
+    baseline: top + barHeight + (isTall ? 14 : 12),
+  });
+}
+
+/** Device time of a rank in view, ns. */
+interface RowTimes {
+  compute: number;
+  exposed: number;
+  memory: number;
+  unrecorded: number;
+  idle: number;
+  span: number;
+  data: number;
+  wait: number;
+}
+
+function isLateRank({ lateness }: StageFrame, { rank }: SceneRank): boolean {
+  return lateness?.late.has(rank) ?? false;
+}
+
+/** Null without a device, and while the figures are not loaded. */
+function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
+  const { stats } = frame;
+  const index = stats?.at.get(rank.rank);
+  if (stats === null || index === undefined || !hasDevice(rank)) return null;
+  const of = (values: readonly number[]): number => values[index] ?? 0;
+  const { compute, exposed, memory, unrecorded, idle, span, data } = stats.stats;
+  return {
+    ...{ compute: of(compute), exposed: of(exposed), memory: of(memory), data: of(data) },
+    ...{ unrecorded: of(unrecorded), idle: of(idle), span: of(span) },
+    wait: exposedWait(frame, rank.rank),
+  };
+}
+
+/** A bar of the shares of the span; pale while it is that of an earlier view. */
+function drawTimeBar(
+  pen: CanvasPen,
+  { theme, isStale }: StageFrame,
+  times: RowTimes,
+  box: { left: number; top: number; width: number; barHeight: number },
+): void {
+  const { left, top, width, barHeight } = box;
+  pen.ctx.globalAlpha = isStale ? 0.4 : 1;
+  let from = left;
+  for (const [ns, fill, hatch] of [
+    [times.compute, theme.kind.compute],
+    [times.exposed - times.wait, theme.kind.communication],
+    [times.wait, theme.waitFill, theme.waitLine],
+    [times.memory, theme.kind.memory],
+    [times.unrecorded, theme.idle, theme.idleLine],
+  ] as const) {
+    const length = times.span > 0 ? (ns / times.span) * width : 0;
+    if (hatch === undefined) pen.fillRect(from, top, length, barHeight, fill);
+    else pen.hatchedRect(from, top, length, barHeight, fill, hatch);
+    from += length;
   }
   pen.strokeFrame(left, top, width, barHeight, theme.idleLine, 1);
   pen.ctx.globalAlpha = 1;
-  // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
-  if (!compact && !frame.isStale) {
-    const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
-    if (totalNs > 0) {
-      const isMatched = hasWaits(frame);
-      const share =
-        (isMatched ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
-      const text = share > 0 ? `${isMatched ? "waiting" : "comm"} ${formatShare(share)}` : "";
-      if (row.rank.truncated !== null) {
-        // The missing part of the file may cover this time, so it is not known to be idle.
-        pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
-      } else if (late) {
-        pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
-      } else {
-        const [idleNs, unrecordedNs] = [idle[index] ?? 0, unrecorded[index] ?? 0];
-        // The heading names idle time only.
-        const isIdle = idleNs >= unrecordedNs;
-        const restColor = isMpi(row.rank) ? "other" : isIdle ? "idle" : "unrecorded";
-        const restText = formatShare(Math.max(idleNs, unrecordedNs) / totalNs);
-        const isNamed = geometry.stripRows > 1 && isIdle;
-        drawNumberPair(pen, theme, left, baseline, width, text, [restColor, restText], isNamed);
-      }
-    } else {
-      const text =
-        (stats.stats.data[index] ?? 0) > 0
-          ? `no ${deviceOf({ ranks: [row.rank] })} work`
-          : "no data";
-      pen.drawText(text, left, baseline, FONT.label, theme.ink3);
-    }
+}
+
+/** The share of waiting or communication, and the rest or what explains it, below the bar. */
+function drawNumbers(
+  pen: CanvasPen,
+  frame: StageFrame,
+  rank: SceneRank,
+  { span, data, exposed, wait, idle, unrecorded }: RowTimes,
+  { left, baseline }: { left: number; baseline: number },
+): void {
+  const { geometry, theme } = frame;
+  if (span <= 0) {
+    const text = data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
+    pen.drawText(text, left, baseline, FONT.label, theme.ink3);
+  } else if (rank.truncated !== null) {
+    // The missing part of the file may cover this time, so it is not known to be idle.
+    pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
+  } else if (isLateRank(frame, rank)) {
+    pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
+  } else {
+    const [name, ns] = hasWaits(frame)
+      ? (["waiting", wait] as const)
+      : (["comm", exposed] as const);
+    const text = ns > 0 ? `${name} ${formatShare(ns / span)}` : "";
+    // The heading names idle time only.
+    const isIdle = idle >= unrecorded;
+    const restName = isMpi(rank) ? "other" : isIdle ? "idle" : "unrecorded";
+    const restText = formatShare(Math.max(idle, unrecorded) / span);
+    const isNamed = geometry.stripRows > 1 && isIdle;
+    const width = geometry.margin - 2 * PAD;
+    drawNumberPair(pen, theme, left, baseline, width, text, [restName, restText], isNamed);
   }
 }
 
@@ -170,4 +211,10 @@ function drawNumberPair(
   if (fits === undefined) return;
   pen.drawText(fits[0], x, y, FONT.label, theme.ink2);
   pen.drawText(fits[1], x + width, y, FONT.label, theme.ink3, "right");
+}
+
+/** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
+export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
+  const rows = summary.filter(({ role }) => role !== "cpu");
+  return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }

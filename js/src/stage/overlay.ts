@@ -46,12 +46,12 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
   pen.withClip(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
     for (const mark of overlay.timeMarks) drawTimeMark(pen, frame, mark);
   });
-  if (overlay.collective !== null) drawArrival(pen, frame, overlay.collective);
+  drawArrival(pen, frame);
   pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
-    if (overlay.hover !== null) drawHover(pen, frame, overlay.hover);
-    if (overlay.selected !== null) drawSelected(pen, frame, overlay.selected);
+    drawHover(pen, frame);
+    drawSelected(pen, frame);
     drawFlows(pen, frame);
-    if (overlay.ruler !== null) drawRuler(pen, frame, overlay.ruler);
+    drawRuler(pen, frame);
   });
 }
 
@@ -163,13 +163,10 @@ function eventExtent(frame: OverlayFrame, start: number, dur: number): [number, 
   return [x0, Math.max(x1, x0 + 1 / dpr)];
 }
 
-function drawHover(
-  pen: CanvasPen,
-  frame: OverlayFrame,
-  hover: NonNullable<Overlay["hover"]>,
-): void {
-  const spot = frame.visible.findLane(hover.lane);
-  if (spot === null) return;
+function drawHover(pen: CanvasPen, frame: OverlayFrame): void {
+  const { hover } = frame.overlay;
+  const spot = hover && frame.visible.findLane(hover.lane);
+  if (hover === null || spot === null) return;
   const [x0, x1] = eventExtent(frame, hover.start, hover.dur);
   const { ctx } = pen;
   ctx.strokeStyle = frame.theme.hover;
@@ -177,7 +174,9 @@ function drawHover(
   ctx.strokeRect(x0 - 0.75, spot.y - 0.75, x1 - x0 + 1.5, spot.band.height + 1.5);
 }
 
-function drawSelected(pen: CanvasPen, frame: OverlayFrame, event: Brief): void {
+function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
+  const { selected: event } = frame.overlay;
+  if (event === null) return;
   const spot = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
   if (spot === null) return;
   const [x0, x1] = eventExtent(frame, event.start, event.dur);
@@ -192,24 +191,17 @@ function drawSelected(pen: CanvasPen, frame: OverlayFrame, event: Brief): void {
   ctx.strokeRect(...box);
 }
 
-function drawRuler(
-  pen: CanvasPen,
-  frame: OverlayFrame,
-  ruler: NonNullable<Overlay["ruler"]>,
-): void {
+function drawRuler(pen: CanvasPen, frame: OverlayFrame): void {
   const { geometry, theme, view } = frame;
+  const { ruler } = frame.overlay;
+  if (ruler === null) return;
   const a = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
   const b = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
   pen.fillRect(a, ruler.y - 1, b - a, 2, theme.ink);
   pen.fillRect(a - 1, ruler.y - 6, 2, 12, theme.ink);
   pen.fillRect(b - 1, ruler.y - 6, 2, 12, theme.ink);
-  drawPlate(
-    pen,
-    frame,
-    formatDuration(Math.abs(ruler.end - ruler.start)),
-    (a + b) / 2,
-    ruler.y - 18,
-  );
+  const text = formatDuration(Math.abs(ruler.end - ruler.start));
+  drawPlate(pen, frame, text, (a + b) / 2, ruler.y - 18);
 }
 
 /** Draw text on a plate, kept within the lanes. */
@@ -228,11 +220,9 @@ function drawPlate(
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-function drawTimeMark(
-  pen: CanvasPen,
-  frame: OverlayFrame,
-  mark: Overlay["timeMarks"][number],
-): void {
+export type TimeMark = Overlay["timeMarks"][number];
+
+function drawTimeMark(pen: CanvasPen, frame: OverlayFrame, mark: TimeMark): void {
   const { geometry, theme, view } = frame;
   const top = geometry.axisTop + geometry.axisHeight - 7;
   const x0 = xAtTime(geometry, view, mark.start);
@@ -253,11 +243,9 @@ function drawTimeMark(
 }
 
 /** Draw the last arrival at the selected collective: a line over all ranks, and a flag. */
-function drawArrival(
-  pen: CanvasPen,
-  { geometry, theme, view }: OverlayFrame,
-  { time, rank }: NonNullable<Overlay["collective"]>,
-): void {
+function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: OverlayFrame): void {
+  if (overlay.collective === null) return;
+  const { time, rank } = overlay.collective;
   const { lanesX, lanesWidth, rowsTop, stripTop, stripRows, height } = geometry;
   const x = xAtTime(geometry, view, time);
   if (x < lanesX || x > lanesX + lanesWidth) return;

@@ -8,20 +8,13 @@
 import type { Span } from "../protocol/source";
 import { LABEL_FROM_PX } from "../ui/text";
 import { FONT } from "../ui/theme";
+import type { Band } from "./bands";
 import { type StageGeometry, xAtTime } from "./camera";
 import { drawGutter } from "./gutter";
 import type { StageFrame } from "./frame";
 import { drawAxis, drawMinimap, drawStepLines, drawStrip } from "./head";
 import type { LaneWindow } from "./lane_window";
-import {
-  drawNoDataHatch,
-  drawLane,
-  drawNoData,
-  drawRibbon,
-  isCoarse,
-  type LanePlacement,
-  type NameShader,
-} from "./lanes";
+import { drawNoData, isCoarse, LanePainter, type NameShader, type RowPlacement } from "./lanes";
 import { drawMargin } from "./margin";
 import { drawOverlay } from "./overlay";
 import { hueIndex, shadeIndex } from "./paints";
@@ -134,76 +127,79 @@ function nameShader({ byName, paints, windows }: StageFrame): NameShader | null 
   return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
 }
 
+/** Fill the raster with the visible rows: grounds, rules, ribbons and lanes. */
 function rasterise(raster: LaneRaster, frame: StageFrame): void {
   const { geometry, paints, visible, view, job, windows } = frame;
   const { dpr, rowsTop } = geometry;
   const { hashes } = windows.store;
-  const shade = nameShader(frame);
   const px = (y: number) => Math.round((y - rowsTop) * dpr);
+  const line = Math.max(1, Math.round(dpr));
   raster.clip(0, raster.height);
   raster.fillRect(0, 0, raster.width, raster.height, paints.bg);
-  const place: LanePlacement = {
-    form: "solid",
-    y0: 0,
-    y1: 0,
+  raster.fillRect(0, px(visible.bottom), raster.width, px(visible.bottom) + line, paints.rule);
+  const painter = new LanePainter(raster, paints);
+  const scale = {
     dpr,
     start: view[0],
     nsPerPx: (view[1] - view[0]) / raster.width,
-    dataStart: 0,
-    dataEnd: 0,
-    coarse: false,
-    isOver: false,
     jobStart: job[0],
     jobEnd: job[1],
-    valueRange: null,
-    hue: frame.byName ? (name) => hueIndex(hashes[name]!) : null,
+    hue: frame.byName ? (name: number) => hueIndex(hashes[name]!) : null,
   };
-  const line = Math.max(1, Math.round(dpr));
-  raster.fillRect(0, px(visible.bottom), raster.width, px(visible.bottom) + line, paints.rule);
-  let next = 0;
   for (const placed of visible.placed) {
     const { row, y, clipTop, clipBottom } = placed;
     raster.clip(px(clipTop), px(clipBottom));
     const top = px(y);
-    const late = frame.lateness?.late.has(row.rank.rank) ?? false;
-    raster.fillRect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
+    const isLate = frame.lateness?.late.has(row.rank.rank) ?? false;
+    const ground = isLate ? paints.lateGround : paints.bg;
+    raster.fillRect(0, top, raster.width, px(y + row.height), ground);
     if (row.track === null && row.isJoined !== true) {
       raster.fillRect(0, top, raster.width, top + line, paints.rule);
     }
-    [place.dataStart, place.dataEnd] = row.rank.range;
-    place.coarse = isCoarse(row.rank, place.nsPerPx);
+    const [dataStart, dataEnd] = row.rank.range;
+    const coarse = isCoarse(row.rank, scale.nsPerPx);
+    const extent = { ...scale, dataStart, dataEnd, coarse };
     const bands = row.bands();
-    const last = bands[bands.length - 1];
+    const last = bands.at(-1);
     if (last !== undefined) {
-      place.y0 = px(y + bands[0]!.top);
-      place.y1 = px(y + last.top + last.height);
-      drawNoDataHatch(raster, place, paints);
+      const [y0, y1] = [px(y + bands[0]!.top), px(y + last.top + last.height)];
+      painter.drawNoDataHatch({ ...extent, y0, y1 });
     }
     const ribbon = row.ribbon();
     if (ribbon !== null) {
-      place.y0 = px(y + ribbon.top);
-      place.y1 = px(y + ribbon.top + ribbon.height);
-      drawRibbon(raster, place, frame.ribbon, row.rank.rank, paints);
+      const [y0, y1] = [px(y + ribbon.top), px(y + ribbon.top + ribbon.height)];
+      painter.drawRibbon({ ...extent, y0, y1 }, frame.ribbon, row.rank.rank);
     }
-    for (; next < visible.lanes.length && visible.lanes[next]!.placed === placed; next += 1) {
-      const { band, y: bandY } = visible.lanes[next]!;
-      const window = frame.windows.get(band.lane);
-      if (window === null) continue;
-      place.form = band.form;
-      // Frames of a folded stack lie over those that enclose them.
-      place.isOver = band.stackLanes !== undefined && band.lane !== band.stackLanes[0];
-      place.y0 = px(bandY);
-      place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
-      place.valueRange = band.track?.range ?? null;
-      const { over: overlayLanes } = band;
-      const isMatched = overlayLanes !== undefined && frame.lateness !== null;
-      drawLane(raster, place, window, paints, shade, {
-        wait: isMatched ? frame.windows.get(overlayLanes.wait) : null,
-        late: isMatched ? frame.windows.get(overlayLanes.late) : null,
-        isNamed: late,
-      });
+    for (const spot of visible.lanes) {
+      if (spot.placed !== placed) continue;
+      const y0 = px(spot.y);
+      const y1 = Math.max(y0 + 1, px(spot.y + spot.band.height));
+      rasteriseLane(painter, frame, spot.band, { ...extent, y0, y1 }, isLate);
     }
   }
+}
+
+function rasteriseLane(
+  painter: LanePainter,
+  frame: StageFrame,
+  band: Band,
+  extent: RowPlacement,
+  isNamed: boolean,
+): void {
+  const { windows, lateness } = frame;
+  const window = windows.get(band.lane);
+  if (window === null) return;
+  const { form, over, track, stackLanes } = band;
+  // In a folded stack, inner frames are drawn over the frames that enclose them.
+  const isOver = stackLanes !== undefined && band.lane !== stackLanes[0];
+  const overlayOf = (lane: number | undefined): LaneWindow | null =>
+    lane === undefined || lateness === null ? null : windows.get(lane);
+  painter.drawLane(
+    { ...extent, form, isOver, valueRange: track?.range ?? null },
+    window,
+    nameShader(frame),
+    { wait: overlayOf(over?.wait), late: overlayOf(over?.late), isNamed },
+  );
 }
 
 /** Names on the rectangles of a lane that have room for them. */

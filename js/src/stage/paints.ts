@@ -27,7 +27,7 @@ export function rgb(hex: string): Rgb {
   return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
 }
 
-/** `share` of `a` over `b`. */
+/** Mix two colours: `share` of `a`, the rest `b`. */
 export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
   return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };

@@ -1,5 +1,13 @@
 /** Fill rectangles and columns of pixels in memory, far faster than with canvas calls. */
 
+/** Colours of a hatch, and the distance and thickness of its lines in device px. */
+export interface Hatch {
+  ground: number;
+  line: number;
+  pitch: number;
+  thickness: number;
+}
+
 export class PixelRaster {
   readonly image: ImageData;
   private readonly px: Uint32Array;
@@ -65,17 +73,9 @@ export class PixelRaster {
       px[y * width + x] = ramp[column + remainder]!;
   }
 
-  /** Diagonal lines, `pitch` apart, over a plain ground: marks unknown time. */
-  hatchRect(
-    x0: number,
-    y0: number,
-    x1: number,
-    y1: number,
-    ground: number,
-    line: number,
-    pitch: number,
-    thickness: number,
-  ): void {
+  /** Diagonal lines over a plain ground mark waits and unknown time. */
+  hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
+    const { ground, line, pitch, thickness } = hatch;
     const left = Math.max(0, x0);
     const right = Math.min(this.width, x1);
     const to = Math.min(y1, this.bottom);

@@ -162,7 +162,7 @@ function memoizeByKey<T>(make: () => T): () => T {
   };
 }
 
-/** Names of a row that stands for several ranks, from long to short. */
+/** Names of a row that represents several ranks, from long to short. */
 function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   const count = formatCount(memberRanks.length);
   const all = rangesText(memberRanks);
@@ -262,56 +262,68 @@ export function layoutRows(
     anyOpen,
     ribbons,
   );
+  const plan = { scene, state, visibleRanks, pins, foldSizes, emptyLanes };
+  const { pinned, unpinned } = collectRows(plan);
+  const rows = [...pinned, ...unpinned];
+  let height = 0;
+  for (const row of rows) {
+    row.top = height;
+    height += row.height;
+  }
+  const pinnedHeight = unpinned[0]?.top ?? height;
+  const fits = pinnedHeight <= availableHeight * STICKY_SHARE;
+  return {
+    rows,
+    stickyCount: fits ? pinned.length : 0,
+    stickyHeight: fits ? pinnedHeight : 0,
+    height,
+    foldSizes,
+  };
+}
 
-  const first: { order: number; rows: StageRow[] }[] = [];
+interface RowPlan {
+  scene: Scene;
+  state: RowState;
+  visibleRanks: ReadonlyMap<number, SceneTrack[] | null>;
+  /** Position of each pin by its key. */
+  pins: ReadonlyMap<string, number>;
+  foldSizes: FoldSizes;
+  emptyLanes: ReadonlySet<number>;
+}
+
+/** Pinned rows in the order of the pins, and the others in the order of the scene. */
+function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] } {
+  const { scene, state, visibleRanks, pins, foldSizes, emptyLanes } = plan;
+  const { rankGroups } = state;
+  const pinned: { order: number; rows: StageRow[] }[] = [];
   const unpinned: StageRow[] = [];
   const isShown = (rank: number): boolean =>
     visibleRanks.has(rank) || state.onlyRanks?.has(rank) === false;
   for (const rank of scene.ranks) {
     const tracks = visibleRanks.get(rank.rank);
     // A track stays pinned if its rank is folded away.
-    const isHidden = pins.size > 0 && state.rankGroups?.hidden.has(rank.rank) === true;
+    const isHidden = pins.size > 0 && rankGroups?.hidden.has(rank.rank) === true;
     if (tracks === undefined && !isHidden) continue;
     const order = pins.get(rankKey(rank));
+    const isPinned = order !== undefined;
     const rows: StageRow[] = [];
     if (tracks !== undefined) {
-      const memberRanks = membersOf(state.rankGroups, rank.rank, isShown);
-      const isOpen = tracks !== null;
-      rows.push(
-        headRow(rank, isOpen, order !== undefined, foldSizes, state.rankGroups, memberRanks),
-      );
+      const members = membersOf(rankGroups, rank.rank, isShown);
+      rows.push(headRow(rank, tracks !== null, isPinned, foldSizes, rankGroups, members));
     }
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
-        first.push({ order: trackOrder, rows: [trackRow(rank, track, true, state, emptyLanes)] });
+        pinned.push({ order: trackOrder, rows: [trackRow(rank, track, true, state, emptyLanes)] });
       } else if (tracks?.includes(track)) {
-        rows.push({
-          ...trackRow(rank, track, false, state, emptyLanes),
-          pinned: order !== undefined,
-        });
+        rows.push({ ...trackRow(rank, track, false, state, emptyLanes), pinned: isPinned });
       }
     }
-    if (order !== undefined) first.push({ order, rows });
+    if (isPinned) pinned.push({ order, rows });
     else unpinned.push(...rows);
   }
-  first.sort((a, b) => a.order - b.order);
-  const rows = [...first.flatMap((entry) => entry.rows), ...unpinned];
-  let height = 0;
-  for (const row of rows) {
-    row.top = height;
-    height += row.height;
-  }
-  const pinned = rows.length - unpinned.length;
-  const pinnedHeight = unpinned[0]?.top ?? height;
-  const fits = pinnedHeight <= availableHeight * STICKY_SHARE;
-  return {
-    rows,
-    stickyCount: fits ? pinned : 0,
-    stickyHeight: fits ? pinnedHeight : 0,
-    height,
-    foldSizes,
-  };
+  pinned.sort((a, b) => a.order - b.order);
+  return { pinned: pinned.flatMap(({ rows }) => rows), unpinned };
 }
 
 function pinnedTracksHeight(

@@ -12,7 +12,7 @@ import { nsPerDevicePx } from "./camera";
 import type { StageFrame } from "./frame";
 import { ALL_REGIONS, lanesBox, paintRegions } from "./painter";
 import { CanvasPen } from "./pen";
-import type { LaneRaster } from "./raster";
+import type { Hatch, LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
 import { LaneWindows } from "./lane_window";
@@ -227,8 +227,8 @@ function drawPicture(
   for (const x of [lanesX, lanesX + scaleWidthPx - 1]) pen.fillRect(x, y - 3, 1, 8, theme.ink);
   pen.drawText(formatDuration(length), lanesX + scaleWidthPx + 6, y + 5, FONT.label, theme.ink);
   const right = lanesX + lanesWidth;
-  const room = lanesWidth - scaleWidthPx - 100;
-  pen.drawTruncated(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
+  const maxWidth = lanesWidth - scaleWidthPx - 100;
+  pen.drawTruncated(scene.truth.text, right, y + 5, maxWidth, FONT.label, theme.ink3, "right");
 }
 
 function drawTitle(
@@ -357,19 +357,10 @@ class SvgRaster implements LaneRaster {
     this.box(x, top, x + 1, base, this.fill(ramp[column + steps]!));
   }
 
-  hatchRect(
-    x0: number,
-    y0: number,
-    x1: number,
-    y1: number,
-    ground: number,
-    line: number,
-    pitch: number,
-    thickness: number,
-  ): void {
-    const [below, above] = [pixelToCss(ground), pixelToCss(line)];
-    const size = pitch / this.dpr;
-    const wide = thickness / this.dpr;
+  hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
+    const [below, above] = [pixelToCss(hatch.ground), pixelToCss(hatch.line)];
+    const size = hatch.pitch / this.dpr;
+    const wide = hatch.thickness / this.dpr;
     const id = this.sheet.define(
       (name) =>
         `<pattern id="${name}" width="${size}" height="${size}" patternUnits="userSpaceOnUse">` +

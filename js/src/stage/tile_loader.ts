@@ -42,7 +42,7 @@ import {
 
 /** Time without a change of the view before hidden tiles are fetched, ms. */
 export const IDLE_MS = 90;
-/** Delay before the only retry after a failure; further requests need a change of the view. */
+/** Delay before a failed request is repeated; it is repeated once, then only for another view. */
 export const RETRY_MS = 1500;
 const MAX_REPLY_BYTES = 800_000;
 

@@ -2,7 +2,7 @@
  * Cache of tiles by lane, level and index.
  *
  * At level L a cell has 2^L ns and a tile 256 cells, so tile 5 of level 10 begins at
- * 5 · 256 · 1024 ns. A tile without events is kept too, as `EMPTY_TILE`: it is known, not missing.
+ * 5 · 256 · 1024 ns. A tile without events is kept as `EMPTY_TILE`, which differs from a missing tile.
  */
 
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";

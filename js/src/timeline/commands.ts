@@ -2,12 +2,23 @@
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
+import type { TimeMark } from "../stage/overlay";
 import type { RichText } from "../ui/text";
 import { MOTION } from "../ui/theme";
-import { addTimeMark, type TimeMark, removeNearestTimeMark } from "./context";
+import type { FullWindow } from "../ui/placing";
+import type { Popover } from "../ui/menu";
+import { addTimeMark, removeNearestTimeMark, type TimelineContext } from "./context";
+import type { FoldingController } from "./folding";
+import type { HoverController } from "./hover";
 import type { Command, KeyMatch } from "./keys";
 import { KeyMotion, type KeyPush } from "./motion";
-import type { TimelineApp } from "./view";
+import type { Navigation } from "./navigation";
+import type { PanelControl } from "./panels/control";
+import type { PointerInput } from "./pointer";
+import type { RowsController } from "./rows";
+import type { SearchController } from "./search";
+import type { EventSelection } from "./selected_event";
+import type { StatusLine } from "./status";
 
 /** Commands that repeat while their key is held. */
 const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
@@ -34,13 +45,29 @@ const EVENT_COMMANDS: ReadonlySet<Command> = new Set<Command>([
 
 type CommandActions = Partial<Record<Command, () => unknown>>;
 
+interface CommandParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  readonly rows: RowsController;
+  readonly picking: EventSelection;
+  readonly folding: FoldingController;
+  readonly search: SearchController;
+  readonly status: StatusLine;
+  readonly panels: PanelControl;
+  readonly hover: HoverController;
+  readonly pointer: PointerInput;
+  readonly help: Popover;
+  /** Null in a panel of a dashboard: the dashboard fills the window. */
+  readonly fullWindow: FullWindow | null;
+}
+
 export class Commands {
   readonly motion: KeyMotion;
   private timeMarks: readonly TimeMark[] = [];
   private readonly bookmarks = new Map<number, Span>();
   private readonly actions: CommandActions;
 
-  constructor(private readonly app: TimelineApp) {
+  constructor(private readonly app: CommandParts) {
     const { nav, pointer, ctx } = app;
     this.actions = this.actsOf(app);
     this.motion = new KeyMotion(
@@ -74,7 +101,7 @@ export class Commands {
   }
 
   /** What each command does; false if there was nothing to do. */
-  private actsOf(app: TimelineApp): CommandActions {
+  private actsOf(app: CommandParts): CommandActions {
     const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
     const zoom = (factor: number): void => nav.zoomBy(factor, pointer.focusTime(), MOTION.zoomKey);

@@ -8,12 +8,12 @@ import {
   asError,
   type FigureWindow,
   isAbort,
-  type Overlay,
   type Scene,
   type Span,
   type ThemeName,
   type TimelineColor,
 } from "../protocol/source";
+import type { TimeMark } from "../stage/overlay";
 import type { Stage } from "../stage/stage";
 import type { CardMessage } from "./messages";
 
@@ -240,8 +240,6 @@ export function debounce(
 }
 
 // Marks over the lanes, set with M.
-
-export type TimeMark = Overlay["timeMarks"][number];
 
 /** The list after marking a time range. Of the marks that are not kept, only the last remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {

@@ -4,14 +4,19 @@ import { signal } from "@preact/signals";
 import { FULL_SELECTION } from "../protocol/selection";
 import type { Gap, GapReply, SelectionJson } from "../protocol/source";
 import { onSignal } from "../ui/react";
-import { LatestRequest } from "./context";
-import type { TimelineApp } from "./view";
+import { LatestRequest, type TimelineContext } from "./context";
+import type { EventSelection } from "./selected_event";
+
+interface GapParts {
+  readonly ctx: TimelineContext;
+  readonly picking: EventSelection;
+}
 
 export class GapSelection {
   readonly gap = signal<Gap | null>(null);
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
+  constructor(private readonly app: GapParts) {
     const { ctx, picking } = app;
     this.newest = new LatestRequest(ctx.signal);
     onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);

@@ -31,7 +31,7 @@ export class HeightControl {
     this.naturalHeight.value = this.stage.contentHeight();
   }
 
-  /** Store what was requested. */
+  /** Store the requested height. */
   save(): void {
     this.saveHeight(Math.round(this.requestedHeight));
   }

@@ -24,11 +24,13 @@ import {
 } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import { type TooltipLine, TooltipState } from "../ui/tooltip";
-import { debounce, LatestRequest } from "./context";
+import { debounce, LatestRequest, type TimelineContext } from "./context";
+import type { GapSelection } from "./gaps";
 import { LaunchArrows } from "./launches";
 import { gapLines } from "./panels/gap";
+import type { RowPin } from "./pin";
+import type { RowsController } from "./rows";
 import { arrivalText, cutText } from "./text";
-import type { TimelineApp } from "./view";
 
 /** Hover time on a cell before its exact figures are requested. */
 const DWELL_MS = 140;
@@ -43,6 +45,13 @@ export function busyText(share: number): string {
   const percent = share * 100;
   if (percent < 0.05) return "<0.1\u202f%";
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u202f%`;
+}
+
+/** The values of a counter in a cell. */
+function rangeText({ min = null, max = null }: Cell, unit = ""): string {
+  if (min === null || max === null) return "no value here";
+  const [low, high] = [min, max].map((value) => formatValue(value, unit));
+  return low === high ? low! : `${low} to ${high}`;
 }
 
 function noteLine(text: string): TooltipLine {
@@ -78,6 +87,13 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   return lines;
 }
 
+interface HoverParts {
+  readonly ctx: TimelineContext;
+  readonly rows: RowsController;
+  readonly gapSelection: GapSelection;
+  readonly pin: RowPin;
+}
+
 export class HoverController {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
@@ -98,7 +114,7 @@ export class HoverController {
   private readonly arrows: LaunchArrows;
   private readonly newest: LatestRequest;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows" | "gapSelection" | "pin">) {
+  constructor(private readonly app: HoverParts) {
     const { ctx, rows } = app;
     this.scheduleRefresh = debounce(SETTLE_MS, ctx.signal, () => this.refreshNow());
     this.arrows = new LaunchArrows(ctx, () => this.refreshNow());
@@ -188,16 +204,9 @@ export class HoverController {
   }
 
   private counterLines(track: SceneTrack): TooltipLine[] {
-    const { exactCell } = this;
-    const unit = track.unit ?? "";
-    const text = (value: number): string => formatValue(value, unit);
-    let value = this.cellError ?? "…";
-    if (exactCell !== null) {
-      const { min = null, max = null } = exactCell;
-      if (min === null || max === null) value = "no value here";
-      else value = min === max ? text(min) : `${text(min)} to ${text(max)}`;
-    }
-    return [[<b>{track.label}</b>], [value]];
+    const text =
+      this.exactCell === null ? (this.cellError ?? "…") : rangeText(this.exactCell, track.unit);
+    return [[<b>{track.label}</b>], [text]];
   }
 
   private cellLines(hit: StageHit): TooltipLine[] {

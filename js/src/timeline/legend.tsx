@@ -97,13 +97,8 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
 }
 
 /** A legend of the classes of events, or of their kinds: chips with short names if the long ones do not fit; those without room are in a menu only. */
-export function LegendChips({
-  legend,
-  narrow,
-}: {
-  legend: Legend;
-  narrow: ReadonlySignal<boolean>;
-}) {
+export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<boolean> }) {
+  const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
   const isNarrow = narrow.value;
   /** Number of kinds without room; null if all entries fit. */

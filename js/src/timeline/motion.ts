@@ -1,8 +1,10 @@
 /** Arithmetic of gestures: drags, pinches, wheels, held keys. */
 
+import type { Signal } from "@preact/signals";
 import type { Slice, Span } from "../protocol/source";
 import { activeElement } from "../ui/dom";
-import type { TimelineApp } from "./view";
+import type { TimelineContext } from "./context";
+import type { Navigation } from "./navigation";
 
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
@@ -94,7 +96,12 @@ export function sortPair(a: number, b: number): Span {
 const END_MS = 140;
 const HINT_MS = 2500;
 
-type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "wheelHint">;
+interface WheelParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  /** Whether the hint that Ctrl + wheel zooms is shown. */
+  readonly wheelHint: Signal<boolean>;
+}
 
 export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   const { root, stage, signal } = ctx;

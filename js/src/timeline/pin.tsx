@@ -3,16 +3,21 @@
 import { signal } from "@preact/signals";
 import type { RowInfo } from "../protocol/source";
 import { Icon } from "../ui/controls";
-import { pinName } from "./rows";
-import type { TimelineApp } from "./view";
+import type { TimelineContext } from "./context";
+import { pinName, type RowsController } from "./rows";
 
 const PIN_WIDTH = 24;
 const MAX_PROBES = 400;
 
+interface PinParts {
+  readonly ctx: TimelineContext;
+  readonly rows: RowsController;
+}
+
 export class RowPin {
   readonly placement = signal<{ row: RowInfo; left: number; top: number } | null>(null);
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows">) {}
+  constructor(private readonly app: PinParts) {}
 
   /** Show the pin at this row, next to this point of the gutter; hide it for null. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {

@@ -10,6 +10,9 @@ import type { Brief, StageHit, RowInfo, SelectionJson, Span } from "../protocol/
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
 import type { TimelineContext } from "./context";
+import type { FoldingController } from "./folding";
+import type { GapSelection } from "./gaps";
+import type { HoverController } from "./hover";
 import {
   DRAG_PX,
   draggedSpan,
@@ -20,8 +23,11 @@ import {
   pinchedSpan,
   SNAP_PX,
 } from "./motion";
+import type { Navigation } from "./navigation";
+import type { RowsController } from "./rows";
+import type { EventSelection } from "./selected_event";
+import type { StatusLine } from "./status";
 import { brushText } from "./text";
-import type { TimelineApp } from "./view";
 
 /** Zoom factor of a double-click on a cell without a single event to zoom to. */
 const CELL_ZOOM = 8;
@@ -30,6 +36,17 @@ interface Press {
   event: PointerEvent;
   point: PointerPoint;
   hit: StageHit;
+}
+
+interface PointerParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  readonly rows: RowsController;
+  readonly picking: EventSelection;
+  readonly folding: FoldingController;
+  readonly gapSelection: GapSelection;
+  readonly hover: HoverController;
+  readonly status: StatusLine;
 }
 
 export class PointerInput {
@@ -42,7 +59,7 @@ export class PointerInput {
   private pinch: Drag | null = null;
   private readonly fingers = new Map<number, PointerPoint>();
 
-  constructor(private readonly app: TimelineApp) {
+  constructor(private readonly app: PointerParts) {
     const { stage, signal } = app.ctx;
     const on = <K extends keyof HTMLElementEventMap>(
       type: K,
@@ -63,12 +80,6 @@ export class PointerInput {
     const [start, end] = this.app.ctx.stage.view();
     const time = this.lastPoint === null ? Number.NaN : this.app.ctx.stage.timeAt(this.lastPoint.x);
     return time >= start && time <= end ? time : (start + end) / 2;
-  }
-
-  hit(): StageHit | null {
-    return this.lastPoint === null
-      ? null
-      : this.app.ctx.stage.hitTest(this.lastPoint.x, this.lastPoint.y);
   }
 
   /** Cancel the current drag; false if there is none. */
@@ -389,7 +400,7 @@ interface Drag {
   cancel(): void;
 }
 
-type DragParts = Pick<TimelineApp, "ctx" | "nav" | "picking" | "status">;
+type DragParts = Pick<PointerParts, "ctx" | "nav" | "picking" | "status">;
 
 /** The time under a point, pulled to an event edge of the lane there. */
 function snapTime(ctx: TimelineContext, point: PointerPoint): number {

@@ -5,7 +5,7 @@ import { sceneOf } from "../../test/recorded";
 import { FULL_SELECTION, selectionOfRows } from "../protocol/selection";
 import { foldReason } from "../stage/gutter";
 import { layoutRows, makeRowInfo } from "../stage/rows";
-import { rankGroupsOf, partlyNamedGroups } from "./rows";
+import { rankGroupsOf, partlyNamedGroups } from "./folding";
 import { foldedText } from "./text";
 
 /** Eight ranks: seven similar ones and one that computes longer. */

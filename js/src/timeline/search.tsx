@@ -5,11 +5,16 @@ import { asError, type Brief, isAbort } from "../protocol/source";
 import { Button, Icon, Kbd } from "../ui/controls";
 import { formatCount } from "../ui/formats";
 import { OpenerButton } from "../ui/menu";
-import { debounce, LatestRequest } from "./context";
+import { debounce, LatestRequest, type TimelineContext } from "./context";
+import type { EventSelection } from "./selected_event";
 import { type HitCount, isWholeRange } from "./text";
-import type { TimelineApp } from "./view";
 
 const TYPE_MS = 160;
+
+interface SearchParts {
+  readonly ctx: TimelineContext;
+  readonly picking: EventSelection;
+}
 
 interface SearchResult {
   /** Count of the hits; null without a search. */
@@ -30,7 +35,7 @@ export class SearchController {
   private readonly requestLater;
   private currentHit: Brief | null = null;
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
+  constructor(private readonly app: SearchParts) {
     const { ctx } = app;
     this.ctx = ctx;
     this.newest = new LatestRequest(ctx.signal);
@@ -156,13 +161,8 @@ export class SearchController {
 }
 
 /** The search field; in narrow toolbars a button that opens it. */
-export function SearchBox({
-  search,
-  isNarrow,
-}: {
-  search: SearchController;
-  isNarrow: ReadonlySignal<boolean>;
-}) {
+export function SearchBox(props: { search: SearchController; isNarrow: ReadonlySignal<boolean> }) {
+  const { search, isNarrow } = props;
   return (
     <div class="hta-search-place">
       {isNarrow.value ? (

@@ -30,9 +30,10 @@ import {
   type Span,
 } from "../protocol/source";
 import { onSignal } from "../ui/react";
-import { LatestRequest } from "./context";
+import { LatestRequest, type TimelineContext } from "./context";
+import type { Navigation } from "./navigation";
+import type { RowsController } from "./rows";
 import { lastRankOf, nameFilter } from "./text";
-import type { TimelineApp } from "./view";
 
 interface SelectedEvent {
   key: EventKey | null;
@@ -57,6 +58,12 @@ const NO_EVENT: SelectedEvent = {
   error: null,
 };
 
+interface EventSelectionParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  readonly rows: RowsController;
+}
+
 export class EventSelection {
   /** The selected event, as far as it is loaded. */
   readonly stateSignal = signal(NO_EVENT);
@@ -73,7 +80,7 @@ export class EventSelection {
   /** The request for the details of the selected event. */
   private loading: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "rows">) {
+  constructor(private readonly app: EventSelectionParts) {
     this.ctx = app.ctx;
     const { shared, signal: abortSignal } = app.ctx;
     this.newest = new LatestRequest(abortSignal);

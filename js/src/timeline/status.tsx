@@ -9,9 +9,8 @@ import { Icon, RichTextSpan } from "../ui/controls";
 import { onSignal } from "../ui/react";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 import type { RichText } from "../ui/text";
-import { throttle } from "./context";
+import { throttle, type TimelineContext } from "./context";
 import { plainText } from "./text";
-import type { AppOptions, TimelineApp } from "./view";
 
 /** Sources of messages, the most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
@@ -83,6 +82,20 @@ function clockTexts(
 
 export type ClockName = "recorded" | "fitted";
 
+interface StatusParts {
+  readonly ctx: TimelineContext;
+  readonly panels: { openProblems(anchor: HTMLElement): void };
+}
+
+export interface StatusOptions {
+  /** Called when the user chooses a clock; left out if no kernel can draw another one. */
+  setClock?: ((clock: ClockName) => void) | undefined;
+  linkedPanel?: {
+    /** Describe the source's status; null for the default text. */
+    kernelStatus(): KernelStatus | null;
+  };
+}
+
 export class StatusLine {
   /** Text for work in the background. */
   readonly asideText = signal("");
@@ -106,8 +119,8 @@ export class StatusLine {
   private flashTimer = 0;
 
   constructor(
-    readonly app: Pick<TimelineApp, "ctx" | "panels">,
-    readonly options: Pick<AppOptions, "setClock" | "linkedPanel">,
+    readonly app: StatusParts,
+    readonly options: StatusOptions,
   ) {
     const { signal: abortSignal, source, root } = app.ctx;
     const announce = throttle(
@@ -285,11 +298,8 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
 
 // Says where replies come from: the kernel, or data stored in the page.
 
-export function kernelStatusOf({
-  status,
-  pageExtent: extent,
-  terms,
-}: HybridSource): KernelStatus | null {
+export function kernelStatusOf(props: HybridSource): KernelStatus | null {
+  const { status, pageExtent: extent, terms } = props;
   if (status === "live") return null;
   const { who, badge, free, again } = terms;
   const isGone = status === "none";

@@ -16,7 +16,7 @@ import {
   type Collective,
   type Member,
 } from "../protocol/source";
-import { isMpi } from "../stage/lanes";
+import { isMpi } from "../stage/margin";
 import {
   formatCount,
   formatDuration,

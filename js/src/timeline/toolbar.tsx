@@ -4,14 +4,27 @@ import type { ReadonlySignal } from "@preact/signals";
 import { Button, CutName, UndoRedoPair } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
 import { OpenerButton, Toolbar } from "../ui/menu";
-import { FullButton } from "../ui/placing";
-import { LegendChips } from "./legend";
-import { filterError } from "./rows";
-import { SearchBox } from "./search";
-import type { TimelineApp } from "./view";
+import { FullButton, type FullWindow } from "../ui/placing";
+import type { Commands } from "./commands";
+import type { TimelineContext } from "./context";
+import type { FoldingController } from "./folding";
+import { type Legend, LegendChips } from "./legend";
+import { filterError, type RowsController } from "./rows";
+import { SearchBox, type SearchController } from "./search";
+
+/** The parts of a timeline that its toolbar shows or operates. */
+interface ToolbarParts {
+  readonly ctx: TimelineContext;
+  readonly rows: RowsController;
+  readonly folding: FoldingController;
+  readonly search: SearchController;
+  readonly legend: Legend;
+  readonly commands: Commands;
+  readonly fullWindow: FullWindow | null;
+}
 
 interface AppProps {
-  app: TimelineApp;
+  app: ToolbarParts;
 }
 
 interface TimelineToolbarProps extends AppProps {
@@ -160,7 +173,7 @@ function FilterForm({ app, close }: AppProps & { close(): void }) {
   );
 }
 
-function filterText({ ctx: { scene }, rows: { filter, stateSignal } }: TimelineApp): string {
+function filterText({ ctx: { scene }, rows: { filter, stateSignal } }: ToolbarParts): string {
   const rows = stateSignal.value;
   if (filter === "") {
     return "A regular expression over rank, process, track, host, and rank with track (“rank 5 stream 7”). Ignores case.";

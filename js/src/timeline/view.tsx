@@ -17,40 +17,37 @@ import { TooltipView } from "../ui/tooltip";
 import { AccessGrid, type AccessGridContent } from "./access_grid";
 import { Commands } from "./commands";
 import { TimelineContext, throttle } from "./context";
+import { FoldingController, type FoldingOptions } from "./folding";
 import { GapSelection } from "./gaps";
 import { HeightControl, HeightEdge } from "./height";
 import { HoverController } from "./hover";
-import { type HelpGroup, listenToKeys, PANEL_HELP } from "./keys";
+import { listenToKeys } from "./keyboard";
+import { type HelpGroup, PANEL_HELP } from "./keys";
 import { Legend } from "./legend";
 import { Card, ErrorStrip, WheelHint } from "./messages";
 import { listenToWheel } from "./motion";
 import { Navigation } from "./navigation";
 import { Help } from "./panels/help";
-import { PanelControl } from "./panels/panels";
+import { PanelControl } from "./panels/control";
+import { PanelDock } from "./panels/dock";
 import { RowPin, PinButton } from "./pin";
 import { PointerInput } from "./pointer";
-import { FoldingController, RowsController } from "./rows";
+import { RowsController } from "./rows";
 import { SearchController } from "./search";
 import { EventSelection } from "./selected_event";
-import { type ClockName, type KernelStatus, Status, StatusLine } from "./status";
+import { type KernelStatus, Status, StatusLine, type StatusOptions } from "./status";
 import { searchText } from "./text";
 import { TimelineToolbar } from "./toolbar";
 import { ViewFacts } from "./view_facts";
 
 const GRID_DELAY_MS = 250;
 
-export interface AppOptions {
+export interface AppOptions extends FoldingOptions, StatusOptions {
   scene: Scene;
   source: Source;
   state: Model;
   height: number;
   signal: AbortSignal;
-  /** Fold similar ranks; null or left out: only if there are many. */
-  folded?: boolean | null;
-  /** Called when the user has folded or unfolded them. */
-  saveFolded?: (folded: boolean) => void;
-  /** Called when the user chooses a clock; left out if no kernel can draw another one. */
-  setClock?: ((clock: ClockName) => void) | undefined;
   /** Called when the user has dragged the lower edge. */
   saveHeight?: (height: number) => void;
   /** For one of several linked panels: its status line, and settings of the view around it. */
@@ -168,7 +165,7 @@ export class TimelineApp {
           <WheelHint shown={this.wheelHint} />
           <TooltipView tooltip={hover.tooltip} />
         </div>
-        <panels.Dock />
+        <PanelDock panels={panels} />
         <AccessGrid ctx={ctx} content={accessGrid} />
         {part === undefined && line}
       </>

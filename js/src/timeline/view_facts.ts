@@ -6,12 +6,27 @@ import { isSameJson } from "../connection/store";
 import { isAbort, type Lateness, type Span, type Stats } from "../protocol/source";
 import { formatTime, plural, rangesText, wholeRunName } from "../ui/formats";
 import { onSignal } from "../ui/react";
-import { throttle } from "./context";
+import type { Commands } from "./commands";
+import { throttle, type TimelineContext } from "./context";
+import type { FoldingController } from "./folding";
+import type { Legend } from "./legend";
 import type { CardMessage } from "./messages";
+import type { Navigation } from "./navigation";
+import type { RowsController } from "./rows";
+import type { StatusLine } from "./status";
 import { isWholeRange, spanText, viewText } from "./text";
-import type { TimelineApp } from "./view";
 
 const ANNOUNCE_DELAY_MS = 100;
+
+interface ViewFactsParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  readonly rows: RowsController;
+  readonly folding: FoldingController;
+  readonly status: StatusLine;
+  readonly legend: Legend;
+  readonly commands: Commands;
+}
 
 export class ViewFacts {
   readonly card = signal<CardMessage | null>(null);
@@ -22,12 +37,7 @@ export class ViewFacts {
   /** Ranks of the rows at the request of the legend's shares; null for all. */
   private shown: readonly number[] | null = null;
 
-  constructor(
-    private readonly app: Pick<
-      TimelineApp,
-      "ctx" | "nav" | "rows" | "folding" | "status" | "legend" | "commands"
-    >,
-  ) {
+  constructor(private readonly app: ViewFactsParts) {
     const { ctx, nav, rows, folding, status, legend } = app;
     const announce = throttle(ANNOUNCE_DELAY_MS, ctx.signal, () => this.announce());
     ctx.stage.onView(() => {

@@ -113,7 +113,7 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
   );
 }
 
-/** Bars in the place of what is still computed. */
+/** Placeholder bars while content is computed. */
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
@@ -152,6 +152,33 @@ export function ChoiceButtons<T extends string>(props: {
         </button>
       ))}
     </span>
+  );
+}
+
+/** A list from which one option is chosen. */
+export function Select(props: {
+  name: string;
+  class?: string;
+  title?: string;
+  options: readonly (readonly [id: string, text: string, isDisabled?: boolean])[];
+  chosen: string;
+  choose(id: string): void;
+}) {
+  const { name, class: className = "hta-input", title, options, chosen, choose } = props;
+  return (
+    <select
+      class={className}
+      aria-label={name}
+      title={title}
+      value={chosen}
+      onChange={({ currentTarget }) => choose(currentTarget.value)}
+    >
+      {options.map(([id, text, isDisabled]) => (
+        <option key={id} value={id} disabled={isDisabled}>
+          {text}
+        </option>
+      ))}
+    </select>
   );
 }
 

@@ -65,7 +65,7 @@ export class Popover {
     }
     const first =
       el.querySelector<HTMLElement>("[data-first]") ??
-      el.querySelector<HTMLElement>("input, button");
+      el.querySelector<HTMLElement>("input, select, button");
     first?.focus({ preventScroll: true });
   }
 
@@ -192,7 +192,7 @@ export function MenuButton({
   keep = false,
   search,
   onClose,
-  ...look
+  ...buttonProps
 }: Omit<ButtonProps, "press"> & {
   items(): readonly MenuItem[];
   keep?: boolean;
@@ -204,7 +204,11 @@ export function MenuButton({
     <Menu items={items} close={keep ? () => undefined : close} search={search} onClose={onClose} />
   );
   return (
-    <OpenerButton {...look} role={search === undefined ? "menu" : "dialog"} content={content} />
+    <OpenerButton
+      {...buttonProps}
+      role={search === undefined ? "menu" : "dialog"}
+      content={content}
+    />
   );
 }
 
@@ -221,7 +225,7 @@ function Menu({ items, close, search, onClose }: MenuProps) {
   const isWanted = ({ text, note = "", group = "" }: MenuItem): boolean =>
     `${text} ${note} ${group}`.toLowerCase().includes(wanted.value.trim().toLowerCase());
   const shown = items().filter(isWanted);
-  // Fields are no part of a menu, so what is searched is a dialog with check boxes.
+  // A menu must not contain a field, so a menu with a search is a dialog with check boxes.
   const role = search === undefined ? "menuitemcheckbox" : "checkbox";
   return (
     <div class="hta-dash-menu">

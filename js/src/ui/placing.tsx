@@ -43,8 +43,8 @@ export function visibleRect(el: HTMLElement): ViewportRect {
 /** Lets a widget fill the window, over everything that its host draws. */
 export class FullWindow {
   private readonly on = signal(false);
-  /** Placeholder with the height of the widget in the host's page. */
-  private readonly room = h("div", { "aria-hidden": "true" });
+  /** Has the height of the widget in the host's page. */
+  private readonly placeholder = h("div", { "aria-hidden": "true" });
 
   constructor(
     private readonly root: HTMLElement,
@@ -67,10 +67,10 @@ export class FullWindow {
   }
 
   private set(on: boolean): void {
-    const { root, room } = this;
+    const { root, placeholder } = this;
     if (on) {
-      room.style.height = `${root.offsetHeight}px`;
-      root.after(room);
+      placeholder.style.height = `${root.offsetHeight}px`;
+      root.after(placeholder);
     }
     root.classList.toggle(FULL, on);
     this.on.value = on;
@@ -81,7 +81,7 @@ export class FullWindow {
     } else {
       root.hidePopover?.();
       root.removeAttribute("popover");
-      room.remove();
+      placeholder.remove();
     }
     this.changed();
     if (!on) root.scrollIntoView({ block: "nearest" });

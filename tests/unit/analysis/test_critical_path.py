@@ -93,6 +93,20 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("lasting", [5, 95])
+def test_a_host_that_never_waits_is_critical_however_busy_its_device_is(tmp_path, lasting):
+    """It takes 100 ns for each of ten launches, also while the kernel before runs for 95 of them.
+
+    The run takes as long, less 90 ns at its end, if the device is idle for most of it.
+    """
+    events = [op(0, 1_000, "forward")]
+    for k in range(10):
+        end = 100 * k + 100
+        events += [call(end - 10, end, k), kernel(end + 2, end + 2 + lasting, launch=k)]
+    result = path(tmp_path, step(0, 1_000), *events)
+    assert by_cause(result) == {CPU: 990, LAUNCH: 12, COMPUTE: lasting}
+
+
 def sync(name, start, end, correlation, *, stream=-1, **args):
     return event(
         "cuda_sync", name, start, end, pid=0, tid=stream, stream=stream, device=0,

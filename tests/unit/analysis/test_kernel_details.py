@@ -60,6 +60,20 @@ def test_geometry_of_amd_is_on_the_call_and_what_is_missing_is_unknown(tmp_path)
     assert frame.attrs["short_kernels"] == 1
 
 
+@pytest.mark.parametrize(
+    ("api", "grid", "per_unit"),
+    [
+        ("hipExtModuleLaunchKernel", "[50, 2, 1]", 1),
+        ("hipModuleLaunchKernel", "[12800, 2, 1]", 256),
+    ],
+)
+def test_one_call_of_hip_has_its_grid_in_threads(tmp_path, api, grid, per_unit):
+    launch = event("cuda_runtime", api, 20, 25, pid=10, tid=1, correlation=1)
+    launch["args"] |= {"grid": [12_800, 2, 1], "block": [256, 1, 1]}
+    row = kernel_details(job(tmp_path, launch, kernel(100, 200, launch=1))).iloc[0]
+    assert (row["grid"], row["blocks_per_sm"]) == (grid, per_unit)
+
+
 def test_a_kernel_of_an_operator_without_matrix_work_uses_no_tensor_cores(tmp_path):
     events = [
         op("aten::exp", 10, 40, [4, 4]),

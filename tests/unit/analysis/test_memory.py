@@ -245,7 +245,7 @@ def test_what_pytorch_traces_hold_adds_up():
 
 def test_devices_have_pytorch_s_numbers():
     autograd = pytest.importorskip("torch._C._autograd")
-    from hta_widgets.analysis.memory import _DEVICES  # noqa: PLC0415
+    from hta_widgets.analysis.memory import _DEVICES
 
     numbers = {
         name.lower(): int(getattr(value, "value", value))

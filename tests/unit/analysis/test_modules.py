@@ -57,6 +57,32 @@ def test_backward_belongs_to_the_module_that_made_the_node(tmp_path):
     assert frame.attrs["device_ns"] == 105
 
 
+def test_classes_whose_names_differ_in_a_digit_are_not_folded(tmp_path):
+    events = [
+        module("Net_0", 100, 500),
+        *(each for at, name in enumerate(("Conv1d_0", "Conv2d_0"))
+          for each in (module(f"{name[:6]}Block_0", 110 + 100 * at, 190 + 100 * at),
+                       module(name, 120 + 100 * at, 180 + 100 * at),
+                       call(130 + 100 * at, 140 + 100 * at, at + 1),
+                       kernel(1_000 + 100 * at, 1_010 + 100 * at, launch=at + 1))),
+    ]  # fmt: skip
+    frame = modules(load(tmp_path, events))
+    names = ["Net", "Conv1dBlock", "Conv1d", "Conv2dBlock", "Conv2d"]
+    assert frame["class_name"].tolist() == names
+    assert frame["instances"].tolist() == [1] * 5
+
+
+def test_modules_of_two_classes_with_one_name_are_apart(tmp_path):
+    events = [
+        module("LSTM_0", 100, 500), module("Linear_0", 110, 150),
+        module("LSTM_0", 200, 400), mm(210, 290), call(220, 230, 1), kernel(1_000, 1_010, launch=1),
+    ]  # fmt: skip
+    frame = modules(load(tmp_path, events))
+    assert frame["path"].tolist() == ["LSTM_0", "LSTM_0.Linear_0", "LSTM_0.LSTM_0"]
+    assert frame["calls"].tolist() == [1, 1, 1]
+    assert frame["device_self_ns"].tolist() == [0, 0, 10]
+
+
 def test_a_call_below_a_node_is_recomputation(tmp_path):
     again = [module("Block_0", 705, 760, tid=2), mm(708, 755, number=4, tid=2)]
     frame = modules(load(tmp_path, [*NET, *again]), fold=False)

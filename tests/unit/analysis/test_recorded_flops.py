@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import hta_widgets as hw
-from hta_widgets.analysis import operator_efficiency
+from hta_widgets.analysis import modules, operator_efficiency
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -34,3 +34,16 @@ def test_attention_that_pytorch_fuses_on_the_cpu_is_causal():
     forward_flops = 2 * 2 * heads * tokens * (tokens + 1) // 2 * width
     fused = flops["aten::_scaled_dot_product_flash_attention_for_cpu"]
     assert fused.to_dict() == {False: forward_flops, True: forward_flops}
+
+
+def test_recurrent_layers_are_counted_and_belong_to_their_module():
+    """21 inputs of 2 layers in 2 directions: (32, 12) and (32, 8), then (32, 16) and (32, 8)."""
+    forward_flops = 2 * 21 * 2 * 32 * (12 + 8 + 16 + 8)
+    flops = flops_by_name("lstm.json.gz")
+    assert flops["aten::mkldnn_rnn_layer", False] == forward_flops
+    assert flops["aten::mkldnn_rnn_layer_backward", False] == 2 * forward_flops
+    assert flops["aten::mm", False] == 100_800  # the counter's figure, of the head
+    tree = modules(hw.load(DATA / "lstm.json.gz")).set_index("path")
+    assert tree.loc["LSTM_0.LSTM_0", ["forward_flops", "backward_flops"]].tolist() == [
+        forward_flops, 2 * forward_flops,
+    ]  # fmt: skip

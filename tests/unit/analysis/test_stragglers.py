@@ -133,6 +133,17 @@ def longer(rank, start, delay):
     return [kernel(start * US, (start + max(delay - 5, 0)) * US + 1, name="gemm2")]
 
 
+def launching(rank, start, delay):
+    return [event("cpu_op", "aten::mm", start * US, (start + delay) * US, pid=10)]
+
+
+def sleeping(rank, start, delay):
+    names = "train.py(7): step", "<built-in function sleep>"
+    return [
+        event("python_function", name, start * US, (start + delay) * US, pid=10) for name in names
+    ]
+
+
 def copying(rank, start, delay):
     return [copy(start * US, (start + delay) * US)] if delay else []
 
@@ -144,7 +155,9 @@ def copying(rank, start, delay):
         (longer, "slower kernels", "late_compute_ns"),
         (more, "extra work", "late_compute_ns"),
         (loading, "data loading", "late_data_loading_ns"),
-        (idling, "launch-bound host", "late_host_ns"),
+        (launching, "launch-bound host", "late_host_ns"),
+        (idling, "idle host", "late_host_ns"),
+        (sleeping, "idle host", "late_host_ns"),
     ],
 )
 def test_causes(tmp_path, before, cause, column):
@@ -194,7 +207,7 @@ def test_no_cause_is_stated_that_explains_little(tmp_path):
             [nccl(start * US, (start + delay - idle) * US, stream=8, **group)] if delay else []
         )
 
-    for idle, cause in ((100, ""), (600, "launch-bound host")):
+    for idle, cause in ((100, ""), (600, "idle host")):
         frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=sending(idle)))
         assert frame.late_host_ns[2] == 4 * idle * US
         assert frame.is_straggler.tolist() == [False, False, True, False]
@@ -268,7 +281,7 @@ def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
     assert frame.imposed_wait_ns.tolist() == [5 * (5 + 2 * 2_005) * US, 5 * 2_000 * US, 0, 0]
     # ... but it is rank 1 that costs time.
     assert frame.is_straggler.tolist() == [False, True, False, False]
-    assert frame.cause.tolist() == ["waiting elsewhere", "launch-bound host", "", ""]
+    assert frame.cause.tolist() == ["waiting elsewhere", "idle host", "", ""]
     assert frame.lost_ns[0] < 0.01 * frame.imposed_wait_ns[0]
 
 

@@ -33,3 +33,11 @@ def truths(demo_folder):
     """What was done to each job, by format."""
     files = [*demo_folder.glob("*truth.json")]
     return {re.split("[._]", file.name)[0]: json.loads(file.read_text()) for file in files}
+
+
+@pytest.fixture(scope="session")
+def reply_schema(repo):
+    """The JSON Schema of replies, which the documentation has."""
+    page = (repo / "docs/answers.md").read_text("utf-8")
+    block = page.partition('{\n  "$schema"')[2].partition("\n```")[0]
+    return json.loads('{"$schema"' + block)

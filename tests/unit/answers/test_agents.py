@@ -45,6 +45,7 @@ def test_no_answer_is_an_answer_with_its_reason(tools, call, reason):
     reply = call(tools)
     assert reply["answered"] is False
     assert reason in reply["reason"]
+    assert len(json.dumps(reply)) < 2_000
 
 
 def test_that_nothing_changed_is_an_answer(tools):

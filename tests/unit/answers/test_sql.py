@@ -11,7 +11,6 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli
-from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.errors import TraceError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra sql is not installed")
@@ -39,12 +38,12 @@ def test_the_recipes_of_the_pages_have_the_answers_of_pandas(
     assert (names["timeline"].selected_events()["dur_ns"] > 1_000_000).all()
 
 
-def test_the_command_replies_in_the_envelope(demo_folder, capsys):
+def test_the_command_replies_in_the_envelope(demo_folder, capsys, reply_schema):
     query = "select rank, name as kernel, 7::utinyint as byte, date '2026-01-02' as day from events"
     command = ["sql", str(demo_folder / "kineto"), query, "--limit", "2"]
     assert cli.main([*command, "--json"]) == 0
     reply = json.loads(capsys.readouterr().out)
-    jsonschema.validate(reply, SCHEMA)
+    jsonschema.validate(reply, reply_schema)
     assert [column["dtype"] for column in reply["columns"]] == ["int64", "str", "uint64", "str"]
     assert [row[2:] for row in reply["rows"]] == [[7, "2026-01-02"]] * 2
     assert reply["total_rows"] > 1_000
@@ -87,6 +86,15 @@ def test_args_are_texts_and_json_as_in_the_file(tmp_path):
 def test_nothing_but_tables_of_the_job(jobs, query):
     with pytest.raises(TraceError):
         jobs["kineto"].traces.sql(query)
+
+
+def test_errors_name_similar_tables_of_the_job_and_no_others(jobs):
+    with pytest.raises(TraceError, match="Did you mean stragglers") as e:
+        jobs["kineto"].traces.sql("select * from straglers")
+    assert "pg_" not in str(e.value)  # DuckDB's own guess
+    with pytest.raises(TraceError, match="syntax error") as e:
+        jobs["kineto"].traces.sql("selec 1")
+    assert "The tables are" not in str(e.value)
 
 
 def test_a_timeline_selects_what_a_query_finds(tmp_path):

@@ -6,11 +6,12 @@ import json
 import pandas as pd
 import pytest
 from support import small
+from support.flight_dumps import write_hang
+from support.memory_snapshots import write_snapshot
 
 import hta_widgets as hw
 from hta_widgets import analysis, cli
 from hta_widgets.answers.columns import column_meanings, describe_columns, unit_of
-from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.answers.summary import summarize_job
 from hta_widgets.answers.tables import (
     Job,
@@ -32,10 +33,10 @@ def rows_of(envelope):
 
 
 @pytest.mark.parametrize("format_", ["kineto", "byteps", "mpi"])
-def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_):
+def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_, reply_schema):
     """Add a line to `facts/columns.json` for a column that the docstring does not explain."""
     job = jobs[format_]
-    check = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
+    check = pytest.importorskip("jsonschema").Draft202012Validator(reply_schema)
     unexplained, wrong = set(), []
     for name, function in table_functions(job.traces).items():
         options = {option: OPTIONS[option] for option in required_options(function)}
@@ -49,12 +50,6 @@ def test_every_reply_fits_the_schema_and_explains_its_columns(jobs, format_):
         wrong += [(reply.table, error.message) for error in check.iter_errors(reply.envelope())]
     assert unexplained == set()
     assert wrong == []
-
-
-def test_the_documentation_has_the_schema(repo):
-    text = (repo / "docs/answers.md").read_text("utf-8")
-    block = text.partition('```json\n{\n  "$schema"')[2].partition("\n```")[0]
-    assert json.loads('{"$schema"' + block) == SCHEMA
 
 
 def test_meanings_come_from_the_docstring():
@@ -94,13 +89,45 @@ def test_units_follow_from_names(name, unit):
 
 def test_tables_lists_what_has_rows(jobs):
     listed = {row["table"]: row for row in rows_of(list_tables(jobs["kineto"]).envelope())}
-    assert {"events", "ranks", "problems", "stragglers", "critical_path", "operators"} <= {*listed}
+    assert {"events", "ranks", "stragglers", "critical_path", "operators"} <= {*listed}
     assert not {"byteps_gradients", "cupti_counters", "horovod_readiness", "diff_ops"} & {*listed}
     assert listed["critical_path"]["needs"] == "rank"
     assert listed["stragglers"]["question"] == analysis.stragglers.__doc__.split("\n")[0]
     byteps = {row["table"] for row in rows_of(list_tables(jobs["byteps"]).envelope())}
     assert "byteps_gradients" in byteps
     assert not {"mpi_ranks", "step_times", "operators"} & byteps
+
+
+def reasons_of(reply):
+    """Why tables have no data, by table."""
+    groups = reply.more["without_data"]
+    return {name: group["reason"] for group in groups for name in group["tables"]}
+
+
+def test_tables_says_why_others_have_no_data(tmp_path):
+    # A row for the rank whose every value is unknown is no data.
+    job = Job(small.load(tmp_path, [small.kernel(0, 10), small.copy(20, 30)]), ("x",))
+    reply = list_tables(job)
+    reasons = reasons_of(reply)
+    assert reasons["comm_comp_overlap"] == "no communication kernels matched"
+    assert reasons["memory_bandwidth_summary"] == "no mean is known"
+    assert reasons["rank_clusters"] == "one rank cannot be compared: load several"
+    assert "record_shapes=True" in reasons["step_efficiency"]
+    assert reasons["problems"].startswith("nothing was")
+    listed = {*reply.frame["table"]}
+    assert {"events", "kernel_breakdown", "job_critical_path", "device_idle_gaps"} <= listed
+    assert not listed & {*reasons}
+    assert {*table_functions(job.traces)} <= listed | {*reasons}
+
+
+def test_tables_of_dumps_are_few(tmp_path, capsys):
+    assert cli.main(["tables", str(write_hang(tmp_path / "hang"))]) == 0
+    table, _, reasons = capsys.readouterr().out.partition("\nNo data for:\n")
+    names = [line.split()[0] for line in table.splitlines()]
+    assert names == ["table", "events", "ranks", "collective_hangs", "collective_states"]
+    assert "- critical_path, job_critical_path: dumps hold no work" in reasons
+    snapshot = Job.open([str(write_snapshot(tmp_path / "snapshot.pickle"))])
+    assert {"step_efficiency", "critical_path"} <= {*reasons_of(list_tables(snapshot))}
 
 
 def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
@@ -114,6 +141,7 @@ def test_tables_leaves_out_what_fails(tmp_path, monkeypatch):
     listed = reply.frame["table"].tolist()
     assert "temporal_breakdown" in listed
     assert not {"kernel_breakdown", "step_times"} & {*listed}
+    assert reasons_of(reply)["kernel_breakdown"] == "needs something else"
     assert "secret" not in reply.format("json")
 
 
@@ -253,6 +281,29 @@ def test_a_missing_job_is_json_too_with_an_abbreviated_option(command, capsys):
     more = {"table": ["operators"], "event": ["0", "1"], "diff": ["no/such/run"]}.get(command, [])
     assert cli.main([command, "no/such/job", *more, "--js"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["path"] == "no/such/job"
+
+
+def test_a_misspelt_table_is_met_with_similar_ones(opened, capsys):
+    assert cli.main(["table", "job", "kernel_brekdown"]) == 2
+    assert "Did you mean kernel_breakdown" in capsys.readouterr().err
+
+
+def test_a_window_outside_of_the_job_is_named(jobs):
+    note = run_table(jobs["kineto"], "kernel_breakdown", window=("100s", "200s")).note
+    assert "the window is outside of the job, whose events are from " in note
+    assert "outside" not in run_table(jobs["kineto"], "cupti_counters", window=(0, 10**6)).note
+
+
+def test_outputs_without_unicode_keep_signs_and_names(tmp_path, capsys, monkeypatch):
+    small.write(tmp_path, [small.kernel(0, 10, name="é − 5\u202fµs → x")])
+    folder = tmp_path.rename(tmp_path.with_name("caf\udce9"))  # a name that is not UTF-8
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", output)
+    assert cli.main(["table", str(folder), "kernel_breakdown"]) == 0
+    assert cli.main(["summary", str(folder)]) == 0
+    text = output.buffer.getvalue().decode()
+    assert "? - 5 us -> x" in text
+    assert "rank-0.json" in text
 
 
 def test_unknown_numbers_are_null(tmp_path):

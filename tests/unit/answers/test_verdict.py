@@ -3,13 +3,13 @@
 import json
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
 from hta_widgets.answers.comparison import compare_jobs
-from hta_widgets.answers.reply import SCHEMA
 from hta_widgets.answers.tables import Job
 from hta_widgets.answers.verdict import judge, parse_limit
 from hta_widgets.errors import TraceError
@@ -77,8 +77,18 @@ def test_metrics_are_judged_by_themselves(tmp_path):
     assert verdicts["kernel:^ge"].outcome == "regressed"
     assert verdicts["kernel:^ge"].before == pytest.approx(500_000)
     assert verdicts["kernel:^ge"].after == pytest.approx(600_000)
-    assert verdicts["kernel:conv"].reason == "the run before has no kernel:conv"
+    assert "no kernel's name contains 'conv'" in verdicts["kernel:conv"].reason
     assert verdicts["mfu"].outcome == "cannot tell"
+
+
+def test_a_lower_mfu_is_a_negative_change_and_a_regression(tmp_path, monkeypatch):
+    samples = [[0.40, 0.41, 0.39, 0.40, 0.40], [0.20, 0.21, 0.19, 0.20, 0.20]]
+    monkeypatch.setattr(
+        "hta_widgets.answers.verdict._mfu_samples", lambda *_: np.array(samples.pop(0))
+    )
+    verdict = verdict_of(tmp_path, BEFORE, metric="mfu")
+    assert (verdict.outcome, verdict.change_share) == ("regressed", pytest.approx(-0.5))
+    assert "−50" in verdict.text
 
 
 def test_patterns_are_of_an_engine_that_does_not_backtrack(tmp_path):
@@ -97,7 +107,7 @@ def test_what_is_no_limit(text):
         parse_limit(text)
 
 
-def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys):
+def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys, reply_schema):
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     slow = write_run(tmp_path / "slow", [length * 1.1 for length in BEFORE], kernel="<b>|x")
@@ -107,7 +117,7 @@ def test_a_command_exits_with_the_verdict(tmp_path, monkeypatch, capsys):
     command = ["diff", "baseline:main", str(slow), "--fail-above", "5%"]
     assert cli.main([*command, "--json"]) == 1
     reply = json.loads(capsys.readouterr().out)
-    pytest.importorskip("jsonschema").validate(reply, SCHEMA)
+    pytest.importorskip("jsonschema").validate(reply, reply_schema)
     assert reply["verdict"]["outcome"] == "regressed"
     assert reply["metrics"]["step"]["change_share"] == pytest.approx(0.1)
     assert cli.main([*command, "--markdown", "--svg", "both.svg"]) == 1

@@ -17,9 +17,8 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import DARK, figure as in_notebooks
-from hta_widgets.charts.figure import blend
 from hta_widgets.charts.lanes import lane_steps
-from hta_widgets.charts.theme import theme_of
+from hta_widgets.charts.theme import blend, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.trace.names import disambiguate
@@ -285,7 +284,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     text = words_of(figure).replace("\u202f", " ")
     assert "50 000 changes, drawn as minimum and maximum of 20 000 slices of time" in text
     # A slice without a change holds the value before it.
-    steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, most=3)
+    steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, max_steps=3)
     assert not steps.exact
     assert (steps.value.tolist(), steps.most.tolist()) == ([1, 7, 3], [7, 7, 7])
 

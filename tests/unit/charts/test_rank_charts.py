@@ -14,9 +14,9 @@ from hta_widgets.charts.data import (
     groups_of_ranks,
     median_of,
     most_often_last,
-    rank_list,
     thin_points,
 )
+from hta_widgets.text import rank_list
 
 LIGHT = charts.LIGHT
 

@@ -182,7 +182,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     assert first == f"{words}one step on each side is too few to tell a change from noise."
     assert texts == [
         "gemm differs most: 200 ns → 250 ns, +25 %.",
-        "With one step on each side, what is particular to it looks like a change.",
+        "With one step on each side, the peculiarities of a step look like changes.",
     ]
     assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))

@@ -1,7 +1,8 @@
 """Ranks that changed while the others did not, late or not."""
 
 import pytest
-from support.small import call, event, kernel, load
+from support.collective_job import collective
+from support.small import call, copy, event, kernel, load
 from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
@@ -58,6 +59,38 @@ def test_ranks_that_changed_alike_are_one_finding(tmp_path):
     assert named == [(4,)]
     every = independent_job(tmp_path, *range(1_080_000, 1_380_000, 50_000))
     assert not any(findings.ranks for findings in hd.findings(hd.compare(even, every)))
+
+
+def synchronous_job(tmp_path, work_ns, *, copied_ns):
+    """Ranks that meet in a collective in each step; the first one copies afterwards."""
+    ranks = []
+    for rank, work in enumerate(work_ns):
+        records, end = [], max(work_ns) + 100_000
+        for number in range(6):
+            now = number * STEP_NS
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + STEP_NS),
+                call(now + 10, now + 20, launch=number + 1),
+                kernel(now + 1000, now + 1000 + work, launch=number + 1),
+                collective(now + 1000 + work, now + end, ranks=(0, 1, 2, 3)),
+            ]
+            if copied_ns and rank == 0:
+                records.append(copy(now + end, now + end + copied_ns, stream=9))
+        ranks.append(records)
+    return load(tmp_path, *ranks)
+
+
+def test_waits_are_not_for_a_rank_that_changed_in_another_way(tmp_path):
+    before = synchronous_job(tmp_path, [600_000] * 4, copied_ns=0)
+    after = synchronous_job(tmp_path, [600_000] * 2 + [750_000, 600_000], copied_ns=120_000)
+    late, copying = [finding for finding in hd.findings(hd.compare(before, after)) if finding.ranks]
+    assert late.text.replace("\u202f", " ") == (
+        "Rank 2 now keeps the others waiting: its compute +25 % (the others ±0 %); "
+        "ranks 0, 1, 3 wait 150 µs longer each a step."
+    )
+    assert copying.text.replace("\u202f", " ") == (
+        "Rank 0 changed unlike the others: its exposed copies 0 ns → 120 µs (the others ±0 %)."
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -77,6 +77,20 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     assert names["after_ns_per_step"].tolist() == [5 / 3]
 
 
+def test_ranks_that_both_sides_have_pair_where_each_lacks_another(tmp_path):
+    four = job(tmp_path, 0, 1, 2, 3)
+    diff = hd.compare(four.subset(ranks=[1, 2, 3]), four.subset(ranks=[0, 1, 2]))
+    assert diff.rank_pairs == [(1, 1), (2, 2)]
+    (caution,) = diff.cautions
+    assert caution.text == (
+        "2 of 3 ranks are on both sides: times are means over all ranks of each side, and calls are"
+        " matched on ranks 1, 2"
+    )
+    # Kernels of 2, 3 and 4, or 1, 2 and 3 ns in three steps.
+    compute = hd.waterfall(diff).set_index("cause").loc["compute"]
+    assert compute[["before_ns", "after_ns"]].tolist() == [9, 6]
+
+
 def test_steps_match_by_number_or_by_order(tmp_path):
     first, other = job(tmp_path, 0, steps=(1, 2, 3)), job(tmp_path, 0, steps=(2, 3, 4, 5))
     diff = hd.compare(first, other)

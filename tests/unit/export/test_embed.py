@@ -74,7 +74,7 @@ def test_what_a_page_cannot_count_is_refused():
     ],
 )
 def test_a_grid_covers_its_range(start, end, most, expected):
-    grid = CellGrid.covering(start, end, most)
+    grid = CellGrid.finest(start, end, most)
     assert (grid.level, grid.first, grid.cells) == expected
     assert grid.edges[0] <= start
     assert grid.edges[-1] >= end

@@ -387,8 +387,57 @@ def test_communication_that_nothing_hides(tmp_path):
     )
     text = said(traces)
     assert text.startswith(
-        "Exposed communication takes 20 % of each rank's GPU span on average, 20.0 µs a rank."
+        "Exposed communication takes 20 % of each rank's GPU span on average, 20.0 µs a rank; "
+        "100 % of it in all-reduce."
     )
+
+
+def test_the_operation_is_that_of_the_range_where_kernels_only_send(tmp_path):
+    """NCCL runs all-to-all with the kernel of sends: 30 of 40 µs of communication."""
+    rank = [
+        *names(6, 10_000),
+        small.event("user_annotation", "nccl:all_to_all", 500, 900, pid=10),
+        small.call(600, 700, launch=90),
+        small.kernel(61_000, 91_000, name="ncclKernel_SendRecv_RING_SIMPLE(ncclWork)", launch=90),
+        small.nccl(91_000, 101_000),
+    ]
+    text = said(small.load(tmp_path, rank))
+    assert text.startswith(
+        "Exposed communication takes 40 % of its span, 40.0 µs; 75 % of it in all-to-all."
+    )
+
+
+def test_impossible_times_are_named(tmp_path):
+    """A kernel that states 5 s while nine follow on its stream is cut at the next start."""
+    rank = [small.kernel(k * 10_000, k * 10_000 + 9_000, name=f"gemm_{k}") for k in range(10)]
+    rank[4]["dur"] = 5_000_000
+    assert "1 time in the files cannot be right and is cut or left out" in said(
+        small.load(tmp_path, rank)
+    )
+
+
+def test_work_whose_times_are_all_impossible_is_not_called_missing(tmp_path):
+    """All kernels start at 0, 50 years before the calls that launch them."""
+    start = small.EPOCH_NS
+    calls = [small.call(start + k * 1000, start + k * 1000 + 500, launch=k) for k in range(9)]
+    kernels = [small.kernel(0, 1000, launch=k) for k in range(4)]
+    folder = small.write(tmp_path, [*calls, *kernels])
+    assert str(headline(small.read(folder))).replace("\u202f", " ") == (
+        "Apart from times that cannot be right, there is no GPU work in these files: "
+        "9 events of 1 rank over 8.50 µs. "
+        "4 times in the files cannot be right and are cut or left out; the problems say where."
+    )
+
+
+def test_files_without_calls_that_wait_say_so(tmp_path):
+    rank = [row for k in range(5) for row in (
+        small.call(k * 100, k * 100 + 50, launch=k),
+        small.kernel(k * 900_000 + 1000, k * 900_000 + 101_000, launch=k),
+    )]  # fmt: skip
+    missing = "does not start, and the files do not say why, as they hold no calls that wait."
+    assert missing in said(small.load(tmp_path, rank))
+    waits = small.call(3_000_000, 3_000_100, name="cudaDeviceSynchronize")
+    assert missing not in said(small.load(tmp_path, [*rank, waits]))
 
 
 def test_what_takes_little_does_not_come_first(tmp_path):

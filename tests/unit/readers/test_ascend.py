@@ -160,3 +160,29 @@ def test_ranges_of_mstx_are_annotations(database):
     events = load(database)[0].events
     marks = events[events.name == "forward"]
     assert marks[["category", "dur_ns"]].to_numpy().tolist() == [["user_annotation", 449_000]]
+
+
+@pytest.mark.parametrize("folder", ["rank-0_9_ascend_ms/ASCEND_PROFILER_OUTPUT",
+                                    "PROF_000001_9/mindstudio_profiler_output"])  # fmt: skip
+def test_raw_data_of_a_recording_is_no_foreign_file(tmp_path, folder):
+    source = write_trace_view(tmp_path / "source", rank=0) / "trace_view.json"
+    view = tmp_path / "job" / folder / "trace_view.json"
+    view.parent.mkdir(parents=True)
+    source.rename(view)
+    (view.parent / "op_summary.csv").write_text("a")
+    raw = view.parent.parent / "PROF_2/device_0/data/ts_track.slice_0"
+    raw.parent.mkdir(parents=True)
+    raw.write_bytes(b"\0\1" * 20)
+    (tmp_path / "job/photo.png").write_bytes(b"\x89PNG")
+    traces = load(tmp_path / "job")
+    (foreign,) = traces.problems.query("kind == 'foreign'").file
+    assert (len(traces), foreign.endswith("photo.png")) == (1, True)
+
+
+def test_tasks_that_control_streams_are_no_work(tmp_path):
+    view = write_trace_view(tmp_path, rank=0) / "trace_view.json"
+    events = json.loads(view.read_text())
+    names = ("MODEL_EXECUTE", "STREAM_SWITCH", "WRITE_VALUE_SQE", "NOTIFY_WAIT_SQE")
+    events += [{"ph": "X", "name": name, **STREAM, "ts": "1200.000", "dur": 50} for name in names]
+    view.write_text(json.dumps(events))
+    assert temporal_breakdown(load(view)).compute_ns.tolist() == [40_250]

@@ -20,7 +20,7 @@ LEAST = 1 << 22
 @pytest.fixture
 def read_bytes(monkeypatch):
     """Count the decompressed bytes; compressed files may give 4 MiB, and 200 times their size."""
-    monkeypatch.setattr(streams, "_LEAST_EXPANDED", LEAST)
+    monkeypatch.setattr(streams, "_MIN_LIMIT_BYTES", LEAST)
     monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
     read = [0]
     real = streams.Stream.read_exactly
@@ -65,7 +65,7 @@ def test_a_compressed_file_without_contents_is_given_up(write, read_bytes, unit,
     packed = bomb(unit, before)
     with pytest.raises(hw.TraceError, match=r"expands to more than 200 times|fewer than one in a"):
         hw.load(write(packed, "rank-0.json.gz"), cache=False)
-    assert read_bytes[0] <= LEAST + streams._MOST_EXPANSION * len(packed) + streams.BLOCK_BYTES
+    assert read_bytes[0] <= LEAST + streams._MAX_EXPANSION * len(packed) + streams.BLOCK_BYTES
 
 
 def test_a_bomb_costs_no_other_file(write, read_bytes, tmp_path):

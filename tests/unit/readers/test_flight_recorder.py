@@ -278,3 +278,33 @@ def test_the_rank_that_a_dump_states_and_times_as_floats_are_read(tmp_path):
     (tmp_path / "dump.json").write_text(json.dumps(value))
     traces = load(tmp_path)
     assert (traces.ranks, traces.origin_ns) == ([3], 1_750_000_000_000_000_000)
+
+
+def test_dumps_whose_names_begin_with_hosts_are_one_job(tmp_path):
+    of = {"0": [0, 1]}
+    for rank, last in enumerate(([entry("0", 2, "started")], [])):
+        value = dump([entry("0", 1), *last], of)
+        (tmp_path / f"host{rank}-trace_{rank}").write_bytes(pickle.dumps(value, 2))
+    (text,) = sentences(tmp_path)
+    assert text.startswith("Rank 1 did not enqueue all_reduce #2 of default_pg (0)")
+
+
+def test_coalesced_sends_do_not_state_their_peers(tmp_path):
+    call = {"is_p2p": True, "p2p_seq_id": 1, "profiling_name": "nccl:coalesced"}
+    dumps = {rank: dump([entry("0", 1, state, **call)], {"0": [0, 1]})
+             for rank, state in enumerate(("started", "completed"))}  # fmt: skip
+    (text,) = sentences(write_dumps(tmp_path / "job", dumps))
+    assert text.endswith("rank 0 waits in train (train.py:42). The dump does not state its peers.")
+
+
+def test_enqueued_collectives_of_gloo_have_no_length_to_analyse(tmp_path):
+    calls = [entry("0", n, "scheduled", profiling_name="gloo:all_reduce") for n in (1, 2)]
+    traces = load(write_dumps(tmp_path / "job", {r: dump(calls, {"0": [0, 1]}) for r in (0, 1)}))
+    assert len(analysis.collectives(traces)) == 0
+
+
+def test_a_group_has_the_description_that_any_dump_states(tmp_path):
+    of = {"1": [0, 1]}
+    dumps = {0: dump([], of), 1: dump([entry("1", 1, "started")], of)}
+    (text,) = sentences(write_dumps(tmp_path / "job", dumps))
+    assert text.startswith("Rank 0 did not enqueue all_reduce #1 of dp (1)")

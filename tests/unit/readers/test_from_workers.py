@@ -73,7 +73,7 @@ def test_a_worker_that_does_not_see_the_files_says_which_and_what_to_do(pool):
     with pytest.raises(hw.TraceError) as caught:
         from_workers.read_on_executor(pool, read_trace, files, [True], None, print)
     assert caught.value.path == "/only/here/rank-0.json"
-    assert "is not there on the worker" in caught.value.message
+    assert "does not exist on the worker" in caught.value.message
     assert "same path" in caught.value.remedy
 
 
@@ -81,7 +81,7 @@ def test_so_it_does_where_it_does_not_see_a_store(job, pool, tmp_path):
     hw.load(job, cache=False).save(tmp_path / "a store")
     traces = hw.load(tmp_path / "a store", executor=pool)
     (tmp_path / "a store").rename(tmp_path / "another store")
-    with pytest.raises(hw.TraceError, match=r"rank-0.*arrow: is not there on the worker"):
+    with pytest.raises(hw.TraceError, match=r"rank-0.*arrow: does not exist on the worker"):
         analysis.temporal_breakdown(traces)
 
 

@@ -2,10 +2,12 @@
 
 import json
 import sqlite3
+import tracemalloc
 from contextlib import closing
 
 import numpy as np
 import pytest
+from support.databases import change
 from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, write_export
 from support.outputs import records_of, unpacked_outputs
 
@@ -29,14 +31,6 @@ KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 def load(path, **options):
     return hw.load(path, cache=False, progress=False, **options)
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
-    return path
 
 
 @pytest.fixture
@@ -578,3 +572,109 @@ def test_what_has_no_name_or_no_time_is_said(export):
     assert problems["NVTX ranges without times"] == 2
     assert problems["rows of NVTX_EVENTS of other types"] == 2
     assert "the export does not state when the recording began" in problems.index
+
+
+JSON_PAYLOAD = json.dumps(
+    {"NCCL communicator ID": str(0xABCD), "Message size [bytes]": MESSAGE_BYTES, "Root": "none"}
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("jsonText text", f"'{JSON_PAYLOAD}'"), ("jsonTextId integer", "9000")]
+)
+def test_payloads_of_nccl_may_be_json(export, column, value):
+    change(
+        export,
+        f"insert into StringIds values (9000, '{JSON_PAYLOAD}')",
+        "alter table NVTX_EVENTS drop column binaryData",
+        f"alter table NVTX_EVENTS add column {column}",
+        f"update NVTX_EVENTS set {column.split()[0]} = {value} where text = 'ncclAllReduce'",
+    )
+    traces = load(export)
+    rows = np.flatnonzero(traces[0].table.stream == 21)
+    args = event_args(traces[0], rows, ("Process Group Name", "In msg nelems"))
+    assert args["Process Group Name"] == ["NCCL 000000000000abcd"] * 3
+    assert args["In msg nelems"] == [MESSAGE_BYTES // 4] * 3
+    assert "part" not in set(traces.problems.kind)
+
+
+def test_slices_of_a_device_have_their_own_size_and_hosts_their_processes(export):
+    change(
+        export,
+        "alter table TARGET_INFO_CUDA_DEVICE add column numMultiprocessors",
+        "update TARGET_INFO_CUDA_DEVICE set gpuId = 0, numMultiprocessors = 16 + 16 * (pid = 4001)",
+        "alter table TARGET_INFO_SYSTEM_ENV add column globalVid",
+        f"update TARGET_INFO_SYSTEM_ENV set globalVid = {1 << 48}",
+        f"insert into TARGET_INFO_SYSTEM_ENV values ('Hostname', 'node1', {2 << 48})",
+        *(f"update {table} set {column} = {column} + {1 << 48}"
+          f" where {column} >> 24 & 16777215 = 4001"
+          for table, column in (
+              (KERNELS, "globalPid"), ("CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid"),
+              ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"), ("NVTX_EVENTS", "globalTid"),
+              ("MPI_RANKS", "globalTid"),
+          )),
+    )  # fmt: skip
+    traces = load(export)
+    assert {rank: trace.host for rank, trace in traces.items()} == {0: "node0", 1: "node1"}
+    sizes = [trace.metadata["deviceProperties"][0]["numSms"] for trace in traces.values()]
+    assert sizes == [16, 32]
+
+
+def test_names_may_be_blobs_and_an_empty_table_may_precede_its_next_version(export):
+    before = temporal_breakdown(load(export))
+    change(
+        export,
+        "update StringIds set value = cast(value as blob)",
+        f"create table {KERNELS}_V2 as select * from {KERNELS}",
+        f"delete from {KERNELS}",
+    )
+    assert temporal_breakdown(load(export)).equals(before)
+
+
+@pytest.mark.parametrize("pattern", [None, "iteration"])
+def test_steps_of_a_domain_of_the_program(export, pattern):
+    change(
+        export,
+        "update NVTX_EVENTS set domainId = 7 where text like 'iteration%'",
+        "insert into NVTX_EVENTS select 0, null, 75, 'trainer', null, globalTid, 0, 7, null"
+        " from MPI_RANKS",
+    )
+    assert step_times(load(export, steps=pattern)).step.tolist() == [5, 6, 7] * 2
+
+
+def test_a_mark_states_the_rank_and_fills_name_their_memory(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1, mpi=False)
+    change(
+        path,
+        f"insert into NVTX_EVENTS select {FIRST_NS}, null, 34, 'rank=6; pp=0/2 dp=3/4', null,"
+        " min(globalTid), 0, 0, null from CUPTI_ACTIVITY_KIND_RUNTIME",
+        "create table CUPTI_ACTIVITY_KIND_MEMSET"
+        " (start, end, deviceId, streamId, correlationId, globalPid, bytes, memKind)",
+        f"insert into CUPTI_ACTIVITY_KIND_MEMSET select {FIRST_NS}, {FIRST_NS + 9}, 0, 7, 0,"
+        " globalPid, 64, 1 from PROCESSES",
+    )
+    (trace,) = load(path).values()
+    assert trace.stated_rank == 6
+    assert trace.events.query("category == 'gpu_memset'").name.tolist() == ["Memset (Pinned)"]
+
+
+def test_many_events_take_little_memory(export):
+    numbers = f"with recursive n(i) as (select 1 union all select i + 1 from n limit {40_000})"
+    change(
+        export,
+        f"{numbers} insert into {KERNELS} select {FIRST_NS} + i, {FIRST_NS} + i + 1, 0, 7,"
+        " 1000 + i, globalPid, demangledName, shortName, 1, 1, 1, null"
+        f" from n, (select * from {KERNELS} limit 1)",
+    )
+    load(write_export(export.with_name("small.sqlite")))  # what is imported does not count
+    tracemalloc.start()
+    traces = load(export)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes / sum(map(len, traces.values())) < 400
+
+
+def test_steps_are_found_on_a_thread_that_launches_less(tmp_path):
+    path = write_export(tmp_path / "a.sqlite", ranks=1)
+    change(path, "update CUPTI_ACTIVITY_KIND_RUNTIME set globalTid = globalTid + 1 where rowid > 3")
+    assert step_times(load(path)).step.tolist() == [5, 6, 7]

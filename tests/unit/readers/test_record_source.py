@@ -19,7 +19,7 @@ COUNT = 20_000
 def big(request, write, monkeypatch):
     """A file of many slices, its records, and its trace."""
     monkeypatch.setattr(streams, "BLOCK_BYTES", 1 << 16)
-    monkeypatch.setattr(streams, "_MOST_CHECKPOINTS", 8)
+    monkeypatch.setattr(streams, "_MAX_CHECKPOINTS", 8)
     records = [
         event(f"é {i}", i, args={"i": i, "text": "}, {" * (i % 5), "float": i / 7})
         for i in range(COUNT)

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from support.databases import change
 from support.rocm_files import BOOT_NS, MODEL, rocprof_json, write_rocpd, write_rpd
 
 import hta_widgets as hw
@@ -140,3 +141,51 @@ def test_work_without_an_agent_is_that_of_the_only_device(tmp_path):
         [30_000, 40_000]
     ]
     assert "event without a name" in traces[0].events.name.tolist()
+
+
+def test_kinds_of_calls_of_rocprof_sys(tmp_path):
+    path = write_rocpd(tmp_path / "a.db")
+    strings, events, regions = (f"rocpd_{name}_0000aaa" for name in ("string", "event", "region"))
+    renamed = {"HIP_RUNTIME_API": "rocm_hip_api", "MARKER_CORE_API": "rocm_marker_api"}
+    change(
+        path,
+        *(f"update {strings} set string = '{b}' where string = '{a}'" for a, b in renamed.items()),
+        f"insert into {strings} values (50, 'mpi'), (51, 'MPI_Send'), (52, 'python')",
+        f"insert into {events} values (20, 50, 0, 0), (21, 52, 0, 0)",
+        f"insert into {regions} values (1, 5, {BOOT_NS + 7000}, {BOOT_NS + 8000}, 51, 20),"
+        f" (1, null, {BOOT_NS + 8000}, {BOOT_NS + 9000}, 52, 21)",
+    )
+    traces = load(path)
+    of_name = traces[0].events.drop_duplicates("name").set_index("name").category
+    assert of_name[["hipLaunchKernel", "iteration 7", "ncclAllReduce", "MPI_Send"]].tolist() == [
+        "cuda_runtime", "user_annotation", "cpu_op", "cpu_op"
+    ]  # fmt: skip
+    assert of_name["python"] == "python_function"
+    assert "process · thread unknown" in [track.key for track in traces[0].tracks]
+    assert step_times(traces).step.tolist() == [7]
+
+
+def test_copies_and_barriers_of_the_older_database(tmp_path):
+    path = write_rpd(tmp_path / "a.rpd")
+    change(
+        path,
+        "insert into rocpd_string values (20, 'CopyHostToDevice'), (21, 'BarrierPacket')",
+        f"insert into rocpd_op values (9, 0, 0, {BOOT_NS + 40_000}, {BOOT_NS + 45_000}, 6, 20),"
+        f" (10, 0, 0, {BOOT_NS + 50_000}, {BOOT_NS + 51_000}, 6, 21)",
+        f"insert into rocpd_api values (30, 70, 71, {BOOT_NS + 5000}, {BOOT_NS + 6000}, 3, 6)",
+        "insert into rocpd_api_ops values (30, 9)",
+        "create table rocpd_copyapi (api_ptr_id, size)",
+        "insert into rocpd_copyapi values (30, 4096)",
+    )
+    traces = load(path)
+    assert record_of(traces[0], "Memcpy HtoD")["args"]["bytes"] == 4096
+    row = temporal_breakdown(traces).iloc[0]
+    assert (row.compute_ns, row.memory_ns, row.busy_ns) == (20_000, 5_000, 25_000)
+
+
+def test_a_process_that_uses_one_of_several_devices_has_the_rank_of_its_environment(tmp_path):
+    path = write_rocpd(tmp_path / "a.db", rank=3)
+    other = f"insert into rocpd_info_agent_0000aaa values (7, 'GPU', 7, 5, '{MODEL}', '', '')"
+    assert load(change(path, other)).ranks == [3]
+    change(path, "update rocpd_kernel_dispatch_0000aaa set agent_id = 7 where kernel_id = 11")
+    assert load(path).ranks == [0, 1]

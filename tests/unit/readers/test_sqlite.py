@@ -173,4 +173,5 @@ def test_loading_can_be_cancelled(export):
 def test_a_loaded_file_is_not_needed_again(export):
     trace = load(export)[0]
     export.unlink()
-    assert b'"grid": [128, 1, 1]' in trace.source.record(0)
+    kernel = trace.events.index[trace.events.category == "kernel"][0]
+    assert trace.args(kernel)["grid"] == [128, 1, 1]

@@ -22,6 +22,7 @@ from hta_widgets.analysis import (
     collectives,
     operator_efficiency,
     operators,
+    step_efficiency,
     step_times,
     stragglers,
     temporal_breakdown,
@@ -104,6 +105,12 @@ def test_figures_of_xla_are_the_work_of_its_operations(opened, data, name, figur
     assert row.certainty == "stated"
 
 
+def test_steps_count_the_flops_that_xla_states(opened):
+    frame = step_efficiency(opened(tpu_profile()), peaks={"bf16": 1.0}, precision="bf16")
+    assert frame[["step", "flops"]].to_numpy().tolist() == [[7, 4e6], [8, 4e6]]
+    assert frame["mfu"].tolist() == [0.05, 0.05]  # 4 MFLOP in 80 µs
+
+
 def test_ranges_of_the_program_can_be_steps(opened):
     traces = opened(gpu_profile(), steps=r"^train\.py|\$train")
     assert step_times(traces)["step"].unique().tolist() == [12]
@@ -153,7 +160,7 @@ def test_a_cut_profile_keeps_what_came_before(opened):
         (message(1, message(2, "/host:CPU")), "no events"),
         (
             message(1, message(2, "/device:GPU:0") + b"\xef\xbf\xbd" * 9 + b"\x1b"),
-            "conversion of text",
+            "text conversion",
         ),
         (profile(plane("/device:GPU:0", {"Stream #1": [("k", 0, 1 << 63, {})]})), "50 days"),
         (
@@ -223,3 +230,54 @@ def test_sizes_of_launches_and_copies(opened):
     assert (args["registers per thread"], args["shared memory"]) == (32, 1536)
     assert trace.copy_table.size_bytes.tolist() == [4096, 64]
     assert trace.copy_table.gb_per_s.tolist() == [4096 / 2000, 64 / 1000]
+
+
+US = 1_000_000
+
+
+def test_cores_of_a_tpu_and_operations_that_contain_others(opened):
+    ops = [("while.1", 0, 60 * US, {}), ("fusion.1", 0, 30 * US, {}),
+           ("fusion.2", 30 * US, 55 * US, {}), ("fusion.3", 70 * US, 80 * US, {})]  # fmt: skip
+    sparse = {"Sparse Core Steps": [("7", 0, US, {})], "Sparse Core Ops": [("gather", 0, US, {})]}
+    core = {"XLA Ops": [("fusion.4", 80 * US, 90 * US, {})], "Steps": [("7", 0, US, {})]}
+    traces = opened(
+        profile(
+            plane("/device:TPU:0", {"Steps": [("7", 0, US, {})], "XLA Ops": ops}),
+            plane("/device:TPU:0 SparseCore 1", sparse),
+            plane("/device:TPU:0 TensorCore 1", core),
+            plane("/device:CUSTOM:Megascale Trace", {"send": [("dcn", 0, US, {})]}),
+        )
+    )
+    (trace,) = traces.values()
+    work = trace.events.query("category == 'kernel'")
+    assert sorted(work.name) == ["fusion.1", "fusion.2", "fusion.3", "fusion.4", "gather"]
+    assert trace.events.name[trace.events.category == "gpu_user_annotation"].tolist() == ["while.1"]
+    assert temporal_breakdown(traces).busy_ns.tolist() == [75_000]
+    assert step_times(traces).step.tolist() == [7]
+    details = " ".join(traces.problems.detail)
+    assert "overflow" not in set(traces.problems.kind)
+    assert "Megascale Trace" in details
+
+
+def test_two_captures_of_a_host_are_said_to_be_two_runs(tmp_path):
+    for run, host in (("10_00", "a"), ("11_00", "a"), ("11_00", "b")):
+        path = tmp_path / f"plugins/profile/2026_01_01_{run}_00/{host}.xplane.pb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_profile(path, gpu_profile(1).replace(b"node0", f"node{host}".encode()))
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    said = traces.problems.query("kind == 'duplicate_rank'")
+    assert [path.rpartition("profile/")[2] for path in said.file] == [
+        "2026_01_01_11_00_00/a.xplane.pb"
+    ]
+
+
+def test_lines_since_the_start_and_since_1970_are_on_one_clock(opened):
+    work = {"Stream #1(Kernel)": [("gemm", 0, US, {})]}
+    calls = {"python": [("step", 0, US, {})]}
+    traces = opened(
+        profile(
+            plane("/device:GPU:0", work, first_ns=2_000),
+            plane("/host:CPU", calls, first_ns=START_NS + 500),
+        )
+    )
+    assert (traces.origin_ns, traces[0].events.start_ns.tolist()) == (START_NS + 500, [0, 1_500])

@@ -100,6 +100,8 @@ def test_false_values_of_a_column_are_refused(name, store, tmp_path):
         forgeries["high"] = np.where(last, TOO_HIGH, values.astype("i8"))
     if rule.ascending and len(np.unique(values)) > 1:
         forgeries["order"] = values[::-1].copy()
+    # In `make test` one of the forgeries goes through all calls, in turns.
+    traveller = list(forgeries)[list(RULES).index(name) % len(forgeries)]
     for what, forgery in forgeries.items():
         if rule.kinds == "u" and what == "high":
             forgery = forgery.astype("u4")  # noqa: PLW2901
@@ -109,7 +111,8 @@ def test_false_values_of_a_column_are_refused(name, store, tmp_path):
         stored = hw.load(forged.store)[trace.rank]._stored
         with pytest.raises(hw.TraceError, match=f"column {name} "):
             stored.numbers(name)
-        assert journey(forged.store, tmp_path, seed=0, share=0.1) == []
+        if ALL or what == traveller:
+            assert journey(forged.store, tmp_path, seed=0, share=0.1) == []
 
 
 def leaves(value, path=()):
@@ -164,7 +167,9 @@ TEXTS = ("names", "categories", "tracks", "flow_kinds", "counter_series", "metad
 @pytest.mark.parametrize("name", TEXTS)
 def test_false_texts_are_refused_or_answered(name, store, tmp_path):
     texts = [json.dumps(value).encode() for value in NASTY]
-    for count, text in enumerate([*texts, b"\xff", b"[" * 10_000, b"1, 2", b"", None]):
+    texts += [b"\xff", b"[" * 10_000, b"1, 2", b"", None]
+    turn = TEXTS.index(name) % 3
+    for count, text in enumerate(texts if ALL else texts[turn::3]):
         forged = Forged(store, tmp_path / str(count))
         forged.columns[name] = TextColumn()
         if text is not None:

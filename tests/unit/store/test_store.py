@@ -101,7 +101,7 @@ def test_another_process_maps_the_file_itself(traces, store):
 
 
 def test_columns_that_were_let_go_come_back(traces, store, monkeypatch):
-    monkeypatch.setattr("hta_widgets.store.rank_file._MOST_BYTES", 1)
+    monkeypatch.setattr("hta_widgets.store.rank_file._bytes_in_use.max_bytes", 1)
     assert_same(traces, hw.load(store))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.trace.call_args import call_args
+from hta_widgets.trace.call_args import call_args, launch_args
 
 DIMS = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"], "Sequence number": 7}
 
@@ -33,3 +33,27 @@ def test_kept_arguments_are_those_of_the_records(odd, tmp_path):
     assert decoded[0][2][0] == [[5]]
     assert kept.sequence.tolist() == read.sequence.tolist() == [7, -1, -1, 7]
     assert kept.thread.tolist() == read.thread.tolist() == [-1, -1, 3, -1]
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_kept_launches_are_those_of_the_records(cache, tmp_path):
+    grids = [[4, 1, 1], [8, 1, 1], None, [4, 1, 1]]
+    events = []
+    for at, grid in enumerate(grids):
+        call_grid = {} if grid else {"grid": [4, 1, 1], "block": [64, 1, 1]}
+        launch = operator(10 * at, correlation=at + 1, **call_grid) | {"cat": "cuda_runtime"}
+        own = {"grid": grid, "block": [64, 1, 1]} if grid else {}
+        kernel = operator(10 * at + 5, stream=7, correlation=at + 1, **own) | {"cat": "kernel"}
+        events += [launch | {"name": "cudaLaunchKernel"}, kernel | {"tid": 7}]
+    (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": events}))
+    for _ in range(1 + cache):
+        trace = hw.load(tmp_path, cache=cache)[0]
+    rows = np.flatnonzero(trace.table.stream >= 0)
+    kept = launch_args(trace, rows)
+    shown = [json.loads(kept.texts[code][0])[0] for code in kept.code]
+    assert shown == [4, 8, 4, 4]
+    assert len(kept.texts) == 2
+    if not cache:
+        trace.source.launch_args = None
+        read = launch_args(trace, rows)
+        assert [read.texts[code] for code in read.code] == [kept.texts[code] for code in kept.code]

@@ -40,7 +40,7 @@ import {
 import { findSourceLine, openInHost, type SourceLine } from "../source_line";
 import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import { figureRows } from "./call_figures";
-import type { PanelControl } from "./panels";
+import type { PanelControl } from "./control";
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
@@ -125,67 +125,90 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
     .filter(Boolean)
     .join(" · ");
   const cut = cutText(brief, ctx.scene);
-  const rows: FactRow[] = [
+  const placeRows: FactRow[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
     { name: "Where", value: placeText, title: placeText },
+    ...(cut === "" ? [] : [{ name: "Cut", value: cut, title: cut }]),
   ];
-  if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
-  if (detail === null) return <FactList rows={rows} />;
-  const source = findSourceLine(detail);
-  if (source !== null) rows.unshift(sourceRow(source, panels.copy));
-
-  /** Enclosing events; in deep nests the two nearest, until the user expands the lists. */
-  const chain = (name: string, parents: readonly Brief[]): void => {
-    if (parents.length === 0) return;
-    const outermost = [...parents].reverse();
-    const shown = open.parents ? outermost : outermost.slice(-PARENTS_SHOWN);
-    const more = (): void => void (all.value = { ...open, parents: true });
-    const value = [
-      shown.length < outermost.length && [
-        <Link text="…" title="Show all that enclose it" press={more} />,
-        " › ",
-      ],
-      shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
-    ];
-    const title = outermost.map(({ short }) => short).join(" › ");
-    rows.push({ name, value, title, className: open.parents ? "wrapped" : "chain" });
+  if (detail === null) return <FactList rows={placeRows} />;
+  const chain = (name: string, parents: readonly Brief[]): FactRow[] => {
+    const expand = (): void => void (all.value = { ...open, parents: true });
+    return chainRows(name, parents, open.parents ? null : expand, goTo);
   };
+  const source = findSourceLine(detail);
   const { same, launched_by: launch, kernels, flows } = detail;
   const { rank, kind, category, step, correlation } = detail.event;
-  if (launch !== null) {
-    const { operators, modules, frames, shapes, forward } = launch;
-    chain("Operator", operators);
-    if (shapes !== "") rows.push({ name: "Inputs", value: shapes, title: shapes });
-    if (forward !== null)
-      rows.push({ name: "Backward of", value: <EventLink event={forward} goTo={goTo} /> });
-    chain("Module", modules);
-    chain("Python", frames);
-  }
-  if (figures !== null) rows.push(...figureRows(figures, brief));
-  rows.push(...callRows(rank, collective));
-  if (kernels !== null) rows.push(launchedRow(kernels, (ids) => picking.selectIds(rank, ids)));
-  const shown = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
-  rows.push(...flowRows(shown, goTo));
-  if (flows.length > shown.length) {
-    const moreText = `${formatCount(flows.length - shown.length)} more`;
-    const press = (): void => void (all.value = { ...open, flows: true });
-    rows.push({ name: "", value: <Link text={moreText} press={press} /> });
-  }
-  chain("Inside", detail.parents);
-  if (same !== null) {
-    rows.push({
-      name: "Same name",
-      value: `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`,
-      title: `${formatDuration(same.sum)} in all`,
-      className: "wrapped",
-    });
-  }
-  rows.push({ name: "Kind", value: kindText(kind, category) });
-  if (step !== null && step >= 0) rows.push({ name: "Step", value: stepText(step, category) });
-  if (correlation !== null && correlation >= 0)
-    rows.push({ name: "Correlation", value: String(correlation) });
-  return <FactList rows={rows} />;
+  const shownFlows = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
+  const moreFlows = flows.length - shownFlows.length;
+  const expandFlows = (): void => void (all.value = { ...open, flows: true });
+  const moreLink = <Link text={`${formatCount(moreFlows)} more`} press={expandFlows} />;
+  const rows: (FactRow | false)[] = [
+    source !== null && sourceRow(source, panels.copy),
+    ...placeRows,
+    ...(launch === null ? [] : launchRows(launch, chain, goTo)),
+    ...(figures === null ? [] : figureRows(figures, brief)),
+    ...callRows(rank, collective),
+    kernels !== null && launchedRow(kernels, (ids) => picking.selectIds(rank, ids)),
+    ...flowRows(shownFlows, goTo),
+    moreFlows > 0 && { name: "", value: moreLink },
+    ...chain("Inside", detail.parents),
+    same !== null && sameNameRow(same),
+    { name: "Kind", value: kindText(kind, category) },
+    step !== null && step >= 0 && { name: "Step", value: stepText(step, category) },
+    correlation !== null && correlation >= 0 && { name: "Correlation", value: String(correlation) },
+  ];
+  return <FactList rows={rows.filter((row) => row !== false)} />;
+}
+
+/**
+ * Enclosing events, outermost first: all, or the two nearest and a link to `expand` the list;
+ * null if it is expanded.
+ */
+function chainRows(
+  name: string,
+  parents: readonly Brief[],
+  expand: (() => void) | null,
+  goTo: (brief: Brief) => void,
+): FactRow[] {
+  if (parents.length === 0) return [];
+  const outermost = [...parents].reverse();
+  const shown = expand === null ? outermost : outermost.slice(-PARENTS_SHOWN);
+  const value = [
+    expand !== null &&
+      shown.length < outermost.length && [
+        <Link text="…" title="Show all that enclose it" press={expand} />,
+        " › ",
+      ],
+    shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
+  ];
+  const title = outermost.map(({ short }) => short).join(" › ");
+  return [{ name, value, title, className: expand === null ? "wrapped" : "chain" }];
+}
+
+/** The operator, module and Python function from which a device event was launched. */
+function launchRows(
+  { operators, modules, frames, shapes, forward }: NonNullable<EventDetail["launched_by"]>,
+  chain: (name: string, parents: readonly Brief[]) => FactRow[],
+  goTo: (brief: Brief) => void,
+): FactRow[] {
+  const forwardLink = forward && <EventLink event={forward} goTo={goTo} />;
+  return [
+    ...chain("Operator", operators),
+    ...(shapes === "" ? [] : [{ name: "Inputs", value: shapes, title: shapes }]),
+    ...(forwardLink === null ? [] : [{ name: "Backward of", value: forwardLink }]),
+    ...chain("Module", modules),
+    ...chain("Python", frames),
+  ];
+}
+
+function sameNameRow({ count, median, sum }: SameName): FactRow {
+  return {
+    name: "Same name",
+    value: `${formatCount(count)} on this rank · median ${formatDuration(median)}`,
+    title: `${formatDuration(sum)} in all`,
+    className: "wrapped",
+  };
 }
 
 /** The device events that calls within an event launched. */
@@ -489,17 +512,8 @@ export function CollectivePanel(props: {
   );
 }
 
-function CallSegment({
-  label,
-  startNs,
-  endNs,
-  totalNs,
-}: {
-  label: string;
-  startNs: number;
-  endNs: number;
-  totalNs: number;
-}) {
+function CallSegment(props: { label: string; startNs: number; endNs: number; totalNs: number }) {
+  const { label, startNs, endNs, totalNs } = props;
   const percent = (ns: number): string => `${(ns / totalNs) * 100}%`;
   return (
     <div

@@ -13,10 +13,10 @@ import {
   type SelectionJson,
   type Span,
 } from "../../protocol/source";
-import { Button, Checkbox, CloseButton } from "../../ui/controls";
+import { Button, Checkbox, CloseButton, type Copy } from "../../ui/controls";
 import { formatBytes, formatCount, formatDuration, plural } from "../../ui/formats";
+import type { TimelineContext } from "../context";
 import { type ExportChoice, exportCode, rowsText, selectionHead, spanText } from "../text";
-import type { PanelControl } from "./panels";
 
 interface ExportContext {
   scene: Scene;
@@ -43,6 +43,14 @@ export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
 
+/** What the form uses of its timeline. */
+interface ExportHost {
+  readonly ctx: TimelineContext;
+  readonly copy: Copy;
+  /** The view as a picture. */
+  svg(): Promise<string>;
+}
+
 /** The form's state, which stays while it is closed. */
 export class ExportForm {
   readonly content = signal<ExportContent>("view");
@@ -56,7 +64,7 @@ export class ExportForm {
   readonly result = signal<VNode | null>(null);
   readonly group = `hta-export-${(groups += 1)}`;
 
-  constructor(readonly panels: PanelControl) {}
+  constructor(readonly host: ExportHost) {}
 
   /** Offer the selection first if there is one. */
   open(selection: SelectionJson | null): void {
@@ -89,7 +97,7 @@ export class ExportForm {
     }
     this.isBusy.value = true;
     this.showResult("hta-note", "Writing…");
-    const { source, signal: abortSignal } = this.panels.app.ctx;
+    const { source, signal: abortSignal } = this.host.ctx;
     source
       .ask("export", { ...choice, selection: choice.selection ?? FULL_SELECTION }, abortSignal)
       .then(({ reply }) => this.report(reply))
@@ -99,7 +107,7 @@ export class ExportForm {
 
   savePicture(scene: Scene): void {
     const name = `${fileName(scene.title)}.svg`;
-    this.panels
+    this.host
       .svg()
       .then((text) => {
         const file = new Blob([text], { type: "image/svg+xml" });
@@ -186,7 +194,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
           <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
           <Button
             text="Copy as Python"
-            press={() => form.panels.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
+            press={() => form.host.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
           />
           <Button text="SVG of this view" press={() => form.savePicture(scene)} />
           <div class="hta-result" role="status" aria-live="polite">

@@ -14,7 +14,7 @@ import {
   plural,
 } from "../../ui/formats";
 import { capitalizeSentence } from "../../ui/text";
-import type { PanelControl } from "./panels";
+import type { PanelControl } from "./control";
 
 /** `the host loads data, 72 % of it`. */
 function causeText({ causes, start, end }: Gap): string {

@@ -1,16 +1,14 @@
 /** A selected window or set of events: totals by kind and by name. */
 
-import { type Signal, signal } from "@preact/signals";
+import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import {
-  BY_WORK,
   nextOrder,
   type TotalsColumn,
   type NameSums,
   type TotalsOrder,
   sortTotals,
   type Sums,
-  type Totals,
 } from "../../protocol/source";
 import {
   Button,
@@ -25,7 +23,7 @@ import {
 import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
 import { toCsv, FilterField } from "../../ui/table";
 import { rowsText, selectionCode, selectionHead } from "../text";
-import type { PanelControl } from "./panels";
+import type { PanelControl } from "./control";
 
 const COLUMN_HEADS: readonly [TotalsColumn, string, string][] = [
   ["sum", "total", "sum of durations"],
@@ -34,22 +32,6 @@ const COLUMN_HEADS: readonly [TotalsColumn, string, string][] = [
   ["min", "min", "shortest"],
   ["max", "max", "longest"],
 ];
-
-/** Order and filter of the tables, which stay when another selection is shown. */
-export class AreaTables {
-  readonly kinds = signal<TotalsOrder>({ column: BY_WORK, descending: true });
-  readonly names = signal<TotalsOrder>({ column: BY_WORK, descending: true });
-  readonly filter = signal("");
-
-  /** The names that the filter leaves, in order. */
-  matchingNames({ names }: Totals): NameSums[] {
-    const filterText = this.filter.value.trim().toLowerCase();
-    const matches = names.filter(({ name, short }) =>
-      [name, short].some((text) => text.toLowerCase().includes(filterText)),
-    );
-    return sortTotals(matches, this.names.value, (row) => row.short);
-  }
-}
 
 export function AreaPanel({ panels }: { panels: PanelControl }) {
   const { ctx, nav, picking } = panels.app;

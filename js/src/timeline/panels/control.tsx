@@ -1,60 +1,80 @@
-/** Open and fill the panels of a timeline. */
+/** Which panel a timeline shows below its lanes, and the data of its panels. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Totals } from "../../protocol/source";
+import {
+  BY_WORK,
+  type NameSums,
+  sortTotals,
+  type Totals,
+  type TotalsOrder,
+} from "../../protocol/source";
 import { copyAndReport } from "../../ui/controls";
-import { activeElement } from "../../ui/dom";
 import { onSignal } from "../../ui/react";
 import { formatCount, plural } from "../../ui/formats";
 import { Popover } from "../../ui/menu";
-import { watchBoxes } from "../../ui/host";
-import { outermostElement, visibleRect } from "../../ui/placing";
+import { outermostElement } from "../../ui/placing";
 import type { RichText } from "../../ui/text";
-import { debounce, LatestRequest, throttle } from "../context";
+import { debounce, LatestRequest, throttle, type TimelineContext } from "../context";
+import type { GapSelection } from "../gaps";
+import type { Navigation } from "../navigation";
+import type { SearchController } from "../search";
+import type { EventSelection } from "../selected_event";
+import type { StatusLine } from "../status";
 import { eventText, selectionText, spanText } from "../text";
-import type { TimelineApp } from "../view";
-import { EventPanel } from "./event";
 import { ExportForm, ExportPanel } from "./export";
-import { GapPanel } from "./gap";
 import { ProblemsPanel } from "./problems";
-import { AreaPanel, AreaTables } from "./selection";
 
 /** Delay of requests for totals: a drag of an edge sends one, a series of clicks few. */
 const TOTALS_MS = 60;
 const ANNOUNCE_DELAY_MS = 100;
 
-const PANELS = {
-  event: { name: "Selected event", Panel: EventPanel },
-  area: { name: "Selection", Panel: AreaPanel },
-  gap: { name: "Idle time", Panel: GapPanel },
-};
-
-type PanelId = keyof typeof PANELS;
+/** Details of an event, totals of a selection, causes of a gap. */
+export type PanelId = "event" | "area" | "gap";
 
 const UNKNOWN_TOTALS: { totals: Totals | null; error: Error | null } = {
   totals: null,
   error: null,
 };
 
+/** Order and filter of the tables, which stay when another selection is shown. */
+class AreaTables {
+  readonly kinds = signal<TotalsOrder>({ column: BY_WORK, descending: true });
+  readonly names = signal<TotalsOrder>({ column: BY_WORK, descending: true });
+  readonly filter = signal("");
+
+  /** The names that the filter leaves, in order. */
+  matchingNames({ names }: Totals): NameSums[] {
+    const filterText = this.filter.value.trim().toLowerCase();
+    const matches = names.filter(({ name, short }) =>
+      [name, short].some((text) => text.toLowerCase().includes(filterText)),
+    );
+    return sortTotals(matches, this.names.value, (row) => row.short);
+  }
+}
+
+interface PanelParts {
+  readonly ctx: TimelineContext;
+  readonly nav: Navigation;
+  readonly picking: EventSelection;
+  readonly gapSelection: GapSelection;
+  readonly search: SearchController;
+  readonly status: StatusLine;
+}
+
 export class PanelControl {
   /** The panel below the lanes; null if there is none. */
   readonly shown = signal<PanelId | null>(null);
   readonly totalsSignal = signal(UNKNOWN_TOTALS);
   readonly tables = new AreaTables();
-  private readonly form = new ExportForm(this);
+  private readonly form: ExportForm;
   private readonly exportSheet: Popover;
   private readonly problemSheet: Popover;
   private readonly newest: LatestRequest;
 
-  constructor(
-    readonly app: Pick<
-      TimelineApp,
-      "ctx" | "nav" | "picking" | "gapSelection" | "search" | "status"
-    >,
-  ) {
+  constructor(readonly app: PanelParts) {
     const { ctx, nav } = app;
+    this.form = new ExportForm({ ctx, copy: this.copy, svg: () => this.svg() });
     this.newest = new LatestRequest(ctx.signal);
     const sheet = (name: string, content: () => VNode): Popover =>
       new Popover(() => outermostElement(ctx.root), name, content, ctx.signal);
@@ -177,87 +197,4 @@ export class PanelControl {
       if (!ctx.signal.aborted) status.flashMessage([message], 1500);
     });
   };
-
-  /**
-   * The place of the panels below the lanes; it shows one at a time. If it is not visible, the
-   * panel moves up over the lanes.
-   */
-  readonly Dock = (): VNode => {
-    const { shown } = this;
-    const { ctx, picking } = this.app;
-    const id = shown.value;
-    const place = useRef<HTMLElement>(null);
-    const before = useRef<PanelId | null>(null);
-    const isOpening = before.current === null && id !== null;
-    const { current: drawn } = place;
-    const hadFocus = drawn?.contains(activeElement(drawn)) === true;
-    useLayoutEffect(() => {
-      const el = place.current!;
-      before.current = id;
-      // If the focused element was removed, focus the root: keys must not reach the page.
-      if (hadFocus && !el.contains(activeElement(el))) ctx.focus();
-      if (id !== null) moveIntoView(el, picking.rowExtent);
-    });
-    useEffect(() => {
-      const el = place.current!;
-      const reveal = (): void => {
-        if (shown.value !== null) moveIntoView(el, picking.rowExtent);
-      };
-      const { signal: abortSignal } = ctx;
-      document.addEventListener("scroll", reveal, {
-        capture: true,
-        passive: true,
-        signal: abortSignal,
-      });
-      window.addEventListener("resize", reveal, { signal: abortSignal });
-      // The height of the lanes also changes, and content above the timeline grows. Moving the panel
-      // can change that height again, which an observer of sizes must not do at once.
-      watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
-      const observer = new IntersectionObserver(reveal, {
-        threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
-      });
-      observer.observe(el);
-      return () => observer.disconnect();
-    }, []);
-    const { name, Panel } = id === null ? { Panel: null } : PANELS[id];
-    return (
-      <section
-        ref={place}
-        class={`hta-dock${isOpening ? " hta-opening" : ""}`}
-        hidden={id === null}
-        aria-label={name}
-        data-panel={id}
-      >
-        {Panel !== null && <Panel panels={this} />}
-      </section>
-    );
-  };
-}
-
-const EVENT_GAP_PX = 6;
-
-/**
- * Move a panel into the visible part of the timeline, without covering the row that it is about:
- * above the row if there is room, else as far as the row allows.
- */
-function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
-  const root = el.parentElement;
-  if (root === null) return;
-  const visibleBox = visibleRect(root);
-  const availablePx = row === null ? Infinity : visibleBox.bottom - row.bottom - EVENT_GAP_PX;
-  el.style.setProperty("--hta-panel-available", `${Math.min(availablePx, window.innerHeight)}px`);
-  const box = el.getBoundingClientRect();
-  const before = Number(el.dataset.shift ?? 0);
-  const [top, bottom] = [box.top + before, box.bottom + before];
-  const maxScroll = top - root.getBoundingClientRect().top;
-  let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
-  if (shift > 0 && row !== null && row.bottom > top - shift) {
-    const above = bottom - (row.top - EVENT_GAP_PX);
-    if (top - above >= visibleBox.top) shift = Math.max(above, shift);
-    else shift = Math.max(top - row.bottom - EVENT_GAP_PX, 0);
-  }
-  el.classList.toggle("hta-over", shift > 0);
-  if (shift === before) return;
-  el.dataset.shift = String(shift);
-  el.style.transform = shift === 0 ? "" : `translateY(${-shift}px)`;
 }

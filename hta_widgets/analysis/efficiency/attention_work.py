@@ -1,0 +1,167 @@
+"""FLOPs and least bytes of attention.
+
+With P pairs of query and key that the mask leaves for each head, the forward pass computes
+2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk are the
+scores again. Softmax is not counted. For example, causal attention of 8 queries and 8 keys leaves
+36 pairs.
+
+Sequences of different lengths are packed into one, and their lengths are the contents of a tensor.
+Where the number of tokens is that of sequences times the longest length, they are equally long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from hta_widgets.analysis.efficiency.calls import (
+    DATA_DEPENDENT,
+    OTHER_ARGUMENTS,
+    CallError,
+    OperatorCall,
+    Work,
+    elements_bytes,
+    is_float8,
+    matrix_work,
+)
+
+_HIDDEN_WINDOW: Final = "a window of the attention would not be among the arguments"
+
+
+def attention_pairs(
+    queries: int, keys: int, *, left: int = -1, right: int = -1, bottom_right: bool = False
+) -> int:
+    """Return the number of (query, key) pairs that the mask leaves.
+
+    `left` and `right` are the numbers of earlier and later keys that a window shows, -1 for all: a
+    causal mask shows 0 later keys.
+
+    Examples
+    --------
+    >>> attention_pairs(8, 8, right=0)
+    36
+    """
+    shift = keys - queries if bottom_right else 0
+    ends = queries * keys if right < 0 else _triangle(queries, keys, shift + right)
+    return ends - (0 if left < 0 else _triangle(queries, keys, shift - left - 1))
+
+
+def _triangle(queries: int, keys: int, shift: int) -> int:
+    """Return the sum over queries i of ``min(max(i + 1 + shift, 0), keys)``."""
+    return int(np.clip(np.arange(queries) + 1 + shift, 0, keys).sum())
+
+
+#: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
+_MASKS: Final = {
+    "False": (False, False), "True": (True, False),
+    "0": (False, False), "1": (True, False), "2": (True, True),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionArguments:
+    """Places of the arguments of one version of an attention operator; None for none.
+
+    `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
+    `lengths` are tensors with the lengths of sequences, the first their sums over queries, and
+    `longest` the place of the longest query, before that of the longest key. `saved` is the flag
+    that asks for logsumexp, True if it is always written. `bottom_right`: the last query sees all
+    keys. `is_bound`: the arguments may lack a window.
+    """
+
+    causal: int
+    query: int = 0
+    mask: int | None = None
+    window: int | None = None
+    lengths: Sequence[int] = ()
+    longest: int = -1
+    saved: bool | int = True
+    backward: bool = False
+    heads_last: bool = False
+    bottom_right: bool = False
+    is_bound: bool = False
+
+    def fits(self, call: OperatorCall) -> bool:
+        """Return whether a call has these arguments: its causal one is a flag or kind of mask."""
+        return call.value(self.causal) in _MASKS
+
+
+def _sequences(call: OperatorCall, places: AttentionArguments) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of query, key and value: (batch, heads, length, size).
+
+    The lengths of sequences are the contents of a tensor, but if all are as long as the longest,
+    as a single sequence is, its length times their number is the number of tokens.
+    """
+    shapes = [call.shape(places.query + number) for number in range(3)]
+    present = [place for place in places.lengths if call.is_present(place)]
+    if present and len(shapes[0]) == 4 and shapes[0][0] == 1:
+        shapes = [shape[1:] for shape in shapes]
+    if present:
+        if present != [places.lengths[0]] or len(shapes[1]) != 3:
+            raise CallError(DATA_DEPENDENT)
+        batch = call.shape(present[0])[0] - 1
+        longest = [int(call.number(places.longest + number, -1)) for number in (0, 1, 1)]
+        if any(batch * length != s[0] for s, length in zip(shapes, longest, strict=True)):
+            raise CallError(DATA_DEPENDENT)
+        return tuple((batch, s[1], length, s[2]) for s, length in zip(shapes, longest, strict=True))
+    if any(len(shape) != 4 for shape in shapes):
+        raise CallError(OTHER_ARGUMENTS)
+    if places.heads_last:
+        return tuple((s[0], s[2], s[1], s[3]) for s in shapes)
+    return tuple(shapes)
+
+
+def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
+    """Return the work of attention, with the arguments of the first version that fits.
+
+    The newest version comes first. For example, the efficient attention of PyTorch had no bias
+    before 2.1, so that its causal flag was argument 4, not 6.
+    """
+    candidates = (AttentionArguments(**version) for version in versions)
+    places = next((version for version in candidates if version.fits(call)), None)
+    if places is None:
+        raise CallError(OTHER_ARGUMENTS)
+    q, k, v = _sequences(call, places)
+    batch, heads, queries, width = q
+    keys, value_width = k[2], v[3]
+    left = right = -1
+    if places.window is not None:
+        left, right = (int(call.number(places.window + number, -1)) for number in range(2))
+    is_causal, bottom_right = _MASKS[call.value(places.causal)]
+    right = 0 if is_causal else right
+    bottom_right |= places.bottom_right
+    pairs = attention_pairs(queries, keys, left=left, right=right, bottom_right=bottom_right)
+    rows, type_name = batch * heads, call.type_of(places.query)
+    is_masked = places.mask is not None and call.is_present(places.mask)
+    size = sum(call.size_bytes(places.query + number) for number in range(3))
+    size += call.size_bytes(places.mask) if places.mask is not None else 0
+    out_type = "c10::BFloat16" if is_float8(type_name) else type_name
+    out = elements_bytes(rows * queries * value_width, out_type)
+    is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
+    size += 4 * rows * queries * is_saved
+    if places.backward:
+        flops = rows * pairs * (6 * width + 4 * value_width)
+        model = rows * pairs * (4 * width + 4 * value_width)
+        # The gradient of the output and the output are as large; three gradients are written.
+        size += 2 * out + sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
+    else:
+        flops = model = 2 * rows * pairs * (width + value_width)
+        size += out
+    return matrix_work(
+        flops,
+        size,
+        model_flops=model,
+        certainty="upper bound" if is_masked or places.is_bound else "exact",
+        reason=_HIDDEN_WINDOW if places.is_bound else "",
+        batch=batch,
+        heads=heads,
+        kv_heads=k[1],
+        query_length=queries,
+        key_length=keys,
+        head_size=width,
+        causal=right == 0,
+    )

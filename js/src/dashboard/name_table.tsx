@@ -1,0 +1,164 @@
+/** A table of names in the dashboard: a click chooses, a field filters. */
+
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import { isSameJson } from "../connection/store";
+import { FULL_SELECTION, togglePick } from "../protocol/selection";
+import type { CellValue, ChartSelection, PanelFrame } from "../protocol/source";
+import { formatCount } from "../ui/formats";
+import { FilterField, Table, type TableColumn } from "../ui/table";
+import { disambiguate, joinSentences, leftOutText } from "../ui/text";
+import type { DashContext } from "./context";
+
+export type RowReader = (column: string) => CellValue;
+export type DashColumn = TableColumn<RowReader>;
+
+export interface TableSpec {
+  /** The noun for rows, if not names. */
+  rows?: string;
+  title: string;
+  /**
+   * Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. `device`: the
+   * word for the job's devices.
+   */
+  about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
+  columns(frame: PanelFrame, device: string): readonly DashColumn[];
+  /** Text after the number of names that the frame leaves out. */
+  foot?(frame: PanelFrame): string;
+  /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
+  selectsRanks?: boolean;
+  /** Whether rows list their events, which a click selects. */
+  selectsEvents?: boolean;
+}
+
+/** The frame of a panel, and the selection to mark in it. */
+export interface PanelNumbers {
+  frame: PanelFrame;
+  chosen: ChartSelection;
+}
+
+/** Autograd's prefix, which would fill the column and does not identify the operator. */
+const AUTOGRAD_PREFIX = /^autograd::engine::evaluate_function: /;
+
+/** A table of names: a click chooses the name, a click with Ctrl adds it to the choice. */
+export function NameTable({
+  ctx,
+  id,
+  spec,
+  tools,
+  maxRows,
+  frame,
+  chosen: selection,
+}: PanelNumbers & {
+  ctx: DashContext;
+  id: string;
+  spec: TableSpec;
+  tools: VNode | null;
+  maxRows: number;
+}) {
+  const filter = useSignal("");
+  const rows = useMemo(() => rowReaders(frame), [frame]);
+  // If only names of another table are chosen, no row of this table is faint.
+  const { selectionState } = ctx;
+  const chosenEvents = new Set(selectionState.selection.value?.ids?.map(String));
+  const isOn = (row: RowReader): boolean =>
+    spec.selectsEvents
+      ? eventsOf(row).length > 0 && eventsOf(row).every((event) => chosenEvents.has(String(event)))
+      : (selection.names?.includes(String(row("name"))) ?? false);
+  return (
+    <div class="hta-name-table">
+      <header class="hta-pane-head">
+        <h3>{spec.title}</h3>
+        {tools}
+        <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
+      </header>
+      <p class="hta-about">
+        {joinSentences(spec.about(frame, selection.ranks, ctx.device), leftOutText(frame))}
+      </p>
+      <Table
+        name={spec.title}
+        columns={spec.columns(frame, ctx.device)}
+        rows={rows}
+        value={(row, column) => row(column)}
+        filter={filter.value}
+        namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
+        isOn={isOn}
+        isFaint={rows.some(isOn)}
+        press={(row, add) => {
+          if (spec.selectsEvents) {
+            chooseEvents(ctx, id, eventsOf(row), isOn(row), add);
+            return;
+          }
+          const names = togglePick(selection.names, String(row("name")), add);
+          selectionState.brush(
+            id,
+            spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names },
+          );
+        }}
+        rowNoun={spec.rows}
+        maxRows={maxRows}
+        foot={(drawn) => footText(spec, frame, drawn)}
+      />
+    </div>
+  );
+}
+
+/** The events of a row, as pairs of rank and id; none if there are too many to list. */
+function eventsOf(row: RowReader): [rank: number, id: number][] {
+  const text = String(row("events") ?? "");
+  return text === "" ? [] : (JSON.parse(text) as [number, number][]);
+}
+
+/** Select the events of a row, add them with `add`, or select them no longer. */
+function chooseEvents(
+  { selectionState, timeline }: DashContext,
+  id: string,
+  events: [number, number][],
+  isOn: boolean,
+  add: boolean,
+): void {
+  if (events.length === 0) {
+    timeline.status.flashMessage(["This row has more events than a click can select."]);
+    return;
+  }
+  const selection = selectionState.selection.value ?? FULL_SELECTION;
+  const pressed = new Set(events.map(String));
+  const others = add ? (selection.ids ?? []).filter((event) => !pressed.has(String(event))) : [];
+  const ids = isOn ? others : [...others, ...events];
+  const next = { ...selection, ids: ids.length === 0 ? null : ids };
+  selectionState.select(isSameJson(next, FULL_SELECTION) ? null : next, id);
+}
+
+/** Text on the names that the frame leaves out, below its last row. */
+function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
+  const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
+  if (spec.foot === undefined || left <= 0 || drawn < frame.rows) return "";
+  return `${formatCount(left)} ${spec.foot(frame)}.`;
+}
+
+/** Readers of the rows; short forms of different names are made different. */
+function rowReaders({ columns }: PanelFrame): RowReader[] {
+  const names = (columns.name ?? []).map(String);
+  const short = (columns.short ?? names).map((name) =>
+    String(name).replace(AUTOGRAD_PREFIX, "evaluate "),
+  );
+  const labels = disambiguate(short, names);
+  return names.map(
+    (_, row) => (column) => (column === "short" ? labels[row] : columns[column]?.[row]) ?? null,
+  );
+}
+
+function ranksOfNames(frame: PanelFrame, names: readonly string[] | null): number[] | null {
+  if (names === null) return null;
+  const ranks = new Set<number>();
+  frame.columns.name?.forEach((name, row) => {
+    if (!names.includes(String(name))) return;
+    const keys = frame.columns.keys?.[row];
+    const rank = frame.columns.rank?.[row];
+    if (typeof rank === "number") ranks.add(rank);
+    if (typeof keys !== "string" || keys === "") return;
+    for (const key of keys.split(",")) ranks.add(Number(key));
+  });
+  return ranks.size === 0 ? null : [...ranks];
+}

@@ -1,0 +1,150 @@
+/** The selection of a dashboard, and every way to change it: each change is an entry of the history. */
+
+import { computed, type ReadonlySignal } from "@preact/signals";
+import { wholeNsWindow } from "../connection/answering";
+import { type Model, SharedStateStore } from "../connection/store";
+import { choosesOperators } from "../facts/panels";
+import {
+  applyBrush,
+  chartSelectionOf,
+  FULL_SELECTION,
+  padSpan,
+  selectionSpan,
+  togglePick,
+} from "../protocol/selection";
+import type {
+  Brush,
+  FigureScope,
+  FigureWindow,
+  Scene,
+  SelectionJson,
+  SharedState,
+  Span,
+} from "../protocol/source";
+import type { TimelineApp } from "../timeline/view";
+import { wholeRunName } from "../ui/formats";
+import type { Finding } from "./findings";
+
+/** What the selection uses of its dashboard. */
+interface SelectionHost {
+  readonly signal: AbortSignal;
+  readonly scene: ReadonlySignal<Scene>;
+  readonly timeline: TimelineApp;
+  /** Window of the timeline, or the one that it moves to. */
+  readonly view: Span;
+  bringIntoView(id: string): void;
+}
+
+export class DashSelection {
+  readonly selection = computed(() => this.shared.stateSignal.value.selection);
+  /** Scope of the figures: without a selection, `selection` is the whole job. */
+  readonly scope = computed((): FigureScope => {
+    const { scope } = this.shared.stateSignal.value;
+    return scope === "selection" && this.selection.value === null ? "job" : scope;
+  });
+  /** The window of figures that have no other parts; null for the view. */
+  readonly figures = computed((): FigureWindow | null => {
+    const scene = this.ctx.scene.value;
+    if (this.scope.value === "view") return null;
+    const span = this.scope.value === "job" ? null : selectionSpan(this.selection.value, scene);
+    if (span === null) return { span: scene.range, label: wholeRunName(scene) };
+    return { span, label: "selection" };
+  });
+  readonly chartSelection = computed(() =>
+    chartSelectionOf(this.selection.value, this.ctx.scene.value),
+  );
+  private readonly shared: SharedStateStore;
+
+  constructor(
+    private readonly ctx: SelectionHost,
+    state: Model,
+  ) {
+    this.shared = new SharedStateStore(ctx.signal);
+    this.shared.attach(state);
+  }
+
+  /** Whether there are steps to undo and redo. */
+  get steps(): { canUndo: boolean; canRedo: boolean } {
+    return this.shared.steps;
+  }
+
+  get ranksFrom(): string {
+    return this.shared.state.ranks_from;
+  }
+
+  get isEmpty(): boolean {
+    return this.selection.value === null && this.shared.state.selected_event === null;
+  }
+
+  /** The selection that limits the figures, as the scope defines it. */
+  get effective(): SelectionJson {
+    const scope = this.scope.value;
+    if (scope === "selection") return { ...FULL_SELECTION, ...this.selection.value };
+    if (scope === "job") return FULL_SELECTION;
+    const [start, end] = this.ctx.view;
+    return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
+  }
+
+  /** Follow this shared state instead of the previous one. */
+  attach(state: Model): void {
+    this.shared.attach(state);
+  }
+
+  /** Apply a brush of the panel `id` to the selection. */
+  brush(id: string, brush: Brush): void {
+    const ranks = this.ctx.scene.value.ranks.length;
+    const next = applyBrush(
+      this.selection.value,
+      { ...brush, launches: choosesOperators(id) },
+      ranks,
+    );
+    this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
+  }
+
+  chooseRank(rank: number, add: boolean): void {
+    this.brush("headline", { ranks: togglePick(this.chartSelection.value.ranks, rank, add) });
+  }
+
+  /** Select a finding; its window comes into view. */
+  chooseWindow({ selection }: Finding): void {
+    const { start_ns: start, end_ns: end } = selection;
+    if (start === null || end === null) {
+      this.select(selection, "headline");
+      return;
+    }
+    const padded = wholeNsWindow(padSpan(start, end - start, 0.1));
+    const [first, last] = this.ctx.scene.value.range;
+    const view: [number, number] = [Math.max(padded.start, first), Math.min(padded.end, last)];
+    this.select(selection, "headline", { view });
+    this.ctx.bringIntoView("timeline");
+  }
+
+  /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
+  select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
+    const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
+    const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
+    if (selection === null && this.scope.value === "job") patch.scope = "selection";
+    this.commit({ ...patch, ...more, selection, ranks_from });
+  }
+
+  /** Without a selection, the whole job is the scope that a next selection narrows. */
+  setScope(scope: FigureScope): void {
+    this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
+  }
+
+  undo(): void {
+    this.ctx.timeline.ctx.shared.flush();
+    if (!this.shared.undo()) this.ctx.timeline.status.flashMessage(["Nothing to undo."]);
+  }
+
+  redo(): void {
+    this.ctx.timeline.ctx.shared.flush();
+    if (!this.shared.redo()) this.ctx.timeline.status.flashMessage(["Nothing to redo."]);
+  }
+
+  private commit(patch: Partial<SharedState>): void {
+    this.ctx.timeline.ctx.shared.flush();
+    this.shared.set(patch);
+    this.shared.flush();
+  }
+}

@@ -1,0 +1,25 @@
+/** Values that requests and replies contain. */
+
+import type kinds from "../../../hta_widgets/facts/kinds.json";
+
+export type Kind = keyof typeof kinds;
+
+export interface SelectionJson {
+  start_ns: number | null;
+  end_ns: number | null;
+  ranks: number[] | null;
+  tracks: string[] | null;
+  query: string | null;
+  ids: [number, number][] | null;
+  /** Whether the device work that chosen operators launched is chosen too. */
+  launches?: true;
+}
+
+export type CellValue = string | number | boolean | null;
+
+/** One panel's numbers, by column; times are integer nanoseconds. */
+export type PanelFrame = {
+  rows: number;
+  columns: Record<string, readonly CellValue[]>;
+  attrs: Record<string, unknown>;
+};

@@ -1,0 +1,195 @@
+/** Folding of similar ranks into one row: the request for it, and the rows that it hides. */
+
+import { batch, computed, signal } from "@preact/signals";
+import { getOrMake } from "../protocol/maps";
+import type { Clusters, RankGroups, SelectionJson } from "../protocol/source";
+import { onSignal } from "../ui/react";
+import { LatestRequest, type TimelineContext } from "./context";
+import { type RowsController, toggleMember } from "./rows";
+import type { EventSelection } from "./selected_event";
+import { foldedText } from "./text";
+
+/** Min number of ranks for folding. */
+const MIN_RANKS = 3;
+/** Larger jobs are folded unless the user or Python chose otherwise. */
+const MAX_UNFOLDED = 16;
+/** Max number of selected ranks of a partly selected group that are shown. */
+const MAX_KEPT_OPEN = 8;
+
+/** Folded groups: those that are not unfolded, less the ranks that must be visible. */
+export function rankGroupsOf(
+  { clusters, outliers }: Clusters,
+  unfolded: ReadonlySet<number>,
+  keptOpen: ReadonlySet<number>,
+): RankGroups {
+  const groupsOfSeveral = clusters.filter(({ ranks }) => ranks.length > 1);
+  const hidden = new Map<number, number>();
+  for (const { representative, ranks } of groupsOfSeveral) {
+    if (unfolded.has(representative)) continue;
+    for (const rank of ranks) {
+      if (rank !== representative && !keptOpen.has(rank)) hidden.set(rank, representative);
+    }
+  }
+  const reasons = [
+    ...outliers,
+    ...clusters.map(({ representative: rank, why }) => ({ rank, why })),
+  ].filter(({ why }) => why !== "");
+  return {
+    groups: new Map(groupsOfSeveral.map(({ representative, ranks }) => [representative, ranks])),
+    unfolded,
+    hidden,
+    reasons: new Map(reasons.map(({ rank, why }) => [rank, why])),
+  };
+}
+
+/** Selected ranks of partly selected groups. */
+export function partlyNamedGroups(
+  { clusters }: Clusters,
+  selection: SelectionJson | null,
+): readonly number[] {
+  const named = selection?.ranks ?? selection?.ids?.map(([rank]) => rank) ?? null;
+  if (named === null) return [];
+  const requested = new Set(named);
+  return clusters.flatMap(({ ranks }) => {
+    const someNamed = ranks.filter((rank) => requested.has(rank));
+    return someNamed.length < ranks.length && someNamed.length <= MAX_KEPT_OPEN ? someNamed : [];
+  });
+}
+
+export interface FoldingState {
+  /** A kernel supports folding; a saved page has to report it first. */
+  isOffered: boolean;
+  isOn: boolean;
+  /** The ranks that share a row. */
+  groups: readonly (readonly number[])[];
+}
+
+export interface FoldingOptions {
+  /** Fold similar ranks; null or left out: only if there are many. */
+  folded?: boolean | null;
+  /** Called when the user has folded or unfolded them. */
+  saveFolded?: (folded: boolean) => void;
+}
+
+interface FoldingParts {
+  readonly ctx: TimelineContext;
+  readonly rows: RowsController;
+  readonly picking: EventSelection;
+}
+
+export class FoldingController {
+  private readonly isEnabled;
+  private readonly clusters = signal<Clusters | null>(null);
+  private readonly isUnavailable = signal(false);
+  private readonly unfolded = signal<ReadonlySet<number>>(new Set());
+  private readonly newest: LatestRequest;
+  /** Rank of the selected event, which has a row of its own, so that the event is visible. */
+  private readonly keptOpen = computed(() => this.app.picking.stateSignal.value.key?.rank ?? null);
+  private readonly rankGroups = computed((): RankGroups | null => {
+    const clusters = this.clusters.value;
+    if (!this.isEnabled.value || clusters === null) return null;
+    const selected = partlyNamedGroups(clusters, this.app.picking.selectionSignal.value);
+    const shownAlone = this.keptOpen.value === null ? selected : [this.keptOpen.value, ...selected];
+    return rankGroupsOf(clusters, this.unfolded.value, new Set(shownAlone));
+  });
+  readonly stateSignal = computed((): FoldingState => {
+    const { scene, source } = this.app.ctx;
+    const isKnown = this.clusters.value !== null || source.status !== "none";
+    return {
+      isOffered: scene.ranks.length >= MIN_RANKS && !this.isUnavailable.value && isKnown,
+      isOn: this.isEnabled.value,
+      groups: this.groups,
+    };
+  });
+
+  constructor(
+    private readonly app: FoldingParts,
+    private readonly options: FoldingOptions,
+  ) {
+    const { ctx, rows } = app;
+    this.isEnabled = signal(options.folded ?? ctx.scene.ranks.length > MAX_UNFOLDED);
+    this.newest = new LatestRequest(ctx.signal);
+    // Finding similar ranks takes longer than the requests of the first picture.
+    ctx.source.onReply((op) => {
+      if (op === "stats") this.ready();
+    });
+    onSignal(this.rankGroups, (rankGroups) => (rows.rankGroups.value = rankGroups), ctx.signal);
+  }
+
+  /** Whether the reply had no groups of similar ranks. */
+  get foldsNothing(): boolean {
+    return this.clusters.value?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
+  }
+
+  /** Reason why there is nothing to fold, if the analysis gives one. */
+  get note(): string {
+    return this.clusters.value?.note ?? "";
+  }
+
+  /** Number of ranks shown while some are folded, or a note that the request is running. */
+  get rankCountText(): string {
+    if (this.isEnabled.value && this.newest.isPending.value) return " Finding similar ranks …";
+    const hidden = this.rankGroups.value?.hidden.size ?? 0;
+    const all = this.app.ctx.scene.ranks.length;
+    return hidden === 0 ? "" : foldedText({ shown: all - hidden, all });
+  }
+
+  private get groups(): number[][] {
+    const groups = new Map<number, number[]>();
+    for (const [rank, representative] of this.rankGroups.value?.hidden ?? []) {
+      getOrMake(groups, representative, () => [representative]).push(rank);
+    }
+    return [...groups.values()];
+  }
+
+  /** Fold similar ranks, or show all. */
+  set(on: boolean, byHand = true): void {
+    if (on === this.isEnabled.value) return;
+    batch(() => {
+      this.isEnabled.value = on;
+      this.unfolded.value = new Set();
+    });
+    if (byHand) this.options.saveFolded?.(on);
+    if (on) this.ask();
+  }
+
+  /** Show the ranks that a row represents, or fold them again. False if the row does not exist. */
+  toggleGroup(rank: number): boolean {
+    if (this.rankGroups.value === null) return false;
+    const group = this.clusters.value?.clusters.find(({ ranks }) => ranks.includes(rank));
+    if (group === undefined || group.ranks.length < 2) return false;
+    this.unfolded.value = toggleMember(this.unfolded.value, group.representative);
+    return true;
+  }
+
+  /** Reset for a new scene. */
+  reset(): void {
+    this.newest.cancel();
+    batch(() => {
+      this.clusters.value = null;
+      this.isUnavailable.value = false;
+      this.unfolded.value = new Set();
+    });
+  }
+
+  /** Called after the first replies: find similar ranks if they are to be folded. */
+  ready(): void {
+    // Without a kernel, folding is offered only if the page has the reply.
+    if (this.isEnabled.value || this.app.ctx.source.status === "none") this.ask();
+  }
+
+  private ask(): void {
+    const { ctx } = this.app;
+    const isKnown = this.clusters.value !== null || this.newest.isPending.value;
+    if (isKnown || this.isUnavailable.value || ctx.scene.ranks.length < MIN_RANKS) return;
+    this.newest.ask(
+      (signal) => ctx.source.ask("clusters", {}, signal),
+      ({ reply }) => (this.clusters.value = reply),
+      (error) => {
+        this.isUnavailable.value = true;
+        // A page without data on similar ranks only does not offer to fold them.
+        if (ctx.source.status !== "none") ctx.fail("Similar ranks cannot be found", error);
+      },
+    );
+  }
+}

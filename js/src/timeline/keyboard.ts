@@ -1,0 +1,125 @@
+/**
+ * Keys while the widget has the focus. Keys that it uses do not propagate: hosts would add cells or
+ * delete them. Keys of the host or of the browser do.
+ *
+ * In a page of ours (`data-hta-page` of the host) no notebook needs the keys. There they go to the
+ * timeline under the pointer, or to the first one, without a click.
+ */
+
+import { isTextEntry } from "../ui/dom";
+import type { Commands } from "./commands";
+import type { TimelineContext } from "./context";
+import { matchKey } from "./keys";
+import type { PointerInput } from "./pointer";
+import type { StatusLine } from "./status";
+
+interface KeyboardParts {
+  readonly ctx: TimelineContext;
+  readonly commands: Commands;
+  readonly pointer: PointerInput;
+  readonly status: StatusLine;
+}
+
+export function listenToKeys(parts: KeyboardParts): void {
+  const { ctx, commands, pointer, status } = parts;
+  const { root, stage, signal } = ctx;
+  root.addEventListener("keydown", (event) => onDown(parts, event), { signal });
+  root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
+  const stop = (): void => {
+    commands.motion.releaseAll();
+    pointer.isSpaceDown = false;
+  };
+  const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
+    other instanceof Node && root.contains(other);
+  const enter = (event: FocusEvent): void => {
+    if (!stays(event)) status.isHinting.value = true;
+  };
+  const leave = (event: FocusEvent): void => {
+    if (stays(event)) return;
+    stop();
+    status.isHinting.value = false;
+  };
+  root.addEventListener("focusin", enter, { signal });
+  root.addEventListener("focusout", leave, { signal });
+  // No keyup event arrives if the key is released in another window.
+  window.addEventListener("blur", stop, { signal });
+  const isForThis = (event: KeyboardEvent): boolean => {
+    const { target } = event;
+    const ownPage = root.closest("[data-hta-page]");
+    if (ownPage === null || !(target instanceof Element)) return false;
+    if (root.contains(target) || isTextEntry(target)) return false;
+    if (target === document.body) {
+      const hovered = document.querySelector(".hta-stage:hover");
+      return (hovered ?? document.querySelector(".hta-stage")) === stage.el;
+    }
+    // Another part of the page has the focus: it keeps all keys but characters.
+    const isCharacter = event.key.length === 1 && event.key !== " ";
+    const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    const isHovered = stage.el.matches(":hover") && ownPage.contains(target);
+    return isHovered && isCharacter && isPlain;
+  };
+  // In the capture phase: a dashboard keeps characters from its host.
+  const options = { signal, capture: true };
+  document.addEventListener(
+    "keydown",
+    (event) => isForThis(event) && onDown(parts, event),
+    options,
+  );
+  document.addEventListener("keyup", (event) => isForThis(event) && onUp(parts, event), options);
+}
+
+/** Keys that notebooks act on in command mode, in addition to letters and digits. */
+const GRID_CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
+
+/** Buttons, links and scroll areas use these keys themselves. */
+function belongsToControl(event: KeyboardEvent): boolean {
+  const target = event.target;
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLButtonElement || target instanceof HTMLInputElement) {
+    if (event.key === " " || event.key === "Enter") return true;
+    return target instanceof HTMLInputElement && event.key.startsWith("Arrow");
+  }
+  if (target.role === "separator" && /^(Arrow|Home|End)/.test(event.key)) return true;
+  return target.classList.contains("hta-scroll") && /^(Arrow|Page|Home|End)/.test(event.key);
+}
+
+function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
+  if (event.isComposing) return;
+  const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (isTextEntry(event.target)) {
+    // In a text field only Escape is a shortcut; letters must not reach the host.
+    if (event.key === "Escape") dispatchKey(parts, event);
+    else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
+    return;
+  }
+  parts.status.isHinting.value = false;
+  if (event.key === "Tab" || belongsToControl(event)) {
+    event.stopPropagation();
+    return;
+  }
+  if (event.key === " " && plainKey) {
+    parts.pointer.isSpaceDown = true;
+    event.preventDefault();
+    event.stopPropagation();
+    return;
+  }
+  if (dispatchKey(parts, event)) return;
+  // Unused keys must not reach the notebook either: there, D D deletes the cell.
+  if (plainKey && (event.key.length === 1 || GRID_CELL_KEYS.has(event.key)))
+    event.stopPropagation();
+}
+
+function dispatchKey(parts: KeyboardParts, event: KeyboardEvent): boolean {
+  const match = matchKey(event);
+  if (match === null || !parts.commands.press(match, event.code)) return false;
+  event.preventDefault();
+  event.stopPropagation();
+  return true;
+}
+
+function onUp({ commands, pointer }: KeyboardParts, event: KeyboardEvent): void {
+  if (event.key === " ") pointer.isSpaceDown = false;
+  if (/^(Control|Meta|Alt)/.test(event.key)) commands.motion.releaseAll();
+  commands.motion.release(event.code);
+  if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+}

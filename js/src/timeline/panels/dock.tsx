@@ -1,0 +1,99 @@
+/** The place of a timeline's panels below its lanes. */
+
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { activeElement } from "../../ui/dom";
+import { watchBoxes } from "../../ui/host";
+import { visibleRect } from "../../ui/placing";
+import type { PanelControl, PanelId } from "./control";
+import { EventPanel } from "./event";
+import { GapPanel } from "./gap";
+import { AreaPanel } from "./selection";
+
+const PANELS = {
+  event: { name: "Selected event", Panel: EventPanel },
+  area: { name: "Selection", Panel: AreaPanel },
+  gap: { name: "Idle time", Panel: GapPanel },
+};
+
+/**
+ * The place of the panels below the lanes; it shows one at a time. If it is not visible, the
+ * panel moves up over the lanes.
+ */
+export function PanelDock({ panels }: { panels: PanelControl }) {
+  const { shown } = panels;
+  const { ctx, picking } = panels.app;
+  const id = shown.value;
+  const place = useRef<HTMLElement>(null);
+  const before = useRef<PanelId | null>(null);
+  const isOpening = before.current === null && id !== null;
+  const { current: drawn } = place;
+  const hadFocus = drawn?.contains(activeElement(drawn)) === true;
+  useLayoutEffect(() => {
+    const el = place.current!;
+    before.current = id;
+    // If the focused element was removed, focus the root: keys must not reach the page.
+    if (hadFocus && !el.contains(activeElement(el))) ctx.focus();
+    if (id !== null) moveIntoView(el, picking.rowExtent);
+  });
+  useEffect(() => {
+    const el = place.current!;
+    const reveal = (): void => {
+      if (shown.value !== null) moveIntoView(el, picking.rowExtent);
+    };
+    const { signal: abortSignal } = ctx;
+    document.addEventListener("scroll", reveal, {
+      capture: true,
+      passive: true,
+      signal: abortSignal,
+    });
+    window.addEventListener("resize", reveal, { signal: abortSignal });
+    // The height of the lanes also changes, and content above the timeline grows. Moving the panel
+    // can change that height again, which an observer of sizes must not do at once.
+    watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
+    const observer = new IntersectionObserver(reveal, {
+      threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
+    });
+    observer.observe(el);
+    return () => observer.disconnect();
+  }, []);
+  const { name, Panel } = id === null ? { Panel: null } : PANELS[id];
+  return (
+    <section
+      ref={place}
+      class={`hta-dock${isOpening ? " hta-opening" : ""}`}
+      hidden={id === null}
+      aria-label={name}
+      data-panel={id}
+    >
+      {Panel !== null && <Panel panels={panels} />}
+    </section>
+  );
+}
+
+const EVENT_GAP_PX = 6;
+
+/**
+ * Move a panel into the visible part of the timeline, without covering the row that it is about:
+ * above the row if there is room, else as far as the row allows.
+ */
+function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
+  const root = el.parentElement;
+  if (root === null) return;
+  const visibleBox = visibleRect(root);
+  const availablePx = row === null ? Infinity : visibleBox.bottom - row.bottom - EVENT_GAP_PX;
+  el.style.setProperty("--hta-panel-available", `${Math.min(availablePx, window.innerHeight)}px`);
+  const box = el.getBoundingClientRect();
+  const before = Number(el.dataset.shift ?? 0);
+  const [top, bottom] = [box.top + before, box.bottom + before];
+  const maxScroll = top - root.getBoundingClientRect().top;
+  let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
+  if (shift > 0 && row !== null && row.bottom > top - shift) {
+    const above = bottom - (row.top - EVENT_GAP_PX);
+    if (top - above >= visibleBox.top) shift = Math.max(above, shift);
+    else shift = Math.max(top - row.bottom - EVENT_GAP_PX, 0);
+  }
+  el.classList.toggle("hta-over", shift > 0);
+  if (shift === before) return;
+  el.dataset.shift = String(shift);
+  el.style.transform = shift === 0 ? "" : `translateY(${-shift}px)`;
+}

@@ -1,0 +1,13 @@
+"""Changes of SQLite databases."""
+
+import sqlite3
+from contextlib import closing
+
+
+def change(path, *statements):
+    """Run statements of SQL on a database; return its path."""
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+    return path

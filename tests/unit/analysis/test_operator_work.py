@@ -1,0 +1,374 @@
+"""FLOPs and least bytes of operators of many libraries, calculated by hand from their schemas."""
+
+import inspect
+import math
+
+import pytest
+from support.small import call, event, kernel, load
+
+from hta_widgets.analysis import operator_efficiency, step_efficiency
+from hta_widgets.analysis.efficiency.attention_work import AttentionArguments
+from hta_widgets.analysis.efficiency.calls import OperatorCall
+from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
+from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
+from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS
+from hta_widgets.analysis.efficiency.work import CATEGORIES, call_work
+from hta_widgets.facts import facts
+
+BF16, FLOAT, INT, LONG = "c10::BFloat16", "float", "int", "long int"
+E4M3, BYTE = "c10::Float8_e4m3fn", "unsigned char"
+KEYS = {"formula", "category", "operators"}
+#: (4, 32) by (32, 16): 4096 FLOPs; 128, 512 and 64 elements.
+GEMM = 2 * 4 * 16 * 32
+
+
+def args(**places):
+    """Arguments by place, as ``_0=(dims, type)`` or ``_4="16"``, the rest None."""
+    places = {int(name[1:]): value for name, value in places.items()}
+    rows = [places.get(at, "") for at in range(max(places) + 1)]
+    dims = [list(row[0]) if isinstance(row, tuple) else [] for row in rows]
+    types = [row[1] if isinstance(row, tuple) else "" for row in rows]
+    values = ["" if isinstance(row, tuple) else row for row in rows]
+    return dims, types, [], values
+
+
+X, W, WT, OUT = ((4, 32), BF16), ((32, 16), BF16), ((16, 32), BF16), ((4, 16), BF16)
+X8, W8, WT8 = ((4, 32), E4M3), ((32, 16), E4M3), ((16, 32), E4M3)
+#: Weights of 4 bits in whole numbers of 32, and a scale for each of 2 groups.
+PACKED, SCALES, ZEROS = ((4, 16), INT), ((2, 16), BF16), ((2, 2), INT)
+
+
+@pytest.mark.parametrize(
+    ("name", "call_args", "size"),
+    [
+        # In place: 64 elements more are read.
+        ("aten::addmm_", args(_0=OUT, _1=X, _2=W, _3="1", _4="1"), 2 * (64 + 128 + 512 + 64)),
+        ("_C::cutlass_scaled_mm",
+         args(_0=OUT, _1=X8, _2=W8, _3=((4, 1), FLOAT), _4=((1, 16), FLOAT), _5=((16,), BF16)),
+         128 + 512 + 16 + 64 + 32 + 128),
+        ("_C::cutlass_scaled_fp4_mm",
+         args(_0=OUT, _1=((4, 16), BYTE), _2=((16, 16), BYTE), _3=((4, 2), E4M3),
+              _4=((16, 2), E4M3), _5=((), FLOAT)), 64 + 256 + 8 + 32 + 128),
+        ("sgl_kernel::fp8_scaled_mm",
+         args(_0=X8, _1=W8, _2=((4, 1), FLOAT), _3=((16, 1), FLOAT), _4="15"),
+         128 + 512 + 16 + 64 + 128),
+        ("vllm::fp8_gemm_nt_op",
+         args(_0=X8, _1=((4, 1), FLOAT), _2=WT8, _3=((1, 1), FLOAT), _4=OUT, _5="False"),
+         128 + 16 + 512 + 4 + 128),
+        ("sglang::deep_gemm_fp8_fp8_bf16_nt",
+         args(_0=X8, _1=((4, 1), FLOAT), _2=WT8, _3=((1, 1), FLOAT), _4=OUT),
+         128 + 16 + 512 + 4 + 128),
+        ("fbgemm::f8f8bf16_rowwise",
+         args(_0=X8, _1=WT8, _2=((4,), FLOAT), _3=((16,), FLOAT), _4="", _5="True"),
+         128 + 512 + 16 + 64 + 128),
+        ("sgl_kernel::dsv3_router_gemm", args(_0=((4, 16), FLOAT), _1=X, _2=WT),
+         256 + 1024 + 256),
+        ("mkldnn::_linear_pointwise", args(_0=((2, 2, 32), FLOAT), _1=((16, 32), FLOAT),
+         _2=((16,), FLOAT), _3="none"), 4 * (128 + 512 + 16 + 64)),
+        # The weight comes first.
+        ("_rocm_C::wvSplitK", args(_0=WT, _1=X, _2="304"), 1024 + 256 + 128),
+        ("aten::_weight_int8pack_mm", args(_0=X, _1=((16, 32), "signed char"), _2=((16,), BF16)),
+         256 + 512 + 32 + 128),
+        # 512 weights of 4 bits are 256 bytes, with 2 groups of scales and zeros.
+        ("aten::_weight_int4pack_mm",
+         args(_0=X, _1=((2, 1, 32, 1), INT), _2="16", _3=((2, 16, 2), BF16)),
+         256 + 256 + 128 + 128),
+        ("aten::_dyn_quant_matmul_4bit", args(_0=X, _1=((288,), BYTE), _2="32", _3="32", _4="16"),
+         256 + 288 + 128),
+        ("_C::awq_gemm", args(_0=X, _1=((32, 2), INT), _2=SCALES, _3=ZEROS, _4="8"),
+         256 + 256 + 64 + 16 + 128),
+        ("_C::gptq_gemm", args(_0=X, _1=PACKED, _2=ZEROS, _3=SCALES, _4=((32,), INT), _5="True",
+         _6="4"), 256 + 256 + 16 + 64 + 128 + 128),
+        ("_C::machete_mm", args(_0=X, _1=PACKED, _2="4", _3="15", _4=SCALES), 256 + 256 + 64 + 128),
+        # Three versions of Marlin; none reads the workspace.
+        ("_C::marlin_gemm", args(_0=X, _1=((2, 32), INT), _2=SCALES, _3=((128,), INT), _4="4",
+         _5="16", _6="32"), 256 + 256 + 64 + 128),
+        ("_C::gptq_marlin_gemm",
+         args(_0=X, _1=((2, 32), INT), _2=SCALES, _3=((0,), INT), _4=((0,), INT), _5=((0,), INT),
+              _6=((128,), INT), _7="1030792151296", _8="4", _9="16", _10="32", _11="True"),
+         256 + 256 + 64 + 128),
+        ("_C::gptq_marlin_gemm",
+         args(_0=X, _1=OUT, _2=((2, 32), INT), _4=SCALES, _10=((128,), INT), _11="1030792151296",
+              _12="4", _13="16", _14="32", _15="True", _16="False"), 256 + 256 + 64 + 128),
+        ("tex_ts::te_gemm_ts", args(_0=WT, _4="1", _5=X, _9="0", _10=OUT, _14=((16,), BF16),
+         _20="0"), 1024 + 256 + 128 + 32),
+        # The gradient of the weight: (32, 16) by (32, 4), transposed.
+        ("tex_ts::te_gemm_ts", args(_0=((32, 16), BF16), _4="0", _5=((32, 4), BF16), _9="1",
+         _10=OUT, _20="1"), 1024 + 256 + 128 + 128),
+        # Rows of 2 groups.
+        ("_C::cutlass_moe_mm", args(_0=OUT, _1=X8, _2=((2, 32, 16), E4M3), _3=((4, 1), FLOAT),
+         _4=((2, 1, 16), FLOAT), _5=((2,), INT)), 128 + 1024 + 16 + 128 + 8 + 128),
+        ("fbgemm::bf16bf16bf16_grouped_stacked",
+         args(_0=X, _1=((2, 16, 32), BF16), _2=((2,), LONG)), 256 + 2048 + 16 + 128),
+    ],
+)  # fmt: skip
+def test_products_of_libraries(name, call_args, size):
+    work = call_work(OperatorCall(name, *call_args))
+    assert (work.category, work.flops, work.min_bytes) == ("gemm", GEMM, size), work.reason
+    shape = {"m": 4, "n": 16, "k": 32}
+    assert {key: work.parameters[key] for key in shape} == shape
+
+
+def test_experts_of_marlin_are_an_estimate():
+    """4 rows go to 2 of 8 experts each: 8 rows, and the weights of 8 experts."""
+    places = {"_0": X, "_2": ((8, 2, 32), INT), "_4": ((8, 2, 16), BF16), "_10": ((128,), INT),
+              "_11": ((8,), INT), "_15": "16", "_16": "2", "_17": "False", "_18": "False",
+              "_19": "7", "_20": "4", "_21": "16", "_22": "32"}  # fmt: skip
+    work = call_work(OperatorCall("_moe_C::moe_wna16_marlin_gemm", *args(**places)))
+    assert (work.flops, work.certainty) == (2 * GEMM, "estimate")
+    assert work.min_bytes == 256 + 8 * (256 + 64) + 2 * 128
+
+
+#: 2 sequences of 8 tokens with 4 heads of 16 in a batch, then packed; P = 36 causal pairs.
+Q, PACK = ((2, 8, 4, 16), BF16), ((16, 4, 16), BF16)
+HEADS = ((2, 4, 8, 16), BF16)
+LENGTHS = ((3,), INT)
+PAIRS = 2 * 4 * 36
+BYTES = 4 * 2 * 1024 + 2 * 4 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "call_args", "pairs", "size"),
+    [
+        ("flash_attn_3::fwd", args(_0=Q, _1=Q, _2=Q, _23="0.25", _24="True", _25="-1", _26="-1"),
+         PAIRS, BYTES),
+        # A window of 2 earlier tokens leaves 1 + 2 + 6 · 3 pairs.
+        ("flash_attn_3::_flash_attn_forward",
+         args(_0=Q, _1=Q, _2=Q, _24="True", _25="2", _26="0"), 8 * 21, BYTES),
+        ("flash_attn::_flash_attn_varlen_forward",
+         args(_0=PACK, _1=PACK, _2=PACK, _3=LENGTHS, _4=LENGTHS, _5="8", _6="8", _7="0.",
+              _8="0.25", _9="True", _10="-1", _11="-1"), PAIRS, BYTES),
+        ("aten::_flash_attention_forward",
+         args(_0=PACK, _1=PACK, _2=PACK, _3=LENGTHS, _4=LENGTHS, _5="8", _6="8", _7="0.",
+              _8="False", _9="False"), 8 * 64, BYTES),
+        ("aten::_efficient_attention_forward",
+         args(_0=((1, 16, 4, 16), BF16), _1=((1, 16, 4, 16), BF16), _2=((1, 16, 4, 16), BF16),
+              _4=LENGTHS, _5=LENGTHS, _6="8", _7="8", _8="0.", _9="1", _10="True"), PAIRS, BYTES),
+        ("xformers_flash::flash_fwd",
+         args(_0=Q, _1=Q, _2=Q, _6="8", _7="8", _8="0.", _9="0.25", _10="True", _11="-1",
+              _12="-1"), PAIRS, BYTES),
+        ("aten::_cudnn_attention_forward",
+         args(_0=HEADS, _1=HEADS, _2=HEADS, _6="8", _7="8", _8="True", _9="0.", _10="True"),
+         PAIRS, BYTES),
+        # FP8 with scales since 2.14, written in BF16.
+        ("aten::_scaled_dot_product_flash_attention",
+         args(_0=(HEADS[0], E4M3), _1=(HEADS[0], E4M3), _2=(HEADS[0], E4M3), _3=((2, 4), FLOAT),
+              _4=((2, 4), FLOAT), _5=((2, 4), FLOAT), _6="0.", _7="True", _8="False"),
+         PAIRS, 3 * 1024 + 2 * 1024 + 256),
+        # Grouped queries: one head of keys and values.
+        ("flash_attn_3::fwd", args(_0=Q, _1=((2, 8, 1, 16), BF16), _2=((2, 8, 1, 16), BF16),
+         _24="False"), 8 * 64, 2 * (2 * 1024 + 2 * 256) + 256),
+    ],
+)  # fmt: skip
+def test_attention_of_libraries(name, call_args, pairs, size):
+    work = call_work(OperatorCall(name, *call_args))
+    expected = ("attention", 2 * pairs * 32, size, "exact")
+    assert (work.category, work.flops, work.min_bytes, work.certainty) == expected, work.reason
+
+
+@pytest.mark.parametrize("changed", [{"_5": "12"}, {"_3": ((5,), INT)}, {"_1": Q}])
+def test_attention_over_sequences_of_other_lengths_is_unknown(changed):
+    places = {"_0": PACK, "_1": PACK, "_2": PACK, "_3": LENGTHS, "_5": "8", "_6": "8", "_9": "True"}
+    call_args = args(**places | changed)
+    work = call_work(OperatorCall("flash_attn::_flash_attn_varlen_forward", *call_args))
+    assert math.isnan(work.flops)
+    assert work.reason == "data-dependent"
+
+
+@pytest.mark.parametrize("scale", [(), ("0.25",)])
+def test_an_autograd_function_lists_no_arguments_that_are_none(scale):
+    values = ["", "", "", "0.", *scale, "True", "0."]
+    dims, types = [list(Q[0])] * 3 + [[]] * (len(values) - 3), [BF16] * 3
+    work = call_work(OperatorCall("FlashAttnFunc", dims, types, [], values))
+    assert (work.flops, work.certainty) == (2 * PAIRS * 32, "upper bound")
+
+
+@pytest.mark.parametrize(
+    ("name", "call_args", "flops"),
+    [
+        # conv1d with a dilation, 8 + 2 · 2 - 2 · (3 - 1) = 8; a transposed one of stride 2.
+        ("aten::conv1d", args(_0=((2, 4, 8), FLOAT), _1=((6, 4, 3), FLOAT), _3="[1]", _4="[2]",
+         _5="[2]", _6="1"), 2 * 12 * 2 * 6 * 8),
+        ("aten::conv_transpose1d", args(_0=((2, 4, 8), FLOAT), _1=((4, 6, 3), FLOAT), _3="[2]",
+         _4="[1]", _5="[1]", _6="1", _7="[1]"), 2 * 18 * 2 * 4 * 8),
+        ("aten::_slow_conv2d_forward", args(_0=((1, 2, 5, 5), FLOAT), _1=((3, 2, 3, 3), FLOAT),
+         _2="[3, 3]", _4="[2, 2]", _5="[0, 0]"), 2 * 18 * 3 * 4),
+        ("aten::conv_depthwise3d", args(_0=((1, 2, 4, 4, 4), FLOAT), _1=((2, 1, 3, 3, 3), FLOAT),
+         _2="[3, 3, 3]", _4="[1, 1, 1]", _5="[1, 1, 1]", _6="[1, 1, 1]"), 2 * 27 * 2 * 64),
+        ("aten::cudnn_convolution_add_relu",
+         args(_0=((1, 2, 4, 4), FLOAT), _1=((3, 2, 1, 1), FLOAT), _2=((1, 3, 4, 4), FLOAT),
+              _3="1", _5="[1, 1]", _6="[0, 0]", _7="[1, 1]", _8="1"), 2 * 2 * 3 * 16),
+    ],
+)  # fmt: skip
+def test_forms_of_convolutions(name, call_args, flops):
+    work = call_work(OperatorCall(name, *call_args))
+    assert (work.category, work.flops, work.certainty) == ("convolution", flops, "exact")
+
+
+def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
+    """5 · 3 inputs by (4 · 8, 6) and (4 · 8, 8): 2 · 15 · 32 · 14 FLOPs."""
+    weights = [[32, 6], [32, 8], [32], [32]]
+    work = call_work(
+        OperatorCall("aten::_cudnn_rnn", [[5, 3, 6], weights], [FLOAT, "TensorList"], [], [""] * 15)
+    )
+    assert (work.category, work.flops, work.certainty) == ("gemm", 13_440, "estimate")
+    layer = OperatorCall("aten::mkldnn_rnn_layer_backward", [[5, 3, 6], *weights], [FLOAT] * 5)
+    assert call_work(layer).flops == 2 * 13_440
+
+
+@pytest.mark.parametrize(
+    ("name", "call_args", "flops", "size"),
+    [
+        # 3 indices, of a table of 100 rows, loops of 12 elements; without loops they are unknown.
+        ("triton_poi_fused_embedding_0",
+         args(_0=((3,), LONG), _1=((100, 4), FLOAT), _2=((3, 4), FLOAT), _3="12"),
+         math.nan, 24 + 48 + 48),
+        # Filled with random numbers: written only.
+        ("aten::normal_", args(_0=((10,), FLOAT), _1="0.", _2="1."), 10, 40),
+        ("aten::sort", args(_0=((10,), FLOAT), _1="-1"), 10, 40 + 40 + 80),
+        ("aten::avg_pool2d", args(_0=((1, 2, 4, 4), FLOAT), _1="[2, 2]", _2="[]", _3="[0, 0]"),
+         32, 128 + 32),
+        ("aten::_adaptive_avg_pool2d", args(_0=((1, 2, 4, 4), FLOAT), _1="[1, 1]"), 32, 128 + 8),
+        ("aten::upsample_nearest2d", args(_0=((1, 2, 4, 4), FLOAT), _1="[8, 8]"), 0, 128 + 512),
+        ("aten::nll_loss_backward", args(_0=((), FLOAT), _1=((4, 10), FLOAT), _2=((4,), LONG)),
+         0, 160 + 32),
+        ("sgl_kernel::fused_add_rmsnorm", args(_0=X, _1=X, _2=((32,), BF16)), 5 * 128, 64 + 1024),
+        ("_C::dynamic_per_token_scaled_fp8_quant", args(_0=X8, _1=X, _2=((4, 1), FLOAT)),
+         256, 128 + 256 + 16),
+        ("sgl_kernel::sgl_per_token_quant_fp8", args(_0=X, _1=X8, _2=((4, 1), FLOAT)),
+         256, 128 + 256 + 16),
+    ],
+)  # fmt: skip
+def test_vector_operators(name, call_args, flops, size):
+    work = call_work(OperatorCall(name, *call_args))
+    assert (work.kind, work.min_bytes) == ("vector", size)
+    assert work.flops == flops or (math.isnan(flops) and math.isnan(work.flops))
+
+
+def test_a_lookup_within_a_kernel_of_inductor_without_its_loops_is_unknown():
+    call_args = args(_0=((3,), LONG), _1=((100, 4), FLOAT), _2=((3, 4), FLOAT))
+    work = call_work(OperatorCall("triton_poi_fused_embedding_0", *call_args))
+    assert (math.isnan(work.min_bytes), work.reason) == (True, "data-dependent")
+
+
+def test_each_row_of_the_table_fits_its_formula_and_each_operator_has_one():
+    formulas = MATRIX_FORMULAS | VECTOR_FORMULAS
+    rows = [row for listed in facts("operators").values() for row in listed]
+    for row in rows:
+        arguments = {key: value for key, value in row.items() if key not in KEYS}
+        if row["formula"] != "backward":
+            inspect.signature(formulas[row["formula"]]).bind(None, **arguments)
+        for version in arguments.get("versions", ()):
+            AttentionArguments(**version)
+        assert row["category"] in CATEGORIES
+    names = [name for row in rows for name in row["operators"]]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("_moe_C::topk_softmax", "reduction"), ("_moe_C::moe_align_block_size", "reduction"),
+        ("FlashAttnVarlenFunc", "attention"), ("LigerRMSNormFunction", "norm"),
+        ("LigerSiLUMulFunction", "elementwise"), ("LigerCrossEntropyFunction", "reduction"),
+        ("fsdp::all_gather_copy_in", "copy"), ("FusedAdam", "optimizer"),
+        ("FusedRoPEFunc", "elementwise"), ("npu::npu_fusion_attention", "attention"),
+        ("sgl_kernel::top_k_renorm_probs", "other"), ("_GroupedLinear", "gemm"),
+    ],
+)  # fmt: skip
+def test_categories_of_unlisted_operators(name, category):
+    work = call_work(OperatorCall(name, [[4, 8]], [BF16]))
+    assert (work.category, work.certainty) == (category, "unknown")
+
+
+def op(name, start, end, dims, types=None, **more):
+    shapes = {"Input Dims": dims, "Input type": types or [BF16] * len(dims)}
+    return event("cpu_op", name, start, end, pid=10, tid=1, **shapes, **more)
+
+
+PEAKS = {"bf16": 1.0, "fp8": 2.0, "memory_gb_s": 100.0}
+
+
+def test_a_wrapper_with_a_kernel_of_its_own_does_not_count_its_product_again(tmp_path):
+    events = [
+        op("aten::linear", 100, 200, [[4, 32], [16, 32]]),
+        op("aten::mm", 120, 150, [[4, 32], [32, 16]]),
+        call(130, 135, 1), kernel(1_000, 2_000, launch=1),
+        call(160, 165, 2), kernel(2_000, 2_100, launch=2, name="cast"),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS)
+    assert frame["total_flops"].tolist() == [GEMM, 0]
+    assert frame["reason"].tolist() == ["", "its products are operators below, which count"]
+    assert frame.attrs["known_share"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "precision"),
+    [("_C::cutlass_scaled_mm", E4M3, "fp8"), ("_C::cutlass_scaled_fp4_mm", BYTE, "fp4")],
+)
+def test_the_precision_is_that_of_operands_that_follow_the_output(tmp_path, name, types, precision):
+    dims, types = [[4, 16], [4, 32], [32, 32], [4, 1], [32, 1]], [BF16, types, types, E4M3, E4M3]
+    events = [
+        op(name, 100, 200, dims, types),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="Kernel2"),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS)
+    assert frame["precision"].tolist() == [precision]
+
+
+def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
+    """Transformer Engine: weight, then input; both gradients are as large as the product."""
+    numbers = {"Sequence number": 7, "Fwd thread id": 0}
+    events = [
+        op("_Linear", 100, 200, [[16, 32], [2, 2, 32], [16], []], **numbers),
+        call(110, 120, 1), kernel(300, 400, launch=1, name="nvjet_tst_64x8"),
+        op("_LinearBackward", 500, 600, [[2, 2, 16]], **numbers | {"Fwd thread id": 1}),
+        call(510, 520, 2), kernel(700, 900, launch=2, name="nvjet_tst_64x8"),
+    ]  # fmt: skip
+    job = load(tmp_path, events)
+    frame = operator_efficiency(job, peaks=PEAKS).set_index("name")
+    assert frame["flops"].to_dict() == {"_Linear": GEMM, "_LinearBackward": 2 * GEMM}
+    assert set(frame["certainty"]) == {"estimate"}
+    row = step_efficiency(job, peaks=PEAKS).iloc[0]
+    assert (row["forward_flops"], row["backward_flops"]) == (GEMM, 2 * GEMM)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("triton_tem_mm_0", "matrix"), ("triton_poi_0", "vector")]
+)
+def test_what_inductor_counts_takes_the_place_of_ours(tmp_path, name, kind):
+    stated = {"kernel_flop": 1_000, "kernel_num_gb": 2e-6}
+    events = [
+        op(name, 100, 200, [[4, 32], [32, 16]], **stated),
+        call(110, 120, 1), kernel(300, 400, launch=1, name=name),
+    ]  # fmt: skip
+    row = operator_efficiency(load(tmp_path, events), peaks=PEAKS).iloc[0]
+    assert (row["flops"], row["least_bytes"], row["certainty"]) == (1_000, 2_000, "stated")
+    assert row["flops_kind"] == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "tensor_core", "precision"),
+    [
+        ("void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 1, 8, 8, false>(int4 const*)",
+         "gemm", "yes", "bf16"),
+        ("gemm_forward_4bit_cuda_m16n128k32", "gemm", "yes", ""),
+        ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 7168u, 2048u>", "gemm", "yes", "fp8"),
+        ("void ck_tile::kentry<256, ck_tile::GemmKernel<ck_tile::bf16_t>>", "gemm", "yes", "bf16"),
+        ("Custom_Cijk_Alik_Bljk_BBS_BH_Bias_SAV_MT256x256x64_MI16x16x1", "gemm", "yes", "bf16"),
+        ("void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<>>>",
+         "attention", "yes", ""),
+        ("_rms_norm_forward_kernel", "norm", "no", ""),
+        ("liger_cross_entropy_kernel", "reduction", "unknown", ""),
+        ("void flashinfer::SinglePrefillWithKVCacheKernel<bfloat16>", "attention", "yes", "bf16"),
+        ("aclnnMatmul_MatMulV3Common_MatMulV3", "gemm", "unknown", ""),
+        ("void transformer_engine::normalization::rmsnorm_fwd_tuned_kernel<bf16>", "norm", "no",
+         "bf16"),
+        ("void moe::dev::finalize::finalizeKernelVecLoad<bf16>", "other", "no", "bf16"),
+        ("void at::native::max_pool_forward_nchw<c10::BFloat16>", "reduction", "no", "bf16"),
+        ("void vllm::moe::topkGatingSoftmax<8, 256>", "reduction", "no", ""),
+        ("void (anonymous namespace)::gather_topk", "reduction", "unknown", ""),
+    ],
+)  # fmt: skip
+def test_kernels_by_name(name, category, tensor_core, precision):
+    assert (kernel_category(name), *kernel_units(name)) == (category, tensor_core, precision)
