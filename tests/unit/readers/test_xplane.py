@@ -165,7 +165,7 @@ def test_a_cut_profile_keeps_what_came_before(opened):
         (profile(plane("/device:GPU:0", {"Stream #1": [("k", 0, 1 << 63, {})]})), "50 days"),
         (
             profile(plane("/device:GPU:0", {"Stream #1": [("k", 9000, 1, {})] * 20})),
-            "possible times",
+            "plausible times",
         ),
     ],
 )
