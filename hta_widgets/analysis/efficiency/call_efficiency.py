@@ -25,9 +25,9 @@ from hta_widgets.analysis.efficiency.call_times import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,
-    add_limits,
     add_rates,
     call_times,
+    limits,
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
@@ -170,7 +170,7 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
             "reason": times.reasons,
         }
     )
-    frame = add_rates(add_limits(frame))
+    frame = add_rates(frame.assign(**limits(frame)))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
 
 
