@@ -19,8 +19,9 @@ from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, 
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.devices import used_device
 from hta_widgets.analysis.efficiency.operator_efficiency import verdicts_of_rank
+from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, sorted_unique
 from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
 
@@ -53,7 +54,10 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
         return None
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
-    columns = verdicts_of_rank(traces, rank)
+    try:
+        columns = verdicts_of_rank(traces, rank)
+    except TraceError:  # the file with counts of generated kernels is gone
+        return None
     sums: dict[tuple[str, str], Ints] = {}
     keys = ("name", "bound", "certainty", "saving_ns", "roofline_ns", "device_ns")
     for name, bound, certainty, *times_ns in zip(*map(columns.get, keys), strict=True):
@@ -64,7 +68,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
         return None
     name, bound = max(sorted(sums), key=lambda group: sums[group][0])
     saving_ns, roofline_ns, device_ns = sums[name, bound].tolist()
-    steps = np.unique(trace.table.step[trace.table.step >= 0])
+    steps = sorted_unique(trace.table.step[trace.table.step >= 0])
     return Saving(rank, name, bound, roofline_ns / device_ns, saving_ns, len(steps))
 
 

@@ -41,7 +41,7 @@ from hta_widgets.analysis.scope import rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.trace.arrays import Array, Codes, Ints, Rows
-from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.call_args import call_args, decode_arg
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
@@ -92,12 +92,11 @@ class CallEfficiency:
 
 def has_shapes(trace: Trace) -> bool:
     """Return whether the first operators of a rank have the shapes of their inputs."""
-    keys = ("Input Dims", "Input dims")
     try:
-        args = event_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS], keys)
+        args = call_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS])
     except TraceError:  # the file is gone
         return False
-    return any(map(any, args.values()))
+    return any(decode_arg(dims) for dims, *_ in args.texts)
 
 
 def has_call_figures(trace: Trace) -> bool:
