@@ -21,7 +21,6 @@ on the host launches, such as a TPU, the operations of the device are the calls.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -253,7 +252,7 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     linked = {}
     for place in places:
         dims = dims_of(code[place])
-        shape = gradients.get((int(args.sequence[place]), json.dumps(dims[:2])))
+        shape = gradients.get((int(args.sequence[place]), str(dims[:2])))
         if shape is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
             last = min(place + 1 + _MAX_AHEAD, len(code))
             after = [other for other in range(place + 1, last) if tracks[other] == tracks[place]]
@@ -298,7 +297,7 @@ def _gradient_shapes(
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
     codes = args.code[places].tolist()
     return {
-        (number, json.dumps(dims_of(code)[:3:2])): tuple(dims_of(code)[1])
+        (number, str(dims_of(code)[:3:2])): tuple(dims_of(code)[1])
         for code, number in zip(codes, sequence, strict=True)
         if len(dims_of(code)) > 2
     }
