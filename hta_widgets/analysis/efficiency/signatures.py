@@ -138,9 +138,7 @@ def _rows_of_table(keys: Sequence[tuple[Any, ...]], works: Sequence[Work]) -> In
     """Return a number for each signature, equal for those that differ only in known steps."""
     number: dict[tuple[Any, ...], int] = {}
     rows = [
-        number.setdefault(
-            (name, texts, context._replace(step=None), gradients, work.reason), len(number)
-        )
+        number.setdefault((name, texts, context.without_step, gradients, work.reason), len(number))
         for (name, texts, context, gradients), work in zip(keys, works, strict=True)
     ]
     return np.array(rows, np.int64)
@@ -268,8 +266,8 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
 def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
     """Return which calls have one of some names."""
     names = map(unnumbered_name, trace.table.names.values)
-    codes = [code for code, name in enumerate(names) if name in wanted]
-    return np.isin(trace.table.name[calls.rows], codes)
+    is_wanted = np.array([*(name in wanted for name in names), False])
+    return is_wanted[trace.table.name[calls.rows]]
 
 
 def _is_shape(dims: Sequence[Any]) -> bool:
