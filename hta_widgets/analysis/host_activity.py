@@ -243,13 +243,13 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     return waiting_calls(trace), memory_calls(trace), loads, *_call_masks(trace)
 
 
-def _call_masks(trace: Trace) -> tuple[Bools, Bools]:
-    """Return masks of the host's operators and other calls, and of its Python functions."""
+def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
+    """Return which of some events are operators and other calls, and which Python functions."""
     table = trace.table
     # In files of 2021 steps have the category of operators, but no activity belongs to them.
-    is_step = step_numbers(table.names.values)[table.name] >= 0
-    called = (table.stream < 0) & (table.kind == KINDS.index("cpu")) & ~is_step
-    python = category_mask(trace, "python_function")
+    is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
+    called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
+    python = category_mask(trace, "python_function", rows)
     return called & ~python, called & python
 
 
@@ -266,16 +266,16 @@ def time_in_calls(trace: Trace) -> Intervals:
     Python functions count as well, except while they sleep or wait for another thread.
     """
     table = trace.table
-    called, python = _call_masks(trace)
-    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))[table.track]
-    in_calls, in_python = (
-        np.flatnonzero(called & is_launching),
-        np.flatnonzero(python & is_launching),
-    )
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    rows = np.flatnonzero(is_launching[table.track])
+    in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
+    call_times = _thread_times(trace, in_calls).union()
+    if not len(in_python):
+        return call_times
     is_pause = np.array([_PAUSES.match(name) is not None for name in table.names.values], bool)
-    call_times, python_times, pauses = (
+    python_times, pauses = (
         _thread_times(trace, rows).union()
-        for rows in (in_calls, in_python, in_python[is_pause[table.name[in_python]]])
+        for rows in (in_python, in_python[is_pause[table.name[in_python]]])
     )
     return unite(call_times, subtract(python_times, pauses))
 

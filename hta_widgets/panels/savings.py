@@ -18,7 +18,10 @@ from hta_widgets import analysis
 from hta_widgets.analysis.efficiency.call_efficiency import CERTAIN, FAR_SHARE, has_shapes
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.devices import used_device
+from hta_widgets.analysis.efficiency.operator_efficiency import verdicts_of_rank
+from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
+from hta_widgets.trace.arrays import Ints, sorted_unique
 from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
 
@@ -51,17 +54,22 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
         return None
     if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
-    frame = analysis.operator_efficiency(traces, ranks=[rank])
-    frame = frame[(frame["saving_ns"] > 0) & frame["certainty"].isin(CERTAIN)]
-    if not len(frame):
+    try:
+        columns = verdicts_of_rank(traces, rank)
+    except TraceError:  # the file with counts of generated kernels is gone
         return None
-    groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()
-    largest = groups.reset_index().nlargest(1, "saving_ns").iloc[0]
-    share = float(largest["roofline_ns"] / largest["device_ns"])
-    steps = np.unique(trace.table.step[trace.table.step >= 0])
-    return Saving(
-        rank, largest["name"], largest["bound"], share, int(largest["saving_ns"]), len(steps)
-    )
+    sums: dict[tuple[str, str], Ints] = {}
+    keys = ("name", "bound", "certainty", "saving_ns", "roofline_ns", "device_ns")
+    for name, bound, certainty, *times_ns in zip(*map(columns.get, keys), strict=True):
+        if certainty in CERTAIN and times_ns[0] > 0:
+            group = name, str(bound)
+            sums[group] = sums.get(group, 0) + np.array(times_ns)
+    if not sums:
+        return None
+    name, bound = max(sorted(sums), key=lambda group: sums[group][0])
+    saving_ns, roofline_ns, device_ns = sums[name, bound].tolist()
+    steps = sorted_unique(trace.table.step[trace.table.step >= 0])
+    return Saving(rank, name, bound, roofline_ns / device_ns, saving_ns, len(steps))
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:

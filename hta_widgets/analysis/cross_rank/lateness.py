@@ -193,23 +193,34 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     return loading, talking, subtract(rest, talking)
 
 
-def pause_excess_ns(match: Matching, times: Arrivals) -> Floats:
-    """Return by how much longer than the others' hosts each one paused before an arrival.
+def has_longer_pauses(
+    match: Matching, times: Arrivals, place: int, entries: Ints, min_ns: float
+) -> bool:
+    """Return whether the host of a rank paused for longer than `min_ns` more than the others'.
 
-    In a pause the device idles while the host is inside no recorded call. NaN stands for first
-    arrivals.
+    In a pause the device idles while the host is inside no recorded call. The pauses before all
+    `entries` of the rank count, except before first arrivals.
     """
     before = _previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
-    arguments = [
-        (clock.to_rank(since_ns[entries]), clock.to_rank(times.arrival_ns[entries]))
-        for clock, entries in zip(times.clocks, match.of_trace, strict=True)
-    ]
+    counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))
-    results = map_ranks(match.traces, _pauses_of_rank, each=arguments, executor=match.executor)
-    for entries, pauses_ns in zip(match.of_trace, results, strict=True):
-        paused_ns[entries] = pauses_ns
-    return np.where(before >= 0, deviation_from_peers(match.collective, paused_ns), np.nan)
+    peers = [peer for peer in range(len(match.traces)) if peer != place]
+    half = len(peers) // 2 + 1
+    # Pauses of ranks that are not added yet are 0, so each excess is an upper bound of the next.
+    for places in ([place], peers[:half], peers[half:]):
+        of_ranks = [match.of_trace[peer] for peer in places]
+        arguments = [
+            tuple(map(times.clocks[peer].to_rank, (since_ns[of_rank], times.arrival_ns[of_rank])))
+            for peer, of_rank in zip(places, of_ranks, strict=True)
+        ]
+        traces = [match.traces[peer] for peer in places]
+        results = map_ranks(traces, _pauses_of_rank, each=arguments, executor=match.executor)
+        for of_rank, pauses_ns in zip(of_ranks, results, strict=True):
+            paused_ns[of_rank] = pauses_ns
+        if deviation_from_peers(match.collective, paused_ns)[counted].sum() <= min_ns:
+            return False
+    return True
 
 
 def _pauses_of_rank(trace: Trace, since: Ints, arrival: Ints) -> Ints:

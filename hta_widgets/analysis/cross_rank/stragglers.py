@@ -24,7 +24,7 @@ from hta_widgets.analysis.cross_rank.imposed_waits import (
     mean_share,
     step_shares,
 )
-from hta_widgets.analysis.cross_rank.lateness import PARTS, pause_excess_ns
+from hta_widgets.analysis.cross_rank.lateness import PARTS, has_longer_pauses
 from hta_widgets.analysis.cross_rank.matching import matching, selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -450,8 +450,10 @@ def _causes(
         if part == "host" and not has_launches[place]:
             cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
         elif part == "host":
-            paused_ns = _charged_sums(work, pause_excess_ns(work.match, work.times))
-            cause = _PAUSED if 2 * paused_ns[place] > excess[part][place] else cause
+            late = np.flatnonzero(work.is_charged & (work.match.trace == place))
+            half_ns = excess[part][place] / 2
+            is_paused = has_longer_pauses(work.match, work.times, place, late, half_ns)
+            cause = _PAUSED if is_paused else cause
         if part == "compute":
             usual_per_ns, usual_mean_ns = (
                 float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)

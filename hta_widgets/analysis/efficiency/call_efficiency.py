@@ -25,9 +25,9 @@ from hta_widgets.analysis.efficiency.call_times import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,
-    add_limits,
     add_rates,
     call_times,
+    limits,
 )
 from hta_widgets.analysis.efficiency.counted_calls import CountedCalls
 from hta_widgets.analysis.efficiency.devices import (
@@ -41,7 +41,7 @@ from hta_widgets.analysis.scope import rank_part
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.trace.arrays import Array, Codes, Ints, Rows
-from hta_widgets.trace.columns import event_args
+from hta_widgets.trace.call_args import call_args, decode_arg
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
@@ -92,12 +92,11 @@ class CallEfficiency:
 
 def has_shapes(trace: Trace) -> bool:
     """Return whether the first operators of a rank have the shapes of their inputs."""
-    keys = ("Input Dims", "Input dims")
     try:
-        args = event_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS], keys)
+        args = call_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS])
     except TraceError:  # the file is gone
         return False
-    return any(map(any, args.values()))
+    return any(decode_arg(dims) for dims, *_ in args.texts)
 
 
 def has_call_figures(trace: Trace) -> bool:
@@ -170,7 +169,7 @@ def _call_frame(times: CallTimes, device: UsedDevice | None) -> pd.DataFrame:
             "reason": times.reasons,
         }
     )
-    frame = add_rates(add_limits(frame))
+    frame = add_rates(frame.assign(**limits(frame)))
     return frame.astype(dict.fromkeys(CALL_RATES, np.float32))
 
 

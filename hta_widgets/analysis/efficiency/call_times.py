@@ -12,9 +12,10 @@ memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,8 @@ THRESHOLDS: Final = {
 }
 #: Verdicts, in the order of legends.
 BOUNDS: Final = ("compute", "memory", "overhead", "unknown")
+#: Columns that verdicts follow from.
+_MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
 
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
 _VECTOR_PRECISION = {
@@ -207,42 +210,53 @@ def _precisions(
     return precision
 
 
-def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with the times at the peak rate, at the memory bandwidth, and the longer."""
-    compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
-    memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
-    return frame.assign(
-        compute_ns=compute_ns, memory_ns=memory_ns, limit_ns=np.fmax(compute_ns, memory_ns)
-    )
+def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the times at the peak rate, at the memory bandwidth, and the longer, as columns."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute_ns = columns["total_flops"] / columns["peak_tflop_per_s"] / 1e3
+        memory_ns = columns["total_bytes"] / columns["memory_gb_s"]
+    return {
+        "compute_ns": compute_ns,
+        "memory_ns": memory_ns,
+        "limit_ns": np.fmax(compute_ns, memory_ns),
+    }
 
 
 def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame that has limits with rates, shares of peaks and verdicts."""
     time = frame["device_ns"].where(frame["device_ns"] > 0).astype("float64")
-    frame = frame.assign(
+    return frame.assign(
         mean_ns=frame["device_ns"] / frame["count"].clip(lower=1),
         intensity=frame["total_flops"] / frame["total_bytes"].where(frame["total_bytes"] > 0),
         tflop_per_s=frame["total_flops"] / time / 1e3,
         gb_per_s=frame["total_bytes"] / time,
-        compute_share=frame["compute_ns"] / time,
-        memory_share=(frame["memory_ns"] / time).where(frame["is_limited"]),
-        roofline_share=(frame["limit_ns"] / time).where(frame["is_limited"]),
+        **verdicts({name: frame[name].to_numpy() for name in _MEASURES}),
     )
-    limit = frame["limit_ns"]
-    saving = (frame["device_ns"] - limit / THRESHOLDS["target_roofline_share"]).clip(lower=0)
-    is_known = limit.notna() & (limit > 0) & time.notna() & frame["is_limited"]
-    shares = frame[["compute_share", "memory_share"]].max(axis=1)
-    kernel_ns = time / frame["kernels"].clip(lower=1)
-    is_short = (kernel_ns < THRESHOLDS["overhead_kernel_ns"]) & (
+
+
+def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
+    """Return shares of peaks and verdicts as columns, from columns that have limits."""
+    device_ns, kernels, is_limited, compute_ns, memory_ns, limit_ns = (
+        columns[name] for name in _MEASURES
+    )
+    time = np.where(device_ns > 0, device_ns, np.nan)
+    compute_share = compute_ns / time
+    memory_share = np.where(is_limited, memory_ns / time, np.nan)
+    shares = np.fmax(compute_share, memory_share)
+    saving_ns = np.maximum(device_ns - limit_ns / THRESHOLDS["target_roofline_share"], 0)
+    is_known = (limit_ns > 0) & (device_ns > 0) & is_limited
+    is_short = (time / np.maximum(kernels, 1) < THRESHOLDS["overhead_kernel_ns"]) & (
         shares < THRESHOLDS["overhead_share"]
     )
-    is_compute = frame["compute_ns"].fillna(0) >= frame["memory_ns"].fillna(0)
-    bound = np.select(
-        [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
-    )
-    return frame.assign(
-        roofline_ns=limit.where(is_known, -1).round().astype("int64"),
-        saving_ns=saving.where(is_known, -1).round().astype("int64"),
-        bound=bound,
-        above_peak=shares > THRESHOLDS["above_peak_share"],
-    )
+    is_compute = np.fmax(compute_ns, 0) >= np.fmax(memory_ns, 0)
+    return {
+        "compute_share": compute_share,
+        "memory_share": memory_share,
+        "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
+        "roofline_ns": np.where(is_known, limit_ns, -1).round().astype(np.int64),
+        "saving_ns": np.where(is_known, saving_ns, -1).round().astype(np.int64),
+        "bound": np.select(
+            [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
+        ),
+        "above_peak": shares > THRESHOLDS["above_peak_share"],
+    }

@@ -97,6 +97,11 @@ class CallContext(NamedTuple):
     step: StepLengths | None = None
     forward: tuple[bytes, ...] | None = None
 
+    @property
+    def without_step(self) -> CallContext:
+        """The same facts without a step."""
+        return self if self.step is None else self._replace(step=None)
+
 
 NO_CONTEXT: Final = CallContext()
 

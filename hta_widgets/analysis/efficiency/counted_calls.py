@@ -19,7 +19,7 @@ import numpy as np
 
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
-from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, occurring_codes
 from hta_widgets.trace.host_stack import Forest, OperatorTree, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
@@ -97,7 +97,7 @@ def _names(trace: Trace, tree: OperatorTree) -> Ints:
 def _roles(trace: Trace, tree: OperatorTree) -> dict[str, Bools]:
     """Return which operators have each role."""
     names, name = trace.table.names.values, _names(trace, tree)
-    used = np.unique(name).tolist()
+    used = occurring_codes(name).tolist()
     role_of_name = {code: role_of(names[code]) for code in used}
     masks = {}
     for role in ("gemm", "outermost", "fallback", "listed"):
@@ -166,7 +166,9 @@ def _below_backward(trace: Trace, tree: OperatorTree) -> Bools:
     """Return which operators are at or below a node of autograd."""
     names = trace.table.names.values
     nodes = [
-        code for code in np.unique(_names(trace, tree)).tolist() if is_autograd_node(names[code])
+        code
+        for code in occurring_codes(_names(trace, tree)).tolist()
+        if is_autograd_node(names[code])
     ]
     is_node = mask_of_rows(np.array(nodes, np.int64), len(names) + 1)[_names(trace, tree)]
     return _nearest(tree.forest, is_node) >= 0

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import columns_of_rows, result_frame
@@ -312,7 +313,7 @@ def used_device(
     if not len(rows):
         return None
     pids = [track.pid for track in table.tracks]
-    busiest = pd.Series(table.track[rows]).mode().iloc[0]
+    busiest = np.bincount(table.track[rows]).argmax()
     device_id = int(pids[busiest]) if pids[busiest].isdecimal() else 0
     stated = trace.metadata.get("deviceProperties")
     stated = stated if isinstance(stated, list) else []

@@ -23,9 +23,10 @@ from hta_widgets.analysis.efficiency.call_times import (
     PRECISION_NAMES,
     THRESHOLDS,
     CallTimes,
-    add_limits,
     add_rates,
     call_times,
+    limits,
+    verdicts,
 )
 from hta_widgets.analysis.efficiency.calls import NO_SHAPES_NOTE
 from hta_widgets.analysis.efficiency.devices import (
@@ -58,6 +59,8 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
+#: Keys of rows by signature.
+_SIGNATURE_KEYS: Final = ("name", "input_shapes")
 #: Parameters of matrix products, convolutions and attention; -1 where they do not apply.
 _NUMBERS: Final = (
     "m", "n", "k", "batch", "heads", "kv_heads", "query_length", "key_length", "head_size",
@@ -194,15 +197,12 @@ def operator_efficiency(
     definition counts, small data stay in caches, and a peak may be wrong.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
-    lasting = replace(chosen, start_ns=None, end_ns=None)
-    find = partial(_of_rank, peaks=peaks, added=added_devices(), keys=tuple(group_by))
-    parts = rank_parts(chosen.owner, lasting, captured=True)
-    results = list(map_ranks(parts, find, (chosen.start_ns, chosen.end_ns)))
+    results = _efficiency_of_ranks(chosen, tuple(group_by), peaks)
     frame = _base_frame(results)
     known_ns = int(frame["compute_kernel_ns"][_has_known_matrix_flops(frame)].sum())
     covered = frame["total_flops"].notna() | frame["total_bytes"].notna()
     covered_ns = int(frame["device_ns"][covered].sum())
-    if tuple(group_by) != ("name", "input_shapes"):
+    if tuple(group_by) != _SIGNATURE_KEYS:
         frame = _group_rows(frame, ["rank", *group_by])
     frame = add_rates(frame)
     order = {"rank": True, "device_ns": False, "total_flops": False, "name": True}
@@ -223,6 +223,31 @@ def operator_efficiency(
         launched_nothing=sum(result.launched_nothing for result in results),
         thresholds=dict(THRESHOLDS),
     )
+
+
+def verdicts_of_rank(traces: TraceSet, rank: int) -> dict[str, Any]:
+    """Return the columns of a rank's operators and their verdicts, without those of kernels.
+
+    They are those of `operator_efficiency`, in another order, for callers that need no frame.
+    """
+    ((block, *_),) = (
+        result.blocks
+        for result in _efficiency_of_ranks(narrow_selection(traces, ranks=[rank]), _SIGNATURE_KEYS)
+    )
+    columns = block | {total: block[name] * block["inside"] for name, total in _TOTALS.items()}
+    columns |= limits(columns)
+    return columns | verdicts(columns)
+
+
+def _efficiency_of_ranks(
+    chosen: Selection,
+    keys: tuple[str, ...],
+    peaks: str | Mapping[str, float] | None = None,
+) -> list[RankEfficiency]:
+    lasting = replace(chosen, start_ns=None, end_ns=None)
+    find = partial(_of_rank, peaks=peaks, added=added_devices(), keys=keys)
+    parts = rank_parts(chosen.owner, lasting, captured=True)
+    return list(map_ranks(parts, find, (chosen.start_ns, chosen.end_ns)))
 
 
 def _columns(group_by: Sequence[str]) -> list[str]:
@@ -450,7 +475,7 @@ def _base_frame(results: Sequence[RankEfficiency]) -> pd.DataFrame:
     )
     for name, total in _TOTALS.items():
         frame[total] = frame[name] * frame["inside"]
-    return add_limits(frame)
+    return frame.assign(**limits(frame))
 
 
 def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:

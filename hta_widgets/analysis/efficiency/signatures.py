@@ -21,10 +21,9 @@ on the host launches, such as a TPU, the operations of the device are the calls.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -139,9 +138,7 @@ def _rows_of_table(keys: Sequence[tuple[Any, ...]], works: Sequence[Work]) -> In
     """Return a number for each signature, equal for those that differ only in known steps."""
     number: dict[tuple[Any, ...], int] = {}
     rows = [
-        number.setdefault(
-            (name, texts, context._replace(step=None), gradients, work.reason), len(number)
-        )
+        number.setdefault((name, texts, context.without_step, gradients, work.reason), len(number))
         for (name, texts, context, gradients), work in zip(keys, works, strict=True)
     ]
     return np.array(rows, np.int64)
@@ -242,18 +239,23 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
     places = np.flatnonzero(is_convolution & is_without[args.code]).tolist()
     if not places:
         return {}
-    gradients = _gradient_shapes(trace, calls, args)
     tracks, code = trace.table.track[calls.rows].tolist(), args.code.tolist()
-    decoded = [decode_arg(row[0]) for row in args.texts]
+
+    # Lists of an optimizer's tensors are long, and only convolutions are of interest.
+    @cache
+    def dims_of(code: int) -> list[Any]:
+        return decode_arg(args.texts[code][0])
+
+    gradients = _gradient_shapes(trace, calls, args, dims_of)
     linked = {}
     for place in places:
-        dims = decoded[code[place]]
-        shape = gradients.get((int(args.sequence[place]), json.dumps(dims[:2])))
+        dims = dims_of(code[place])
+        shape = gradients.get((int(args.sequence[place]), str(dims[:2])))
         if shape is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
             last = min(place + 1 + _MAX_AHEAD, len(code))
             after = [other for other in range(place + 1, last) if tracks[other] == tracks[place]]
             shapes = [
-                tuple(first) for other in after for first in decoded[code[other]][:1] if first
+                tuple(first) for other in after for first in dims_of(code[other])[:1] if first
             ]
             shape = _matching_output(shapes, dims)
         if shape is not None:
@@ -264,8 +266,8 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
 def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
     """Return which calls have one of some names."""
     names = map(unnumbered_name, trace.table.names.values)
-    codes = [code for code, name in enumerate(names) if name in wanted]
-    return np.isin(trace.table.name[calls.rows], codes)
+    is_wanted = np.array([*(name in wanted for name in names), False])
+    return is_wanted[trace.table.name[calls.rows]]
 
 
 def _is_shape(dims: Sequence[Any]) -> bool:
@@ -282,18 +284,21 @@ def _matching_output(shapes: Sequence[tuple[Any, ...]], dims: Sequence[Any]) -> 
 
 
 def _gradient_shapes(
-    trace: Trace, calls: CountedCalls, args: CallArgs
+    trace: Trace, calls: CountedCalls, args: CallArgs, dims_of: Callable[[int], list[Any]]
 ) -> dict[tuple[int, str], _Dims]:
-    """Return the shapes of gradients by the sequence number, and the dims of input and weight."""
+    """Return the shapes of gradients by the sequence number, and the dims of input and weight.
+
+    `dims_of` returns the dims of a text of `args`.
+    """
     places = np.flatnonzero(_has_name(trace, calls, (_CONVOLUTION_BACKWARD,)))
     parents = trace.table.parent[calls.rows[places]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
-    shapes = {}
-    for code, number in zip(args.code[places].tolist(), sequence, strict=True):
-        dims = decode_arg(args.texts[code][0])
-        if len(dims) > 2:
-            shapes[number, json.dumps([dims[0], dims[2]])] = tuple(dims[1])
-    return shapes
+    codes = args.code[places].tolist()
+    return {
+        (number, str(dims_of(code)[:3:2])): tuple(dims_of(code)[1])
+        for code, number in zip(codes, sequence, strict=True)
+        if len(dims_of(code)) > 2
+    }
 
 
 def _ran_in_forward(trace: Trace, calls: CountedCalls, code: Ints) -> Bools:

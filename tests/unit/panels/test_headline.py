@@ -750,14 +750,16 @@ def test_nobody_is_named_where_nobody_stands_out(tmp_path):
         assert "is last in" not in text
 
 
+A100 = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms": 108}
+
+
 def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp_path):
     """At 1555 GB/s, reading and writing 3.2 MB takes 4.1 µs of 100; at 70 % of that 5.9."""
-    device = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms": 108}
     shapes = {"Input Dims": [[800, 1000]], "Input type": ["float"]}
     exp = small.event("cpu_op", "aten::exp", 100, 200, pid=10, **shapes)
     events = [exp, small.call(110, 120, 1), small.kernel(1_000, 101_000, launch=1)]
     path = small.write(tmp_path, events)
-    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [device]}
+    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [A100]}
     (path / "rank-0.json").write_text(json.dumps(document))
     main = headline(small.read(path))
     sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs to gain."
@@ -771,3 +773,22 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
     (path / "rank-0.json").write_text(json.dumps(document))
     assert "idle 90" in headline(small.read(path)).text
     assert "to gain" not in str(headline(small.read(path)))
+
+
+def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
+    """Of 120 µs, exp needs 4.1 + 8.2, so 120 - 12.3 / 0.7 to gain; sin has 90 - 4.1 / 0.7."""
+    events = []
+    calls = [("aten::sin", 800, 90_000), ("aten::exp", 800, 60_000), ("aten::exp", 1600, 60_000)]
+    for number, (name, rows, dur_ns) in enumerate(calls, 1):
+        call_ns, start_ns = 100 * number, 100_000 * number
+        shapes = {"Input Dims": [[rows, 1000]], "Input type": ["float"]}
+        events += [
+            small.event("cpu_op", name, call_ns, call_ns + 90, pid=10, **shapes),
+            small.call(call_ns + 10, call_ns + 20, number),
+            small.kernel(start_ns, start_ns + dur_ns, name=f"kernel {number}", launch=number),
+        ]
+    path = small.write(tmp_path, events)
+    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [A100]}
+    (path / "rank-0.json").write_text(json.dumps(document))
+    text = str(headline(small.read(path))).replace(THIN, " ")
+    assert "exp runs at 10 % of what memory allows; 102 µs to gain." in text
