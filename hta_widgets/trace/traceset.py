@@ -611,7 +611,7 @@ def device_word(traces: Iterable[Trace]) -> str:
 
     Names of device tracks and categories of events state it, of the first rank with device work.
     """
-    for trace in traces:
+    for trace in iter_ranks(traces):
         devices = [track.process for track in trace.tracks if track.stream >= 0]
         if devices:
             words = [match[0].upper() for match in map(_DEVICE_WORD.search, devices) if match]
