@@ -264,7 +264,7 @@ def rank_time_heatmap(
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
-            f"there is no metric {metric!r}",
+            f"unknown metric {metric!r}",
             remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
         )
     if not 1 <= bins <= _MAX_BINS:
