@@ -41,7 +41,7 @@ from hta_widgets.panels.run_times import (
     LateRanks,
     RunTimes,
     host_bound_rate,
-    host_time_by_name,
+    host_time_and_calls,
     idle_while_capturing_ns,
     late_ranks,
     range_around,
@@ -615,10 +615,10 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
         "is_left_out": any(_impossible_times(traces)),
     }
     yield HeadlineFinding("no_device", facts=facts)
-    communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
+    communication = host_time_and_calls(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""
-    operator = host_time_by_name(
+    operator = host_time_and_calls(
         filled,
         lambda table: (
             np.isin(table.name, [k for k, text in enumerate(table.names.values) if text == name])
