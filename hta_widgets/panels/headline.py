@@ -266,11 +266,12 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
 
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
+    """Return findings in the order of `_ORDER` and `_LAST`, then by share."""
     return sorted(findings, key=lambda finding: (_PLACES[finding.kind], -finding.share))
 
 
 def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTimes) -> Headline:
-    """Return the headline of findings in their order, with as many sentences as there is room."""
+    """Return the headline of ranked findings, with `MAX_SENTENCES` and all sentences of `_LAST`."""
     first, *others = (
         replace(finding, parts=WORDS[finding.kind](times, **finding.facts))
         for finding in (first, *ranked)
