@@ -130,8 +130,8 @@ def _groups_of_streams(
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
     """Return by trace the ranks of streams without a group, where headers and times decide them."""
-    # A stream serves one group. Of the groups that the header lists, it is the largest whose ranks'
-    # events can belong to the same collectives. If it is the group of all ranks, or two groups that
+    # A stream serves one group: the largest group in the header whose ranks' events can belong to
+    # the same collectives. If it is the group of all ranks, or two groups that
     # do not contain each other are possible, it stays open.
     contents: dict[Hashable, int] = {}
     place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}

@@ -36,7 +36,7 @@ _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
 _TWO_LINES = 36
 
-#: Of tracks by role: the height of a lane, the space below all lanes, and the form of marks.
+#: By role of a track: height of a lane, space below all lanes, form of marks.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
     "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
     "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
