@@ -220,15 +220,16 @@ def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
 def _head_row(
     rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
 ) -> Row:
-    own_name = rank["label"] or f"rank {rank['rank']}"
-    names = _group_names(rank["rank"], like) if len(like) > 1 else (own_name,)
-    if own_name.startswith("worker ") and len(like) == 1:
-        names = (own_name, own_name.replace("worker ", "w"))
+    """Return the row of a rank or of a group of similar ranks, `like`, above its tracks."""
+    rank_name = rank["label"] or f"rank {rank['rank']}"
+    names = _group_names(rank["rank"], like) if len(like) > 1 else (rank_name,)
+    if rank_name.startswith("worker ") and len(like) == 1:
+        names = (rank_name, rank_name.replace("worker ", "w"))
     bands = _folded_bands(rank, fold)
-    over = next((band for band in bands if band.wait >= 0), None)
+    waits = next((band for band in bands if band.wait >= 0), None)
     ribbon = None
-    if fold.ribbon and over is not None:
-        ribbon = (over.top + over.height + _GAP, fold.ribbon)
+    if fold.ribbon and waits is not None:
+        ribbon = (waits.top + waits.height + _GAP, fold.ribbon)
     return Row(rank, None, names, fold.height, bands, is_open, like, why, ribbon)
 
 
