@@ -61,7 +61,9 @@ def expand_home(path: str) -> Path:
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - `Path` would take ``./~`` for a home
     if expanded == path and re.match(r"~[^/\\]*[/\\]", path):
-        raise TraceError("no user of this name has a home", path=path, remedy="Check the path.")
+        raise TraceError(
+            "the path begins with an unknown user", path=path, remedy="Check the path."
+        )
     return Path(expanded)
 
 
@@ -103,7 +105,7 @@ def target_path(path: str | os.PathLike[str]) -> Path:
     except (TypeError, UnicodeError) as cause:
         raise TraceError(f"{path!r} cannot be a path: {cause}") from None
     if "\0" in str(target):
-        raise TraceError("a path has no zero bytes", path=repr(path))
+        raise TraceError("a path cannot contain zero bytes", path=repr(path))
     return target
 
 

@@ -1,6 +1,6 @@
-"""Names of a package that are imported when they are first used: pandas alone takes half a second.
+"""Import the names of a package when they are first used, since pandas alone takes 0.5 s to import.
 
-They are listed once, in the package's ``__init__.pyi``, which type checkers and editors read
+The names are listed once, in the package's ``__init__.pyi``, which type checkers and editors read
 instead of its ``__init__.py``. The line ::
 
     from hta_widgets.readers.load import load as load

@@ -4,7 +4,8 @@ Attributes
 ----------
 export_dir : str or path-like, optional
     The folder for files that a page writes through the kernel: exports, saved pages and tables. If
-    it is set, a page cannot write elsewhere. By default names count from the working directory.
+    it is set, a page cannot write elsewhere. By default relative names start at the
+    working directory.
 steps : str, optional
     The default of the parameter ``steps`` of `hta_widgets.load`, for the files that it is for: a
     regular expression of the ranges that are steps.

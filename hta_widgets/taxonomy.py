@@ -310,7 +310,8 @@ def _rules(level: int) -> tuple[Rule, ...]:
     return (*_added_rules, *_BY_LEVEL[level])
 
 
-def _frame() -> pd.DataFrame:
+def _rules_frame() -> pd.DataFrame:
+    """Return all rules in the order in which they apply; ``added`` marks those of `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     return (
@@ -323,7 +324,7 @@ def _frame() -> pd.DataFrame:
 def __getattr__(name: str) -> Any:
     # `rules` is a new frame on each access, so writing to it does not change the rules.
     if name == "rules":
-        return _frame()
+        return _rules_frame()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -264,7 +264,7 @@ def rank_time_heatmap(
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
-            f"there is no metric {metric!r}",
+            f"unknown metric {metric!r}",
             remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
         )
     if not 1 <= bins <= _MAX_BINS:
@@ -485,17 +485,18 @@ def cluster_ranks(
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
     position = np.arange(len(stage))
+    why = [
+        "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
+        for k in range(len(stage))
+    ]
     return RankClusters(
-        number[representative],
-        representative,
-        distances[position, representative] / limit,
-        distances[position, typical],
-        outlier,
-        [
-            "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
-            for k in range(len(stage))
-        ],
-        tolerance * limit,
+        cluster=number[representative],
+        representative=representative,
+        distance=distances[position, representative] / limit,
+        from_typical=distances[position, typical],
+        is_outlier=outlier,
+        why=why,
+        tolerance=tolerance * limit,
     )
 
 

@@ -223,13 +223,13 @@ def device_idle_gaps(
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
-    spent = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
+    pieces = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
     return result_frame(
         {
             **{name: column[name] for name in ("rank", "start_ns", "dur_ns")},
-            "idle_category": categorical(spent.argmax(axis=1), IDLE_CATEGORIES),
+            "idle_category": categorical(pieces.argmax(axis=1), IDLE_CATEGORIES),
             **column,
-            "host_wait_ns": spent[:, _HOST].sum(axis=1),
+            "host_wait_ns": pieces[:, _HOST].sum(axis=1),
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
@@ -261,6 +261,7 @@ def _outside_work_ns(part: RankPart) -> tuple[int, int]:
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
+    """Return the columns of `device_idle_gaps` for a rank, in time order; None without work."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None

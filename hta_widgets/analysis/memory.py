@@ -298,10 +298,10 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
     wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
     if len(wrong):
         raise TraceError(
-            f"there is no category {category[wrong[0]]}",
+            f"unknown category {category[wrong[0]]}",
             path=path,
             place=f"event {wrong[0]}",
-            remedy=f"They go from 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
+            remedy=f"Categories are 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
         )
     before = time < 0
     origin = int(time[~before].min()) if not before.all() else None

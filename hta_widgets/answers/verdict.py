@@ -208,7 +208,7 @@ def _samples_function(metric: str) -> tuple[Callable[[Comparison, RunSide], Floa
         pattern = metric.removeprefix("kernel:")
         require_pattern(pattern, repr(metric))
         return lambda _, side: _kernel_samples(side, pattern), "ns"
-    raise TraceError(f"no metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
+    raise TraceError(f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(METRICS)}.")
 
 
 def _mfu_samples(_: Comparison, side: RunSide) -> Floats:

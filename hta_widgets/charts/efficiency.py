@@ -32,9 +32,9 @@ from hta_widgets.panels.layers import module_bars
 from hta_widgets.text import duration, plural, rate, share, value
 
 _HEIGHT = 280
-#: Of all device time; rows with less are not drawn.
+#: Minimum share of all device time of a row that is drawn.
 _MIN_SHARE = 1e-4
-#: Of the highest peak; slower rows would leave no room for the others.
+#: Minimum share of the highest peak: slower rows would leave no room for the others.
 _MIN_RATE = 1e-6
 _SMALLEST, _LARGEST = 4.0, 34.0  # diameters in px
 _MATRIX, _OTHER = "matrix products, convolutions, attention", "other operators"

@@ -436,7 +436,7 @@ class CallGraph:
         frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
         threads, thread = _threads_of(frame, symbols)
         forest = _forest_of(frame, thread)
-        labels = [self._label(frame, thread == code) for code in range(len(threads))]
+        labels = [self._thread_label(frame, thread == code) for code in range(len(threads))]
         roots = _roots(threads)
         top = np.array([*roots, -1], dtype=np.int64)[thread]
         for code in self._put_below_main(frame, thread, forest, labels):
@@ -460,7 +460,8 @@ class CallGraph:
             self.call_stacks.append(stack)
         return rows
 
-    def _label(self, frame: pd.DataFrame, is_thread: Bools) -> str:
+    def _thread_label(self, frame: pd.DataFrame, is_thread: Bools) -> str:
+        """Return "main" for a thread with steps, "bwd" for autograd's, else a name of an event."""
         symbols = self.trace_data.symbol_table.sym_table
         names = [symbols[code] for code in frame.loc[is_thread, "name"].unique().tolist()]
         if any(name.startswith("ProfilerStep#") for name in names):

@@ -1,6 +1,6 @@
 """HTA's settings: the args that become columns, defaults, settings files and the logger.
 
-Of `ParserConfig` only the list of args has an effect. HTA's other settings select a way to read a
+Only the list of args of `ParserConfig` has an effect. HTA's other settings select a way to read a
 file or drop events; they are stored and otherwise ignored.
 """
 

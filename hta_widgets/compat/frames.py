@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
@@ -39,17 +39,6 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, TypeError) as cause:
         raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
-
-
-def _prefix_matcher(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
-    """Return a method that returns the numbers of the symbols that begin with a match."""
-    matches = re.compile(pattern).match
-
-    def numbers(self: TraceSymbolTable) -> list[int]:
-        return [number for symbol, number in self.sym_index.items() if matches(symbol)]
-
-    numbers.__doc__ = f"Return the numbers of {what}."
-    return numbers
 
 
 class TraceSymbolTable:
@@ -128,18 +117,30 @@ class TraceSymbolTable:
         valid_ids = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
         return {int(number): self.sym_table[number] for number in valid_ids}
 
-    get_profiler_step_ids = _prefix_matcher(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
-    get_kernel_launch_ids = _prefix_matcher(
-        "(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction", "calls that launch kernels"
-    )
-    get_memory_name_ids = _prefix_matcher("(hip)?Mem(cpy|set)|dma", "copies and fills of memory")
-    get_cpu_event_cat_ids = _prefix_matcher(
-        "cpu_op|user_annotation|.+_runtime",
-        "the categories of operators, annotations and runtime calls",
-    )
-    get_gpu_kernel_cat_ids = _prefix_matcher(
-        "kernel|gpu_mem.|mtia_ccp_events", "the categories of kernels and copies"
-    )
+    def _ids_of_prefix(self, pattern: str) -> list[int]:
+        """Return the numbers of the symbols that begin with a match."""
+        matches = re.compile(pattern).match
+        return [number for symbol, number in self.sym_index.items() if matches(symbol)]
+
+    def get_profiler_step_ids(self) -> list[int]:
+        """Return the numbers of ``ProfilerStep#n``."""
+        return self._ids_of_prefix(r"ProfilerStep#(\d+)")
+
+    def get_kernel_launch_ids(self) -> list[int]:
+        """Return the numbers of calls that launch kernels."""
+        return self._ids_of_prefix("(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction")
+
+    def get_memory_name_ids(self) -> list[int]:
+        """Return the numbers of copies and fills of memory."""
+        return self._ids_of_prefix("(hip)?Mem(cpy|set)|dma")
+
+    def get_cpu_event_cat_ids(self) -> list[int]:
+        """Return the numbers of the categories of operators, annotations and runtime calls."""
+        return self._ids_of_prefix("cpu_op|user_annotation|.+_runtime")
+
+    def get_gpu_kernel_cat_ids(self) -> list[int]:
+        """Return the numbers of the categories of kernels and copies."""
+        return self._ids_of_prefix("kernel|gpu_mem.|mtia_ccp_events")
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
         """Return a mask of calls that launched device events of the frame."""

@@ -477,8 +477,9 @@ class TraceAnalysis:
         See `analysis.memory_bandwidth_summary`.
         """
         summary = analysis.memory_bandwidth_summary(self.kept, ranks=self._ranks(ranks))
-        summary = summary[summary["count"] > 0].assign(name=summary["copy_kind"].astype("str"))
-        return describe_statistics(summary, ["rank", "name"], "memory_bw_gbps")
+        copies = summary[summary["count"] > 0]
+        copies = copies.assign(name=copies["copy_kind"].astype("str"))
+        return describe_statistics(copies, ["rank", "name"], "memory_bw_gbps")
 
     def generate_trace_with_counters(
         self,

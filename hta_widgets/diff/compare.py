@@ -318,7 +318,7 @@ def _rank_pairs(
 
 def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
     """Return the number by which each rank is paired."""
-    # Of several MPI jobs in a set, later ones get free numbers. Stated ranks are used if those of
+    # If a set has several MPI jobs, later ones get free numbers. Stated ranks are used if those of
     # the compared ranks are distinct.
     numbers = {}
     for rank, part in parts.items():

@@ -115,9 +115,10 @@ def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Find
 
 
 def _with_sentences(diff: Comparison, records: list[Finding]) -> list[Finding]:
+    """Return the records in the order of their sentences' functions, with their sentences."""
     words = dict(WORDS)
     formats = formats_named(diff.before.formats | diff.after.formats)
-    for words_of_format in load_references(f.comparison.finding_words for f in formats):
+    for words_of_format in load_references(format_.comparison.finding_words for format_ in formats):
         words |= words_of_format
     words |= CAUTION_WORDS
     return [add_text(finding, diff, words) for finding in rank_findings(records, [*words])]

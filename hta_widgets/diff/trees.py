@@ -185,26 +185,21 @@ class RankTree:
         """Return a hash of each node with all operators and work below it, in order."""
         # Collectives also differ by the data that they move.
         hash_of_node = name_hashes[self.name].copy()
-        stated = self.content >= 0
-        hash_of_node[stated] += mix_hash(name_hashes[self.content[stated]])
-        counted = self.kind != CALL
-        for members in reversed(self.forest.levels[1:]):
-            kids = members[counted[members]]
-            if not len(kids):
+        has_content = self.content >= 0
+        hash_of_node[has_content] += mix_hash(name_hashes[self.content[has_content]])
+        for nodes in reversed(self.forest.levels[1:]):
+            children = nodes[self.kind[nodes] != CALL]
+            if not len(children):
                 continue
-            order = np.lexsort((self.order[kids], self.kind[kids], self.parent[kids]))
-            kids = kids[order]
-            above = self.parent[kids]
-            first = np.flatnonzero(np.diff(above, prepend=-2))
-            # The position among siblings, so that their order counts.
-            place = concatenate_ranges(np.zeros_like(first), np.diff(np.append(first, len(kids))))
-            np.add.at(
-                hash_of_node,
-                above,
-                mix_hash(
-                    hash_of_node[kids] + mix_hash(place.astype(np.uint64) + _MIX_CONSTANTS[0])
-                ),
-            )
+            order = np.lexsort((self.order[children], self.kind[children], self.parent[children]))
+            children = children[order]
+            parents = self.parent[children]
+            first = np.flatnonzero(np.diff(parents, prepend=-2))
+            family_sizes = np.diff(np.append(first, len(children)))
+            # The position among siblings is hashed too, so that their order counts.
+            position = concatenate_ranges(np.zeros_like(first), family_sizes).astype(np.uint64)
+            child_hashes = hash_of_node[children] + mix_hash(position + _MIX_CONSTANTS[0])
+            np.add.at(hash_of_node, parents, mix_hash(child_hashes))
         return hash_of_node
 
 

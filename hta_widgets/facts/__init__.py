@@ -11,7 +11,7 @@ import msgspec
 
 @cache
 def facts(name: str) -> Any:
-    """Return the content of ``NAME.json``, which callers leave as it is."""
+    """Return the content of ``NAME.json``. It is cached: callers must not modify it."""
     return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes())
 
 

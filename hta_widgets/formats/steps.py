@@ -8,8 +8,8 @@ For each rank, a ``ProfilerStep#n`` is put around
 3. else the ranges of one name that tile most of the device's time without overlap.
 
 The thread that launches most of the rank's work is looked through first, then the others, as
-PyTorch launches the backward pass on a thread of its own. Of nested candidates the outermost
-counts. Each chosen range gets the number in its name, or its place in time.
+PyTorch launches the backward pass on a thread of its own. Only the outermost of nested
+candidates counts. Each chosen range gets the number in its name, or its place in time.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from hta_widgets.panels.run_times import (
     LateRanks,
     RunTimes,
     host_bound_rate,
-    host_time_by_name,
+    host_time_and_calls,
     idle_while_capturing_ns,
     late_ranks,
     range_around,
@@ -266,11 +266,12 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
 
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
+    """Return findings in the order of `_ORDER` and `_LAST`, then by share."""
     return sorted(findings, key=lambda finding: (_PLACES[finding.kind], -finding.share))
 
 
 def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTimes) -> Headline:
-    """Return the headline of findings in their order, with as many sentences as there is room."""
+    """Return the headline of ranked findings, with `MAX_SENTENCES` and all sentences of `_LAST`."""
     first, *others = (
         replace(finding, parts=WORDS[finding.kind](times, **finding.facts))
         for finding in (first, *ranked)
@@ -615,10 +616,10 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
         "is_left_out": any(_impossible_times(traces)),
     }
     yield HeadlineFinding("no_device", facts=facts)
-    communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
+    communication = host_time_and_calls(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""
-    operator = host_time_by_name(
+    operator = host_time_and_calls(
         filled,
         lambda table: (
             np.isin(table.name, [k for k, text in enumerate(table.names.values) if text == name])

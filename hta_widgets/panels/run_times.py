@@ -270,16 +270,16 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
     return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])
 
 
-def host_time_by_name(
-    filled: Sequence[Trace], is_meant: Callable[[EventTable], Bools]
+def host_time_and_calls(
+    traces: Sequence[Trace], mask_of: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return the time of the host events that `is_meant` selects, and their number by name."""
-    spent, calls = 0, Counter[str]()
-    for trace in iter_ranks(filled):
+    """Return the time that host events of a mask cover in ns, and their count by name."""
+    time_ns, calls = 0, Counter[str]()
+    for trace in iter_ranks(traces):
         table = trace.table
-        rows = np.flatnonzero(is_meant(table) & (table.stream < 0))
-        spent += total_length(
+        rows = np.flatnonzero(mask_of(table) & (table.stream < 0))
+        time_ns += total_length(
             union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
         )
         calls.update(table.names[code] for code in table.name[rows].tolist())
-    return spent, calls
+    return time_ns, calls

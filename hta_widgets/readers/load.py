@@ -307,7 +307,7 @@ def _require_steps_pattern(steps: str, files: list[FoundFile], *, is_default: bo
     names = {format_.name for format_ in takers}
     if not is_default and not any(file.format in names for file in files):
         plural = ", ".join(dict.fromkeys(format_.plural for format_ in takers))
-        raise TraceError(f"steps= is for {plural}", remedy="Leave it out for other files.")
+        raise TraceError(f"steps= is for {plural}", remedy="Omit it for files of other formats.")
 
 
 def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[FoundFile]:

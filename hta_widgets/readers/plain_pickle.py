@@ -9,8 +9,9 @@ pickle of the value::
     4711 537172816 20\n<4711 bytes>   {"error": "refers to os.system …"}\n
 
 A pickle is a program for a machine with a stack. All of its instructions that reach code need a
-function or class, which `find_class` returns; here it always refuses. Others can take any memory
-(an index of the memo), or make values that are too deep to walk; the limits are for these.
+function or class, which `find_class` returns; here it always refuses. Other instructions
+can take any amount of memory (an index of the memo) or nest values too deeply to walk, so both are
+limited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files of web servers, with the standard library only.
 
 A server names the state of a file in its headers, and a store's manifest names the store's files.
-Whatever a server sends, and however slowly, a request ends: with a file, or with a `TraceError`.
+A request always ends with a file or a `TraceError`, even if a server is slow or sends bad data.
 """
 
 from __future__ import annotations

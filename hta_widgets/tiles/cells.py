@@ -31,8 +31,8 @@ TILE_BITS = 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
-#: Codes of classes that are no change, and how much more the time of a change counts in a cell: the
-#: cell has its class from a tenth of the busy time on.
+#: Codes of classes without a change, and how many times as much the time of a change counts: a
+#: change of at least a tenth of the busy time gives a cell its class.
 _UNCHANGED = tuple(
     code
     for code, name in enumerate(facts("event_classes")["light"])

@@ -112,10 +112,11 @@ class EventLane:
         """Return which of the events at these positions begin before an earlier one ended."""
         if self.spans.is_disjoint:
             return np.zeros(len(positions), np.bool_)
-        begins, pieces = self.spans.sorted_starts, self.spans.cover.starts
-        piece = pieces.searchsorted(begins[positions], "right") - 1
-        late: Bools = begins.searchsorted(pieces[piece]) != positions
-        return late
+        starts, piece_starts = self.spans.sorted_starts, self.spans.cover.starts
+        piece = piece_starts.searchsorted(starts[positions], "right") - 1
+        # Only the first event of a piece of the union begins after all earlier events ended.
+        is_later_in_piece: Bools = starts.searchsorted(piece_starts[piece]) != positions
+        return is_later_in_piece
 
 
 @dataclass(slots=True, frozen=True)

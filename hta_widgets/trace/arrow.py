@@ -2,8 +2,8 @@
 
 Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without a
 frame between them. Strings are dictionaries: codes of the events, and the distinct strings of the
-rank. Of whole ranks, durations, streams, correlations, steps and the codes of names share the
-memory of the trace; the other columns are made for the batch.
+rank. For a rank without a selection, durations, streams, correlations, steps and the codes of names
+share the memory of the trace; the other columns are made for the batch.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id."""
-    # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
-    # call and the driver call inside it) the innermost that launches is taken; if an id is used
-    # again later in the file, the last call before the device event is taken. Tools write 0 for
+    # One call may launch many events (a CUDA graph). If calls share an id (a runtime call and
+    # the driver call inside it), the innermost that launches is used; if an id occurs again later
+    # in the file, the last call before the device event is used. Tools write 0 for
     # events without an id.
     linked = (correlation != 0) & (correlation != -1)
     work = np.flatnonzero(linked & device)

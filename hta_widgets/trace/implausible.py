@@ -179,7 +179,7 @@ def _outlasting(begin: Ints, end: Ints, jitter: int) -> tuple[Rows, Ints]:
     """Return the events of a stream whose ends are wrong, and where they end at the latest.
 
     These end after later ones, or long after all others, and are cut at the start of the next one.
-    Of the last events, those that are as long as a cut one are cut at their own start.
+    Last events that are as long as a cut one are cut at their own start.
     """
     first_end = np.minimum.accumulate(end[::-1])[::-1]
     is_disproved = end[:-1] > first_end[1:] + jitter

@@ -2,9 +2,9 @@
 
 Ranks of one job start together, so files whose times are close are on one clock, and keep their
 times as recorded. Ranks far from the others are on a clock of their own, such as one that counts
-from the start of a host: they are moved to start with the largest group. For example, of ranks
-that start at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, which is noted as the
-problem ``clock``.
+from the start of a host: they are moved to start with the largest group. For example, if three
+ranks start at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, and the problem
+``clock`` reports it.
 """
 
 from __future__ import annotations

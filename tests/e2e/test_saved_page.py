@@ -376,7 +376,9 @@ def test_a_damaged_page_says_so(open_page, page):
     broken = base64.b64encode(b"nothing packed").decode()
     saved.path.write_text(text[:start] + broken + text[text.index("<", start) :])
     page.goto(saved.path.as_uri())
-    expect(page.locator("body")).to_contain_text('The part "rank-1" of this page is damaged')
+    expect(page.locator("body")).to_contain_text(
+        'This page is damaged: block "rank-1" cannot be read'
+    )
 
 
 def test_without_scripts_or_an_unpacker_the_page_explains(new_context, engine, tmp_path):

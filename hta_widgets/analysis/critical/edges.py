@@ -499,8 +499,8 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     """Return the track of a stream on the device of each row, -1 for none.
 
-    Waits may be on a row of their own, such as ``stream 7 (sync)``. Of a call on the host, any
-    device has the stream.
+    Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a call on
+    the host may be of any device.
     """
     table, tracks = trace.table, trace.tracks
     number = {

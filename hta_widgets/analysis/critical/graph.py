@@ -88,7 +88,7 @@ class CriticalPath:
     def on_path(self) -> Ints:
         """The edges of the longest path, in order.
 
-        Of equally long paths it is the one that ends last or, by HTA's rules, first.
+        If several paths are equally long, it is the one that ends last or, by HTA's rules, first.
         """
         if not len(self.edges):
             return np.empty(0, dtype=np.int64)

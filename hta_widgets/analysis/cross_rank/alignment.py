@@ -69,8 +69,8 @@ def align_sequences(
 ) -> Ints:
     """Return the position in the first rank's sequence of each event of the other rank."""
     # Both are parts of the sequence of collectives of one process group. The second is shifted
-    # along the first to the position at which contents agree. Of several such positions, the one is
-    # used at which all ends differ by nearly the same time, which does not depend on the clocks. If
+    # along the first to the position at which contents agree. If there are several, it
+    # is the one at which all ends differ by nearly the same time, whatever the clocks. If
     # events are missing in between, those events match whose ends differ by the time that most
     # pairs share.
     count = len(other_content)

@@ -85,16 +85,19 @@ def identify_groups(
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
-    """Return a number for each trace's run: runs loaded together may share rank numbers."""
-    seen: Counter[tuple[str | None, int]] = Counter()
-    runs: dict[tuple[str | None, int], int] = {}
-    copies = []
+    """Return a number for each trace's run: runs loaded together may share rank numbers.
+
+    The first trace of each rank of a job belongs to the first run, the second to the second.
+    """
+    traces_of_rank: Counter[tuple[str | None, int]] = Counter()
+    numbers: dict[tuple[str | None, int], int] = {}
+    run_numbers = []
     for trace in traces:
-        stated = stated_rank(trace)
-        run = (trace.job, seen[trace.job, stated])
-        copies.append(runs.setdefault(run, len(runs)))
-        seen[trace.job, stated] += 1
-    return copies
+        rank = (trace.job, stated_rank(trace))
+        run = (trace.job, traces_of_rank[rank])
+        run_numbers.append(numbers.setdefault(run, len(numbers)))
+        traces_of_rank[rank] += 1
+    return run_numbers
 
 
 def _members_key(group: GroupName, copy: int) -> Hashable:
@@ -127,8 +130,8 @@ def _groups_of_streams(
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
     """Return by trace the ranks of streams without a group, where headers and times decide them."""
-    # A stream serves one group. Of the groups that the header lists, it is the largest whose ranks'
-    # events can belong to the same collectives. If it is the group of all ranks, or two groups that
+    # A stream serves one group: the largest group in the header whose ranks' events can belong to
+    # the same collectives. If it is the group of all ranks, or two groups that
     # do not contain each other are possible, it stays open.
     contents: dict[Hashable, int] = {}
     place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
@@ -216,18 +219,16 @@ def missing_ranks(
     return max(len(named - loaded), world_size(headers) - len(loaded), 0)
 
 
-def has_missing_peers(
+def missing_peers_mask(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """Return a mask of the ranks with a rank in their groups whose file is missing.
+    """Return for each rank whether the file of another rank of its groups is missing.
 
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     elsewhere after it, may have waited for a missing rank.
     """
-    loaded, members = (
-        loaded_ranks(traces),
-        Counter(k for groups_of_rank in keys for k in set(groups_of_rank)),
-    )
+    loaded = loaded_ranks(traces)
+    members = Counter(k for groups_of_rank in keys for k in set(groups_of_rank))
     incomplete = [
         bool(set(group.ranks) - loaded) if group.ranks else members[k] < group.size
         for k, group in enumerate(groups)

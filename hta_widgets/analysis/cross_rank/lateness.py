@@ -145,28 +145,39 @@ def _time_before_arrival(
 
 
 def _time_before_arrival_of_rank(
-    trace: Trace, since: Ints, free: Ints, arrival: Ints, last: Ints, start: Ints, end: Ints
+    trace: Trace,
+    since: Ints,
+    waits_since: Ints,
+    arrival: Ints,
+    last_arrival: Ints,
+    unmatched_start: Ints,
+    unmatched_end: Ints,
 ) -> tuple[tuple[Ints, ...], Ints]:
-    """Return the parts of a rank's time before it arrived, and its waits without computing.
+    """Return the `PARTS` of a rank's time before each arrival, and its exposed wait after it.
 
-    Waits count from `free`, the others from `since`; `start` and `end` are the times of
-    communication that is not matched.
+    Waits count from `waits_since`, the other parts from `since`. Unmatched communication counts as
+    waiting.
     """
-    loading, talking, idle = (CumulativeCoverage(*pieces) for pieces in _idle_intervals(trace))
-    waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
-    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
-    waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
-    others = (
-        covered_before(arrival) - covered_before(since)
-        for covered_before in (loading, idle, _copy_only_intervals(trace))
+    loading, communicating, idle = (
+        CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
     )
-    computed = compute_time_between(trace, since, arrival)
-    exposed = last - arrival - compute_time_between(trace, arrival, last)
-    return (computed, waited, *others), exposed
+    waits = union(
+        np.concatenate([arrival, unmatched_start]), np.concatenate([last_arrival, unmatched_end])
+    )
+    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
+    wait_ns = waiting(arrival) - waiting(waits_since)
+    wait_ns += communicating(arrival) - communicating(waits_since)
+    compute_ns = compute_time_between(trace, since, arrival)
+    other_ns = (
+        covered_before(arrival) - covered_before(since)
+        for covered_before in (loading, idle, _copy_only_coverage(trace))
+    )
+    exposed_wait_ns = last_arrival - arrival - compute_time_between(trace, arrival, last_arrival)
+    return (compute_ns, wait_ns, *other_ns), exposed_wait_ns
 
 
 @memoize
-def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
+def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
     """Return the time in which a rank's device copies and does not compute."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
@@ -189,8 +200,8 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
     loads = name_mask(trace, is_data_loading_name)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)
-    talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    return loading, talking, subtract(rest, talking)
+    communicating = intersect(rest, union(table.start_ns[calls], end[calls]))
+    return loading, communicating, subtract(rest, communicating)
 
 
 def has_longer_pauses(

@@ -31,8 +31,8 @@ from hta_widgets.analysis.cross_rank.comm_events import (
 )
 from hta_widgets.analysis.cross_rank.comm_groups import (
     ProcessGroup,
-    has_missing_peers,
     identify_groups,
+    missing_peers_mask,
     missing_ranks,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -197,7 +197,7 @@ def _match(trace_set: TraceSet) -> Matching:
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
         missing_ranks=missing_ranks(traces, groups, headers),
-        incomplete=has_missing_peers(traces, groups, keys),
+        incomplete=missing_peers_mask(traces, groups, keys),
         headers=headers,
         steps=steps,
         on_hosts=on_hosts,

@@ -251,7 +251,7 @@ class OperatorCall:
         if self.type_of(index) not in _LISTS:
             return [self.tensor(index)]
         if not isinstance(dims, list) or not dims or not all(map(_is_shape, dims)):
-            # Files have lists of more than 30 entries as empty ones.
+            # The profiler writes a list of more than 30 entries as an empty list.
             raise CallError(CUT_LIST)
         return [Tensor(tuple(shape), _ASSUMED_IN_LISTS) for shape in dims]
 

@@ -1,10 +1,10 @@
 """The calls of operators that do the work of a rank, each piece of work once.
 
 Wrappers repeat the shapes of what they call: ``aten::conv2d``, ``convolution``, ``_convolution``
-and ``cudnn_convolution`` are one convolution. Of nested operators with matrix work, the outermost
-attention or convolution counts, else the innermost matrix product, else a wrapper that calls none
-of these. All device work below belongs to it. Other device work belongs to the innermost operator
-that is listed, else to its innermost operator.
+and ``cudnn_convolution`` are one convolution. Among nested operators with matrix work, the
+outermost attention or convolution counts, else the innermost matrix product, else a wrapper that
+calls none of these. All device work below belongs to it. Other device work belongs to the innermost
+operator that is listed, else to its innermost operator.
 
 For example, ``linear`` calls ``t`` and ``addmm``, which launches a kernel: the counted call is
 ``addmm``. An operator that launched nothing computed nothing, on a rank with device work: the last

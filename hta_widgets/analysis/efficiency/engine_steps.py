@@ -5,7 +5,7 @@ prompts have 6144 tokens, and 3 that generate a token each. A text may also have
 of new tokens (``sq``), visible tokens (``sk``), squares and products. New tokens see only half of
 their own square, so the pairs of query and key are ``sqsk - (sqsq - sq) / 2``.
 
-Of nested annotations, the outermost counts: SGLang's ``step[DECODE bs=32]`` is inside an
+Only the outermost of nested annotations counts: SGLang's ``step[DECODE bs=32]`` is inside an
 ``execute_…`` of the same tokens.
 """
 

@@ -3,9 +3,9 @@
 The first pattern of ``facts/name_patterns.json`` that the lower-case name contains decides, and
 products of two types run at the rate of the wider one. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, ``volta_sgemm_128x64_nn``
-on ordinary units in FP32. Of a value of an enumeration, such as ``(vllm::Fp8KVCacheDataType)0``,
-the value decides, not the type's name. Other names, for example of hand-written Triton kernels, are
-unknown.
+on ordinary units in FP32. A value of an enumeration, such as ``(vllm::Fp8KVCacheDataType)0``,
+counts by its value, not by the type's name. Other names, for example of hand-written Triton
+kernels, are unknown.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ def serving_steps(
     """Return the steps of inference engines with their tokens and times.
 
     The names of annotations say what a step does: those of vLLM (``execute_context_…``), SGLang
-    (``step[…]``), ATOM and diffusion servers. Of nested ones, the outermost counts. Device work
-    belongs to the step that launched it, or the graph that it is part of; work that was launched
-    before recording began belongs to none.
+    (``step[…]``), ATOM and diffusion servers. Only the outermost of nested steps counts. Device
+    work belongs to the step that launched it, or the graph that it is part of. Work that was
+    launched before recording began belongs to none.
 
     Parameters
     ----------

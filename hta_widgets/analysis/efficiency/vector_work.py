@@ -232,7 +232,7 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
 
 
 def _embedding_bag(call: OperatorCall) -> Work:
-    """Return the work of adding up rows of a table; bags of other lengths have equal sums."""
+    """Return the work of adding up rows of a table; only the numbers of lookups and bags matter."""
     (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
     bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
     elements = (min(lookups, rows) + bags) * width

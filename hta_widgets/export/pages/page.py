@@ -96,7 +96,7 @@ class OfflineData:
         if number is None:
             return dict(self._status), None
         if not 0 <= number < chunks:
-            raise ValueError(f"there is no chunk {number}: there are {chunks}")
+            raise ValueError(f"unknown chunk {number}: the page has {chunks} chunks")
         start = number * CHUNK_BYTES
         return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
 

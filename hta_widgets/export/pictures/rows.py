@@ -36,7 +36,7 @@ _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
 _TWO_LINES = 36
 
-#: Of tracks by role: the height of a lane, the space below all lanes, and the form of marks.
+#: By role of a track: height of a lane, space below all lanes, form of marks.
 _TRACKS: Mapping[str, tuple[int, int, Form]] = {
     "thread": (17, 4, "pale"), "stream": (21, 4, "solid"), "annotation": (16, 2, "pale"),
     "async": (17, 4, "solid"), "instant": (12, 3, "solid"), "counter": (30, 4, "counter"),
@@ -220,15 +220,16 @@ def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
 def _head_row(
     rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
 ) -> Row:
-    own_name = rank["label"] or f"rank {rank['rank']}"
-    names = _group_names(rank["rank"], like) if len(like) > 1 else (own_name,)
-    if own_name.startswith("worker ") and len(like) == 1:
-        names = (own_name, own_name.replace("worker ", "w"))
+    """Return the row of a rank or of a group of similar ranks, `like`, above its tracks."""
+    rank_name = rank["label"] or f"rank {rank['rank']}"
+    names = _group_names(rank["rank"], like) if len(like) > 1 else (rank_name,)
+    if rank_name.startswith("worker ") and len(like) == 1:
+        names = (rank_name, rank_name.replace("worker ", "w"))
     bands = _folded_bands(rank, fold)
-    over = next((band for band in bands if band.wait >= 0), None)
+    waits = next((band for band in bands if band.wait >= 0), None)
     ribbon = None
-    if fold.ribbon and over is not None:
-        ribbon = (over.top + over.height + _GAP, fold.ribbon)
+    if fold.ribbon and waits is not None:
+        ribbon = (waits.top + waits.height + _GAP, fold.ribbon)
     return Row(rank, None, names, fold.height, bands, is_open, like, why, ribbon)
 
 

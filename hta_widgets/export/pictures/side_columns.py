@@ -15,6 +15,9 @@ _BASELINE = 4
 #: Minimum distance between the baselines of two texts, one above the other.
 _LINE = 11
 _PAD = 12
+#: Minimum height of a row for a name and a fact below it, and the baselines of the two.
+_TWO_LINES_HEIGHT, _FIRST_LINE, _SECOND_LINE = 34, 14, 28
+_WARNING_INK = "#744600"
 #: Short names of lanes, for rows without room for the long ones.
 _SHORT_LANE_NAMES = {"communication": "comm"}
 #: Minimum number of collectives for a label on how often a rank comes last.
@@ -73,41 +76,50 @@ class SideColumnPainter(Painter):
         if row.track is not None:
             self._draw_track_names(row, y)
             return
-        theme, drawing, place = self.theme, self.drawing, self.place
+        theme, drawing, left = self.theme, self.drawing, self.place.left
         fact = self._main_fact(row)
-        late = fact.style == "late"
-        if late:
-            drawing.rect(0, y, place.left, row.height, self.colours.late_ground)
-        drawing.horizontal(y, 0, place.left, theme.rule)
-        if late:
+        if fact.style == "late":
+            drawing.rect(0, y, left, row.height, self.colours.late_ground)
+        drawing.horizontal(y, 0, left, theme.rule)
+        if fact.style == "late":
             drawing.rect(0, y + 1, 4, row.height - 1, theme.late)
-        ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.style]
+        ink = {"plain": theme.ink2, "late": theme.late, "warn": _WARNING_INK}[fact.style]
+        if not row.open and row.height >= _TWO_LINES_HEIGHT:
+            self._draw_two_lines(row, y, fact, ink)
+        else:
+            self._draw_one_line(row, y, fact, ink)
+
+    def _draw_two_lines(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
+        """Draw a rank's name above its fact, and the names of its lanes next to them."""
+        theme, drawing, place = self.theme, self.drawing, self.place
         right = place.left - 8
-        if not row.open and row.height >= 34:
-            bands = [] if place.narrow else [band for band in row.bands if band.label]
-            lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
-            for baseline, texts, bold, colour in (
-                (14, row.names, True, theme.ink),
-                (28, fact.texts, late, ink),
-            ):
-                width = text_width(first_text_that_fits(texts, right - 12, bold=bold), bold=bold)
-                lanes = _lane_names_next_to(lanes, row, baseline, width, right - 12)
-                room = right - 12 - _width_on_line(lanes, baseline)
-                label = first_text_that_fits(texts, room, bold=bold)
-                if not label and baseline == 14:
-                    label = fit_text(row.names[-1], room, bold=True)
-                drawing.text(12, y + baseline, label, colour, bold=bold)
-            for lane_baseline, name in lanes:
-                drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
-            return
-        middle = y + round(row.height / 2) + _BASELINE
-        room = right - 12
-        label = first_text_that_fits(row.names, room, bold=row.open)
-        label = label or fit_text(row.names[-1], room, bold=row.open)
-        drawing.text(12, middle, label, theme.ink, bold=row.open)
-        room -= text_width(label, bold=row.open) + 8
-        label = first_text_that_fits(fact.texts, room, bold=late)
-        drawing.text(right, middle, label, ink, anchor="end", bold=late)
+        bands = [] if place.narrow else [band for band in row.bands if band.label]
+        lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
+        for baseline, texts, bold, colour in (
+            (_FIRST_LINE, row.names, True, theme.ink),
+            (_SECOND_LINE, fact.texts, fact.style == "late", ink),
+        ):
+            width = text_width(first_text_that_fits(texts, right - _PAD, bold=bold), bold=bold)
+            lanes = _lane_names_next_to(lanes, row, baseline, width, right - _PAD)
+            max_width = right - _PAD - _width_on_line(lanes, baseline)
+            label = first_text_that_fits(texts, max_width, bold=bold)
+            if not label and baseline == _FIRST_LINE:
+                label = fit_text(row.names[-1], max_width, bold=True)
+            drawing.text(_PAD, y + baseline, label, colour, bold=bold)
+        for lane_baseline, name in lanes:
+            drawing.text(right, y + lane_baseline, name, theme.ink3, anchor="end")
+
+    def _draw_one_line(self, row: Row, y: float, fact: _RankFact, ink: str) -> None:
+        """Draw a rank's name on the left and its fact on the right."""
+        middle, right = y + round(row.height / 2) + _BASELINE, self.place.left - 8
+        max_width = right - _PAD
+        label = first_text_that_fits(row.names, max_width, bold=row.open)
+        label = label or fit_text(row.names[-1], max_width, bold=row.open)
+        self.drawing.text(_PAD, middle, label, self.theme.ink, bold=row.open)
+        max_width -= text_width(label, bold=row.open) + 8
+        is_late = fact.style == "late"
+        label = first_text_that_fits(fact.texts, max_width, bold=is_late)
+        self.drawing.text(right, middle, label, ink, anchor="end", bold=is_late)
 
     def _draw_track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
@@ -239,7 +251,7 @@ class SideColumnPainter(Painter):
             label = f"no {_device_of([row.rank])} work" if stats["data"] > 0 else "no data"
             drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
-            drawing.text(left, baseline, "file cut off", "#744600")
+            drawing.text(left, baseline, "file cut off", _WARNING_INK)
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
@@ -315,7 +327,7 @@ def _lane_names_next_to(
         for (lane_baseline, name), is_close in pairs
     ]
     forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
-    if baseline == 14 and others not in forms:
+    if baseline == _FIRST_LINE and others not in forms:
         # A cut name of a rank may be ambiguous.
         forms.append(others)
     fitting = (form for form in forms if width + _width_on_line(form, baseline) <= room)

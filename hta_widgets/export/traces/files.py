@@ -489,13 +489,13 @@ class _MergeScope:
 
     def __init__(self, members: Members, position: int, shift_ns: int) -> None:
         self.rank, self.shift_ns = members.trace.rank, shift_ns
-        self._whose = members.title or f"rank {self.rank}"
+        self._rank_title = members.title or f"rank {self.rank}"
         self._first_sort = 1000 * position
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
         self._names, self._labels, order = _processes(members)
         ordered = sorted(order, key=lambda key: (order[key], key or ""))
-        self._sorts = {key: place for place, key in enumerate(ordered)}
+        self._sort_places = {key: place for place, key in enumerate(ordered)}
 
     def __call__(self, text: bytes) -> bytes:
         """Return the record in the form of a merged file, after records that introduce it."""
@@ -538,7 +538,7 @@ class _MergeScope:
         if record == b'"process_name"' and "name" in args:
             args["name"] = json_text(self._title(key, _string(args["name"])))
         elif record == b'"process_sort_index"' and "sort_index" in args:
-            args["sort_index"] = json_text(self._first_sort + self._sorts.get(key, 0))
+            args["sort_index"] = json_text(self._first_sort + self._sort_places.get(key, 0))
         else:
             return
         args[MARK_KEY] = recorded
@@ -546,7 +546,7 @@ class _MergeScope:
 
     def _title(self, key: str | None, name: str) -> str:
         label = self._labels.get(key)
-        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
+        return f"{self._rank_title} · {name} [{label}]" if label else f"{self._rank_title} · {name}"
 
     def _introduce_process(self, own_pid: bytes) -> bytes:
         """Give a process its number; return the records that hold its original id and its name."""
@@ -563,7 +563,7 @@ class _MergeScope:
         if key not in self._names:
             name = self._title(key, key or "process")
             records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
-        if key not in self._sorts:
+        if key not in self._sort_places:
             last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
             records.append(_metadata("process_sort_index", pid, last))
         return b"".join(record + b",\n" for record in records)

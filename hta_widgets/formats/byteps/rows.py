@@ -133,18 +133,17 @@ def worker_rows(trace: Trace) -> WorkerRows:
         total_rows, tensor[total_rows], step[total_rows], start[total_rows], dur[total_rows]
     )
     part = part[np.lexsort((stage[part], start[part], step[part], key[part], tensor[part]))]
-    nothing, never = np.zeros(len(part), np.int64), np.zeros(len(part), np.bool_)
     parts = StageRows(
-        part,
-        tensor[part],
-        key[part],
-        stage[part],
-        step[part],
-        start[part],
-        dur[part],
-        nothing,
-        never,
-        never,
+        row=part,
+        tensor=tensor[part],
+        key=key[part],
+        stage=stage[part],
+        step=step[part],
+        start_ns=start[part],
+        dur_ns=dur[part],
+        queue_ns=np.zeros(len(part), np.int64),
+        first=np.zeros(len(part), np.bool_),
+        complete=np.zeros(len(part), np.bool_),
     )
     if len(part):
         _add_queues(parts, totals)

@@ -167,52 +167,65 @@ def _collective(
     entry: Mapping[str, Any],
     dump: FlightDump,
     status: Mapping[str, Mapping[str, Any]],
-    number_of: dict[tuple[DumpFrame, ...], int],
+    stack_numbers: dict[tuple[DumpFrame, ...], int],
 ) -> EnqueuedCollective | None:
-    named = entry.get("process_group", entry.get("pg_name"))
-    names = [
-        shorten_paths(str(part))
-        for part in (named if isinstance(named, (list, tuple)) else [named])
-        if isinstance(part, (str, int))
-    ]
-    group = names[0] if names and names[0] else str(entry.get("pg_id", ""))
+    """Return the collective of an entry, and note its group in `dump`.
+
+    None for an entry without a group or a sequence number.
+    """
+    group, description = _group_and_description(entry)
     is_p2p = entry.get("is_p2p") is True
     sequence = as_integer(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
     sequence = as_integer(entry.get("seq_id")) if sequence < 0 else sequence
     if not group or sequence < 0:
         return None
-    if len(names) > 1 and names[1]:
-        dump.descriptions[group] = names[1]
+    if description:
+        dump.descriptions[group] = description
     # The keys are numbers of groups within the process, or their names.
-    reached = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
-    if "last_enqueued_collective" in reached:
-        dump.enqueued[group] = as_integer(reached["last_enqueued_collective"])
+    group_status = status.get(str(entry.get("pg_id"))) or status.get(group) or {}
+    if "last_enqueued_collective" in group_status:
+        dump.enqueued[group] = as_integer(group_status["last_enqueued_collective"])
     state = str(entry.get("state") or "scheduled")
     completed = as_integer(entry.get("time_discovered_completed_ns")) or -1
     is_finished = (
         state == "completed"
         or entry.get("retired") is True
         or completed > 0
-        or (not is_p2p and sequence <= as_integer(reached.get("last_completed_collective")))
+        or (not is_p2p and sequence <= as_integer(group_status.get("last_completed_collective")))
     )
+    created = entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))
     stack = stack_of(entry.get("frames"))
     duration = entry.get("duration_ms")
     return EnqueuedCollective(
-        group,
-        sequence,
-        is_p2p,
-        shorten_paths(str(entry.get("profiling_name") or "unknown")),
-        state,
-        is_finished,
-        as_integer(entry.get("time_created_ns", _to_ns(entry.get("time_created_us")))) or -1,
-        as_integer(entry.get("time_discovered_started_ns")) or -1,
-        completed,
-        float(duration) if isinstance(duration, (int, float)) and duration >= 0 else -1.0,
-        _sizes(entry.get("input_sizes")),
-        _sizes(entry.get("output_sizes")),
-        ", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
-        number_of.setdefault(stack, len(number_of)),
+        group=group,
+        sequence=sequence,
+        is_p2p=is_p2p,
+        operation=shorten_paths(str(entry.get("profiling_name") or "unknown")),
+        state=state,
+        is_finished=is_finished,
+        created_ns=as_integer(created) or -1,
+        started_ns=as_integer(entry.get("time_discovered_started_ns")) or -1,
+        completed_ns=completed,
+        duration_ms=float(duration)
+        if isinstance(duration, (int, float)) and duration >= 0
+        else -1.0,
+        input_sizes=_sizes(entry.get("input_sizes")),
+        output_sizes=_sizes(entry.get("output_sizes")),
+        dtype=", ".join(sorted({str(dtype) for dtype in as_list(entry.get("input_dtypes"))})),
+        stack=stack_numbers.setdefault(stack, len(stack_numbers)),
     )
+
+
+def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of an entry's process group, or else its number, and its description."""
+    stated = entry.get("process_group", entry.get("pg_name"))
+    names = [
+        shorten_paths(str(part))
+        for part in (stated if isinstance(stated, (list, tuple)) else [stated])
+        if isinstance(part, (str, int))
+    ]
+    name, description = (*names, "", "")[:2]
+    return name or str(entry.get("pg_id", "")), description
 
 
 def _last_collective(

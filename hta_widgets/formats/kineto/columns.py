@@ -704,8 +704,8 @@ def _integers(values: list[Any]) -> Ints:
 def _wrap_integer(value: Any) -> int:
     """Return an integer wrapped to 64 bits; -1 for other values.
 
-    Of an id such as ``"10000:7"``, from a merged file with high ranks, only the part after the
-    colon counts, which is the rank's own id.
+    In merged files with high ranks, ids are such as ``"10000:7"``: the part after the colon is
+    the rank's own id.
     """
     try:
         scoped = _SCOPED.fullmatch(str(value))

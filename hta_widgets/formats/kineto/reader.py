@@ -164,7 +164,7 @@ class RecordList:
         self._checked = self.entries, self.columns.rows
         if self._checked[1] - rows < (self.entries - entries) / 1000:
             raise TraceError(
-                f"of {self.entries - entries:,} entries of its list in a row, fewer than one in a"
+                f"in {self.entries - entries:,} successive entries of its list, fewer than one in a"
                 " thousand is a trace event",
                 path=self.window.stream.path,
                 place=f"byte {self.window.offset:,}",

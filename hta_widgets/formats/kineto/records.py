@@ -608,7 +608,7 @@ def names_windows_drive(body: bytes) -> bool:
 
 
 def with_words_quoted(body: bytes) -> bytes:
-    """Quote values that are no JSON, such as ``ncclFloat32``, ``0x7f`` or ``-inf``.
+    """Quote values that are not JSON, such as ``ncclFloat32``, ``0x7f`` or ``-inf``.
 
     A missing value becomes null, and a comma before a closing bracket is left out.
     """

@@ -99,7 +99,7 @@ class ExportTable:
     def stored_name(self, database: Database) -> str:
         """Return the name of the table in a file; the name itself if it is missing.
 
-        Of several versions of a table, one with rows counts.
+        If a table has several versions, one with rows counts.
         """
         pattern = re.compile(rf"{self.name}(_V\d+)?")
         names = sorted(filter(pattern.fullmatch, database.tables), reverse=True)

@@ -1,7 +1,7 @@
 """Waits of calls on the host for events, streams and devices, as args.
 
-A row of ``SYNCHRONIZATION`` has the correlation id of its call. Of a stream that waits for an
-event, the args state what PyTorch's do: the stream into which the event was recorded, and the
+A row of ``SYNCHRONIZATION`` has the correlation id of its call. If a stream waits for an event,
+the args state the same as PyTorch's: the stream into which the event was recorded, and the
 call that recorded it::
 
     CUDA_EVENT       eventSyncId 71, stream 33, correlation 601   cudaEventRecord

@@ -168,7 +168,7 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
   return isLong ? [`${heads[0]!}…`, `${heads[1]!}…`] : [head, tail];
 }
 
-/** Shorter common ends of names stay, in characters. */
+/** Minimum length, in characters, of a common end of names that is cut. */
 const MIN_CUT_END = 12;
 
 /** The common beginning of two texts. */

@@ -71,7 +71,7 @@ export class Strip extends DiffPanel<StripData> {
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
-            {hasManySlots && held.steps.length > 0 && " They are the tall cells."}
+            {hasManySlots && held.steps.length > 0 && " Tall cells mark these steps."}
           </p>
         )}
         {hasManySlots && (

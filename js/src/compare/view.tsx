@@ -268,7 +268,7 @@ function listenToDiffKeys(
   signal: AbortSignal,
   run: (command: Command) => boolean,
 ): void {
-  // Before a timeline handles it.
+  // Capture the key before a timeline handles it.
   root.addEventListener(
     "keydown",
     (event) => {

@@ -115,12 +115,12 @@ export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Arra
   const bytes = blocks.bytes?.(name) ?? null;
   const text = bytes === null ? blocks.text(name) : null;
   if (bytes === null && text === null) {
-    throw new Error(`This page has lost its part "${name}". Save it again.`);
+    throw new Error(`This page is incomplete: block "${name}" is missing. Save the page again.`);
   }
   try {
     return await gunzip(bytes ?? fromBase64(text!.trim()));
   } catch {
-    throw new Error(`The part "${name}" of this page is damaged. Save it again.`);
+    throw new Error(`This page is damaged: block "${name}" cannot be read. Save the page again.`);
   }
 }
 

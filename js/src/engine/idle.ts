@@ -139,6 +139,7 @@ class GapIndex {
     return sums.map((sum, k) => sum + sumsToEnd[k]! - sumsToStart[k]!);
   }
 
+  /** Idle time in which the device probably works on what the files do not have. */
   unrecordedWork(): IntervalUnion {
     const { call, callEnd } = this.analysis.work;
     const starts: number[] = [];

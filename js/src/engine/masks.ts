@@ -20,7 +20,7 @@ const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
-/** A query, as a test of the types of events, which are few, and one of single events. */
+/** A query as two tests: a quick one of the types of events, and one of each event. */
 interface EventTest {
   /** 1 by type if its events may match. */
   readonly ofType: Uint8Array;

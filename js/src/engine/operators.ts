@@ -76,7 +76,7 @@ interface CallPaths {
   pathOfOperator: Int32Array;
   /** The path without its last operator, -1 for none; it has a lower number. */
   parent: number[];
-  /** Name and choice of the last operator. */
+  /** Name of the last operator, and whether it is chosen. */
   name: number[];
   isSelected: boolean[];
   /** Whether the last operator is chosen, and no chosen operator above has its name. */

@@ -46,7 +46,7 @@ describe("blocks", () => {
   });
 
   test("broken blocks raise an error that names the problem", async () => {
-    await expect(readBlock({ text: () => null }, "x")).rejects.toThrow('lost its part "x"');
+    await expect(readBlock({ text: () => null }, "x")).rejects.toThrow('block "x" is missing');
     await expect(readBlock({ text: () => text.slice(0, 24) }, "x")).rejects.toThrow("is damaged");
   });
 

@@ -96,18 +96,19 @@ export function classSharesOf(
   { attrs, columns, rows }: PanelFrame,
   side: 0 | 1,
 ): ClassShares | null {
-  const word = side === 0 ? "before" : "after";
-  const [start, end] = [attrs[`${word}_start_ns`], attrs[`${word}_end_ns`]];
+  const prefix = side === 0 ? "before" : "after";
+  const [start, end] = [attrs[`${prefix}_start_ns`], attrs[`${prefix}_end_ns`]];
   if (typeof start !== "number" || typeof end !== "number") return null;
   const times = GROUPS.flatMap((group) => group.classes).flatMap((name) => {
-    const time = columns[`${word}_${CLASSES.indexOf(name)}`];
-    return time === undefined ? [] : [[CLASSES.indexOf(name), time.map(Number)] as const];
+    const code = CLASSES.indexOf(name);
+    const column = columns[`${prefix}_${code}`];
+    return column === undefined ? [] : [[code, column.map(Number)] as const];
   });
-  const rowTotals = Array.from({ length: rows }, (_, index) =>
-    times.reduce((sum, [, time]) => sum + time[index]!, 0),
+  const rowTotals = Array.from({ length: rows }, (_, row) =>
+    times.reduce((sum, [, column]) => sum + column[row]!, 0),
   );
   const shares = times.map(
-    ([code, time]) => [code, time.map((ns, index) => ns / Math.max(rowTotals[index]!, 1))] as const,
+    ([code, column]) => [code, column.map((ns, row) => ns / Math.max(rowTotals[row]!, 1))] as const,
   );
   return { start, end, shares };
 }

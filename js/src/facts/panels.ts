@@ -56,7 +56,7 @@ export const WHOLE_JOB_PANELS = [...KINDS, ...GROUPED]
 
 export function findPanelKind(id: string): PanelKind {
   const kind = [...KINDS, ...GROUPED].find((candidate) => candidate.id === id);
-  if (kind === undefined) throw new Error(`There is no panel ${id}.`);
+  if (kind === undefined) throw new Error(`Unknown panel ${id}.`);
   return kind;
 }
 

@@ -235,7 +235,7 @@ export interface StageHit {
    * Cell under the pointer without a rectangle: its exact window and its values in the tile.
    */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
-  /** The line before a late kernel, from when the other ranks had arrived to its start. */
+  /** The line from the arrival of the other ranks to the start of a late kernel. */
   late?: Slice | null;
   step: SceneStep | null;
   /** On a ribbon of late arrivals: the mark there. */

@@ -27,8 +27,9 @@ function regionOf({ geometry }: StageFrame, x: number, y: number): StageHit["reg
   return y < stripTop ? "axis" : "strip";
 }
 
+/** Describe what is drawn at a point: its region, time, row, lane, and the mark or event there. */
 export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
-  const { geometry, view, job, visible } = frame;
+  const { geometry, view, job } = frame;
   const region = regionOf(frame, x, y);
   const time =
     region === "minimap"
@@ -43,54 +44,63 @@ export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
     cell: null,
     step: null,
   };
-  if (region === "strip") {
-    const { steps, phases } = frame.scene;
-    if (geometry.lateRow && y >= geometry.stripTop + (geometry.stripRows - 1) * SIZE.steps) {
-      const { ribbon } = frame;
-      hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, hitToleranceNs(frame));
-      return hit;
-    }
-    const inSteps = y < geometry.stripTop + 16 && steps.length > 0;
-    hit.step =
-      (inSteps ? steps : phases).find(
-        (step) => step.start <= time && time < step.start + step.dur,
-      ) ?? null;
-    return hit;
-  }
+  if (region === "strip") hitStrip(hit, frame, y);
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
-  const placed = visible.rowAt(y);
+  const placed = frame.visible.rowAt(y);
   if (placed !== null) hit.row = makeRowInfo(placed.row, placed.y);
-  if (region === "gutter" && hit.row?.badge !== undefined) {
-    const { left, right } = badgeHitArea(frame.layout.foldSizes);
-    hit.badge = x >= left && x < right;
-  }
-  const spot = visible.laneAt(y);
-  if (region === "gutter" && spot?.band.frames !== undefined) hit.stack = true;
+  if (region === "gutter") hitGutter(hit, frame, x, y);
   if (region !== "lanes") return hit;
-  const strip = placed?.row.ribbon() ?? null;
-  if (placed !== null && strip !== null && frame.ribbon !== null) {
-    const from = y - placed.y - strip.top;
-    if (from >= 0 && from < strip.height) {
+  const ribbon = placed?.row.ribbon() ?? null;
+  if (placed !== null && ribbon !== null && frame.ribbon !== null) {
+    const ribbonY = y - placed.y - ribbon.top;
+    if (ribbonY >= 0 && ribbonY < ribbon.height) {
       hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
       return hit;
     }
   }
-  if (spot === null) return hit;
+  const lane = frame.visible.laneAt(y);
+  if (lane !== null) hitLane(hit, frame, lane, x);
+  return hit;
+}
+
+/** Set the step, the phase or the arrival under a point in the strip above the rows. */
+function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
+  const { geometry, ribbon, scene } = frame;
+  const { time } = hit;
+  if (geometry.lateRow && y >= geometry.stripTop + (geometry.stripRows - 1) * SIZE.steps) {
+    hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, hitToleranceNs(frame));
+    return;
+  }
+  const inSteps = y < geometry.stripTop + SIZE.steps && scene.steps.length > 0;
+  const ranges = inSteps ? scene.steps : scene.phases;
+  hit.step = ranges.find(({ start, dur }) => start <= time && time < start + dur) ?? null;
+}
+
+/** Note whether a point is on a row's badge, or on the name of a stack of Python frames. */
+function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void {
+  if (hit.row?.badge !== undefined) {
+    const { left, right } = badgeHitArea(frame.layout.foldSizes);
+    hit.badge = x >= left && x < right;
+  }
+  if (frame.visible.laneAt(y)?.band.frames !== undefined) hit.stack = true;
+}
+
+/** Set the lane of a point, and the rectangle, the cell or the lateness line there. */
+function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: number): void {
+  const { band } = visibleLane;
   // In a folded stack, the innermost frames are in front.
-  for (const number of [...(spot.band.stackLanes ?? [spot.band.lane])].reverse()) {
+  for (const number of [...(band.stackLanes ?? [band.lane])].reverse()) {
     hit.lane = number;
     const lane = frame.windows.get(number);
     if (lane === null || lane.empty) continue;
-    hit.slice = withLongerWait(frame, spot, sliceAt(frame, lane, x));
-    if (hit.slice === null) hit.cell = cellAt(frame, lane, spot, time);
+    hit.slice = withLongerWait(frame, visibleLane, sliceAt(frame, lane, x));
+    if (hit.slice === null) hit.cell = cellAt(frame, lane, visibleLane, hit.time);
     if (hit.slice !== null || hit.cell !== null) break;
   }
-  const { over } = spot.band;
-  if (hit.slice === null && over !== undefined && frame.lateness !== null) {
-    const lates = frame.windows.get(over.late);
-    if (lates !== null && !lates.empty) hit.late = sliceAt(frame, lates, x);
+  if (hit.slice === null && band.over !== undefined && frame.lateness !== null) {
+    const lateLines = frame.windows.get(band.over.late);
+    if (lateLines !== null && !lateLines.empty) hit.late = sliceAt(frame, lateLines, x);
   }
-  return hit;
 }
 
 /** Distance in ns within which a point hits a mark of a ribbon. */

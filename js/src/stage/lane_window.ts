@@ -20,10 +20,14 @@ export const SLOT_STATE = {
 
 const MERGE_LEVELS = 2;
 
+/** Scratch of `loadRemainder`: busy share and count of each cell without the tile's slices. */
 const remainingShare = new Float32Array(TILE_CELLS);
 const remainingCount = new Int32Array(TILE_CELLS);
 
-/** Subtract a coarse tile's slices from its cells; finer cells cannot separate the two. */
+/**
+ * Set `remainingShare` and `remainingCount`: a coarse tile's slices are drawn as rectangles, so its
+ * cells, which are split into finer ones, must not count them again.
+ */
 function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
     remainingShare[k] = tile.busy[k]! / 65535;
@@ -188,11 +192,12 @@ export class LaneWindow {
     }
   }
 
+  /** Fill a slot with the cells of the finest loaded coarser tile; returns whether there is one. */
   private stretch(store: TileStore, slot: number, index: number): boolean {
     for (let levelsUp = 1; this.level + levelsUp <= MAX_LEVEL; levelsUp += 1) {
       const factor = 2 ** levelsUp;
-      const coarse = Math.floor(index / factor);
-      const tile = store.get(this.lane, this.level + levelsUp, coarse);
+      const coarseIndex = Math.floor(index / factor);
+      const tile = store.get(this.lane, this.level + levelsUp, coarseIndex);
       if (tile === undefined) continue;
       this.setTile(slot, EMPTY_TILE);
       if (tile === EMPTY_TILE) return true;
@@ -200,17 +205,17 @@ export class LaneWindow {
       this.levels[slot] = this.level + levelsUp;
       const isCounter = tile.min.length > 0;
       const firstCell = slot * TILE_CELLS;
-      const origin = (index - coarse * factor) * TILE_CELLS;
-      loadRemainder(tile, coarse * TILE_CELLS, this.cell * factor);
+      const origin = (index - coarseIndex * factor) * TILE_CELLS;
+      loadRemainder(tile, coarseIndex * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
-        const from = Math.floor((origin + cell) / factor);
-        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
-        this.count[firstCell + cell] = Math.max(0, remainingCount[from]!);
-        this.kind[firstCell + cell] = tile.kind[from]!;
-        this.classes[firstCell + cell] = tile.classes[from] ?? 255;
+        const coarseCell = Math.floor((origin + cell) / factor);
+        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[coarseCell]! * 65535));
+        this.count[firstCell + cell] = Math.max(0, remainingCount[coarseCell]!);
+        this.kind[firstCell + cell] = tile.kind[coarseCell]!;
+        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? 255;
         if (!isCounter) continue;
-        this.min[firstCell + cell] = tile.min[from]!;
-        this.max[firstCell + cell] = tile.max[from]!;
+        this.min[firstCell + cell] = tile.min[coarseCell]!;
+        this.max[firstCell + cell] = tile.max[coarseCell]!;
       }
       this.addSlices(tile);
       return true;

@@ -369,6 +369,7 @@ export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
   return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
+/** Caption where ranks have no data, and where a saved page has fewer details than the view. */
 export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
@@ -381,9 +382,9 @@ export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
     const [start, end] = [xOfTime(rank.range[0]), xOfTime(rank.range[1])];
     drawNoDataCaption(pen, frame, placed, xOfTime(job[0]), start, false);
     drawNoDataCaption(pen, frame, placed, end, xOfTime(job[1]), rank.truncated !== null);
-    const area = isCoarse(rank, nsPerPx) ? captionArea(placed, start, end) : null;
-    // At the end, it hides the fewest events.
-    if (area !== null) drawPlate(pen, frame, area, COARSE_CAPTION, 1);
+    const lanesArea = isCoarse(rank, nsPerPx) ? captionArea(placed, start, end) : null;
+    // At the right end, the plate hides the fewest events.
+    if (lanesArea !== null) drawPlate(pen, frame, lanesArea, COARSE_CAPTION, 1);
   }
 }
 

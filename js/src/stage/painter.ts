@@ -304,7 +304,7 @@ function drawStickyEdge(pen: CanvasPen, { geometry, layout, theme }: StageFrame)
 
 function makePen(canvas: HTMLCanvasElement, settings: CanvasRenderingContext2DSettings): CanvasPen {
   const ctx = canvas.getContext("2d", settings);
-  if (ctx === null) throw new Error("This browser gives no 2D canvas.");
+  if (ctx === null) throw new Error("This browser does not provide a 2D canvas.");
   return new CanvasPen(ctx, 1);
 }
 

@@ -106,7 +106,7 @@ function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean
   return state.onlyRanks?.has(stands) !== false;
 }
 
-/** Whether a choice of other ranks leaves this one out. */
+/** Whether only other ranks are shown, and this rank is not pinned. */
 function isLeftOut(rank: SceneRank, state: RowState): boolean {
   return state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }

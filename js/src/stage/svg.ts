@@ -173,7 +173,7 @@ export function recordSvg(
   paint: (pen: CanvasRenderingContext2D, sheet: SvgSheet) => void,
 ): string {
   const measureContext = document.createElement("canvas").getContext("2d");
-  if (measureContext === null) throw new Error("This browser gives no 2D canvas.");
+  if (measureContext === null) throw new Error("This browser does not provide a 2D canvas.");
   const sheet = new SvgSheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
   // The context has all members that `CanvasPen` uses.

@@ -241,7 +241,7 @@ export function debounce(
 
 // Marks over the lanes, set with M.
 
-/** The list after marking a time range. Of the marks that are not kept, only the last remains. */
+/** The list after marking a time range. Only the last of the marks that are not kept remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(

@@ -74,7 +74,7 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   const reason = groups.reasons.get(rank) ?? "";
   const representative = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
   if (memberRanks !== undefined) {
-    lines.push([<b>{`ranks ${rangesText(memberRanks)}`}</b>, " are alike; drawn:"]);
+    lines.push([<b>{`ranks ${rangesText(memberRanks)}`}</b>, " are similar; drawn:"]);
   } else if (
     representative !== undefined &&
     representative !== rank &&

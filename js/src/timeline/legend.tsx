@@ -29,7 +29,7 @@ const WAIT_STATES = [
   {
     name: "late",
     words:
-      "late: the time before a late kernel starts, from when the other ranks had arrived; red for " +
+      "late: the time from the arrival of the other ranks to the start of a late kernel; red for " +
       "a rank that the others wait for",
     hasShare: false,
   },

@@ -50,7 +50,7 @@ export interface AppOptions extends FoldingOptions, StatusOptions {
   signal: AbortSignal;
   /** Called when the user has dragged the lower edge. */
   saveHeight?: (height: number) => void;
-  /** For one of several linked panels: its status line, and settings of the view around it. */
+  /** Status line and settings of the enclosing view, if this is one of its linked panels. */
   linkedPanel?: LinkedPanelOptions;
 }
 

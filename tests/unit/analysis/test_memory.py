@@ -114,7 +114,7 @@ def test_nothing_is_an_empty_frame_with_a_reason(write):
         ({"a": 1}, "a.json", r"not a memory timeline .*export_memory_timeline"),
         ([[1, 2, 3, 4], [1, 2, "x", 4]], "a.json", r"\$\[1\]\[2\]: is not a memory timeline"),
         ([[1, 2, 3]], "a.json", r"\$\[0\]: is no"),
-        ([[1, 2, 3, 8]], "a.json.gz", r"event 0: there is no category 8\. They go from 0 to 7"),
+        ([[1, 2, 3, 8]], "a.json.gz", r"event 0: unknown category 8\. Categories are 0 to 7"),
         ([[1 << 63, 2, 3, 4]], "a.json", "too large"),
         ([[1, 2], [[0] * 9]], "a.json", "2 times but 1 rows"),
         ([[1, 2], [[0] * 9, [0] * 4]], "a.json", "row 1: 4 sizes instead of 9"),

@@ -729,6 +729,6 @@ def test_edges_are_rounded_down_and_lose_nothing(pair):
     full = analysis.rank_time_heatmap(pair, bins=2)
     assert (full["start_ns"].min(), full["end_ns"].max()) == (0, 3000)
     assert analysis.rank_time_heatmap(pair, bins=3, window=(7, 7))["share"].isna().all()
-    for wrong, words in (({"metric": "joy"}, "no metric 'joy'"), ({"bins": 0}, "bins: 0")):
+    for wrong, words in (({"metric": "joy"}, "unknown metric 'joy'"), ({"bins": 0}, "bins: 0")):
         with pytest.raises(hw.TraceError, match=words):
             analysis.rank_time_heatmap(pair, **wrong)

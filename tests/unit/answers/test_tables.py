@@ -259,7 +259,7 @@ def test_names_from_traces_are_no_markup(tmp_path):
         (["event", "{job}", "0", "99999999"], "rank 0 has events 0 to"),
         (["table", "{job}", "operators", "--window", "soon"], "soon"),
         (["table"], "the following arguments are required"),
-        (["diff", "{job}", "{job}", "--fail-above", "5%", "--metric", "no"], "no metric 'no'"),
+        (["diff", "{job}", "{job}", "--fail-above", "5%", "--metric", "no"], "unknown metric 'no'"),
     ],
 )
 def test_errors_are_json_where_asked(opened, capsys, arguments, message):

@@ -403,7 +403,7 @@ def test_the_operation_is_that_of_the_range_where_kernels_only_send(tmp_path):
     ]
     text = said(small.load(tmp_path, rank))
     assert text.startswith(
-        "Exposed communication takes 40 % of its span, 40.0 µs; 75 % of it in all-to-all."
+        "Exposed communication takes 40 % of the GPU span, 40.0 µs; 75 % of it in all-to-all."
     )
 
 

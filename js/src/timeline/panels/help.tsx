@@ -8,7 +8,10 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["cell", "many events in a pixel: the height is the share of its time"],
   ["host", "a call of the host: pale with a dark edge"],
   ["wait", "waiting in a collective for the last rank"],
-  ["late", "before a late kernel: from when the other ranks had arrived; red if they wait for it"],
+  [
+    "late",
+    "from the arrival of the other ranks to the start of a late kernel; red if they wait for it",
+  ],
   ["none", "no data of this rank, or less detail in the page than the view needs"],
   ["arrival", "below communication: an arrival after the median rank; the later, the darker"],
   ["step", "start of a step"],
