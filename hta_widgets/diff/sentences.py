@@ -28,6 +28,7 @@ from hta_widgets.text import (
     duration,
     duration_delta,
     mean_count,
+    p_value,
     plural,
     run_text,
     share_delta,
@@ -183,7 +184,7 @@ def step_times_text(finding: Finding, diff: Comparison) -> str:
         text += f": {' and '.join(causes)}"
     if finding.p_value is not None and finding.kind == "slight":
         may_be_chance = "that may be chance " if finding.p_value >= _CHANCE else ""
-        text += f"; {may_be_chance}(p {finding.p_value:.2g})"
+        text += f"; {may_be_chance}({p_value(finding.p_value)})"
     return f"{text}{_untested_text(finding, diff)}."
 
 

@@ -174,7 +174,7 @@ describe("the list of changes", () => {
 
   test("states chance only if the spread is known", () => {
     const chance = (...given: Parameters<typeof chanceText>) => chanceText(...given).words;
-    expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.020", "one step"]);
+    expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.02", "one step"]);
     expect([chance("added", null), chance("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
     const variants = {
