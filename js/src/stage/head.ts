@@ -15,8 +15,8 @@ import type { CanvasPen } from "./pen";
 /** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
-/** Short work in a long job is seen in the minimap too. */
-const MIN_BAR_PX = 2;
+/** Min share of the height for a bin with work: above the frame of a view of the whole job. */
+const MIN_BAR_SHARE = 1 / 8;
 
 /** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
 export function drawMinimapImage(
@@ -55,7 +55,8 @@ export function drawMinimapImage(
     let sum = 0;
     for (const [colour, value] of stack) {
       sum += value;
-      const bar = sum > 0 ? Math.max(MIN_BAR_PX, Math.round(sum * (height - 2))) : 0;
+      const min = sum > 0 ? Math.ceil(height * MIN_BAR_SHARE) : 0;
+      const bar = Math.max(min, Math.round(sum * (height - 2)));
       const top = Math.max(0, height - bar);
       for (let y = top; y < base; y += 1) px[y * width + x] = colour;
       base = Math.min(base, top);
