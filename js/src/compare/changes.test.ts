@@ -167,6 +167,11 @@ describe("the list of changes", () => {
     expect(rows[1]!.querySelector("small")!.title).toContain("→ void at::fused<4>(float)");
     expect(rows[2]!.textContent).toContain("new 1");
     expect(panel(null).querySelector("b.aten")).toBeNull();
+    const none = drawn(
+      h(ChangesTable, { ...look, frame: frame({ name: [] }), chosen: null, choose }),
+    );
+    expect(none.textContent).toContain("Nothing changed beyond the noise");
+    expect(none.querySelector(".hta-names-head")).toBeNull();
     rows[1]!.click();
     rowsOf(1)[1]!.click();
     expect(chosen).toEqual([1, null]);
