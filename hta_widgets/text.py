@@ -176,6 +176,11 @@ def binary_size(high: int) -> str:
     return f"{high}\u202fB"
 
 
+def p_value(number: float) -> str:
+    """Format the p value of a test: ``p 0.043``, ``p 1``, ``p < 0.0001``."""
+    return "p < 0.0001" if number < 0.0001 else f"p {float(f'{number:.2g}'):g}"
+
+
 def rate(gb_per_s: Number) -> str:
     """Format gigabytes per second in decimal units: ``22.0 GB/s``."""
     if gb_per_s is None or not _is_known(gb_per_s):

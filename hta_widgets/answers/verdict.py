@@ -26,7 +26,7 @@ from hta_widgets.diff.compare import CONDITIONS, Comparison
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.errors import TraceError
-from hta_widgets.text import duration, share, share_delta
+from hta_widgets.text import duration, p_value as p_value_text, share, share_delta
 from hta_widgets.trace.arrays import Floats
 
 Outcome = Literal["regressed", "within", "cannot tell"]
@@ -150,7 +150,7 @@ def judge(diff: Comparison, limit_share: float, metric: str = "step") -> Verdict
         return Verdict("cannot tell", reason=reason, **fields)
     if worse >= limit_share:
         is_certain = p_value < _ALPHA
-        reason = "" if is_certain else f"the change may be chance (p {p_value:.2g})"
+        reason = "" if is_certain else f"the change may be chance ({p_value_text(p_value)})"
         return Verdict("regressed" if is_certain else "cannot tell", reason=reason, **fields)
     if noise > limit_share and worse + noise > limit_share:
         return Verdict("cannot tell", reason="the steps scatter more than the limit", **fields)

@@ -299,13 +299,17 @@ def join_sentences(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
+#: Words for events that a frame lacks, where they differ from the key of ``attrs["matched"]``.
+_NAMES_WITHOUT = {"memory": "copies", "launched": "launched work"}
+
+
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
     """Return a note on kinds without matching events and on missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     none = [key for key, matches in matched.items() if matches == 0 and key in kinds]
-    texts = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
+    texts = [f"no {' and no '.join(_NAMES_WITHOUT.get(key, key) for key in none)}"]
     missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
     nothing = f"nothing on {rank_list(missing)}" if missing else ""
     return join_sentences(*(texts if none else []), nothing, str(frame.attrs.get("note", "")))

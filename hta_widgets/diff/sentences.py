@@ -28,6 +28,7 @@ from hta_widgets.text import (
     duration,
     duration_delta,
     mean_count,
+    p_value,
     plural,
     run_text,
     share_delta,
@@ -63,7 +64,7 @@ _CAUSE_WORDS = {
     "unrecorded": "idle time with work that is not recorded",
     "unknown": "idle time of unknown cause", "nothing_launched": "idle time with no more work",
 }  # fmt: skip
-_CHANCE = 0.001  # smaller p-values are not called chance, however small the difference
+_CHANCE = 0.01  # smaller p-values are not called chance, as in `answers.verdict`
 #: Cautions that `compare` does not add.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
@@ -182,8 +183,8 @@ def step_times_text(finding: Finding, diff: Comparison) -> str:
     if causes:
         text += f": {' and '.join(causes)}"
     if finding.p_value is not None and finding.kind == "slight":
-        may_be_chance = "that may be chance " if finding.p_value >= _CHANCE else ""
-        text += f"; {may_be_chance}(p {finding.p_value:.2g})"
+        may_be_chance = "; that may be chance" if finding.p_value >= _CHANCE else ""
+        text += f"{may_be_chance} ({p_value(finding.p_value)})"
     return f"{text}{_untested_text(finding, diff)}."
 
 

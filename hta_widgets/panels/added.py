@@ -428,7 +428,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     if not any(pipelines(traces).values()):
         missing["no group of ranks is a pipeline"] = ["pipeline"]
     if not has_word("[memory]"):
-        missing["no memory events"] = ["memory"]
+        missing["no memory events: profile_memory=True records them"] = ["memory"]
     if not has_word("execute_context", "execute_diffusion", "step[", "decode[", "prefill["):
         missing["no steps of an inference engine"] = ["serving"]
     if not has_layers(traces):

@@ -494,6 +494,7 @@ def minimap_reply(
     """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work.
 
     Without device work it is the mean of all folded host lanes, whose bins have the kinds of cells.
+    There, a bin whose events last 0 ns counts as 1 ns.
     """
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
@@ -514,8 +515,9 @@ def minimap_reply(
         for index in indices:
             for cells in _host_cells(index, edges):
                 lanes += 1
+                times = np.maximum(cells.covered, cells.count > 0)
                 for code, name in enumerate(KINDS):
-                    totals[name] += np.where(cells.kind == code, cells.covered, 0)
+                    totals[name] += np.where(cells.kind == code, times, 0)
             raise_if_cancelled()
         totals = {name: total for name, total in totals.items() if total.any() or name == "cpu"}
     weight = np.diff(edges).astype(np.float64) * lanes

@@ -4,12 +4,12 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { deviceOf } from "../protocol/scene";
 import { type PanelFrame, isAbort } from "../protocol/source";
-import { formatDuration, plural } from "../ui/formats";
+import { formatDuration, formatPValue, plural } from "../ui/formats";
 import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
 import { type FrameRow, rowsOf, shareText, textAt } from "./frames";
 import type { TimelineLink } from "./link";
 import { Icicle, type FrameOfRanks } from "./operator_tree";
-import { type Headline, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
+import { type Headline, DiffPanel } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
@@ -281,7 +281,7 @@ function stepText(row: FrameRow): string {
   );
 }
 
-/** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, …; more than chance (p 0.003).`; "" for one step. */
+/** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, … (p 0.003).`; "" for one step. */
 export function spreadText(frame: PanelFrame): string {
   const { rows, columns, attrs } = frame;
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
@@ -291,15 +291,9 @@ export function spreadText(frame: PanelFrame): string {
     (columns[name] ?? []).reduce<number>((sum, value) => sum + Number(value), 0) / rows;
   const side = (name: string, std: number): string =>
     `${formatDuration(Math.round(mean(name)))} ± ${formatDuration(Math.round(std))}`;
-  const p = Number(attrs.p_value);
-  const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
-  const [before, after] = [mean("before_ns"), mean("after_ns")];
-  const slight = Math.abs(after - before) < MIN_REPORTED_SHARE * Math.max(before, after);
-  const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
-  const verdict = isSignificant(frame) ? significant : "may be chance";
   return (
     `A step: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
-    `mean ± standard deviation of ${plural(rows, "step")}; ${verdict} (${chance}).`
+    `mean ± standard deviation of ${plural(rows, "step")} (${formatPValue(Number(attrs.p_value))}).`
   );
 }
 

@@ -72,7 +72,7 @@ export abstract class DiffPanel<Shown> {
 /** Number of sentences after the first; the rest are behind a disclosure. */
 const SENTENCES = 4;
 /** The smallest difference that is reported, as a share of the time. */
-export const MIN_REPORTED_SHARE = 0.01;
+const MIN_REPORTED_SHARE = 0.01;
 
 /** Total time of the compared events, before and after, ns. */
 type TotalTimes = BySide<number>;

@@ -451,7 +451,7 @@ interface StepSlot {
 /** Kinds of time by their index in the frame, and their heights. */
 const LANES = [
   { name: "compute", kind: "compute", height: 28 },
-  { name: "comm", kind: "communication", height: 14 },
+  { name: "communication", kind: "communication", height: 14 },
   { name: "copies", kind: "memory", height: 12 },
 ] as const;
 

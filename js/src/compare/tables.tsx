@@ -8,6 +8,7 @@ import {
   formatCount,
   formatDuration,
   formatDurationDelta,
+  formatPValue,
   formatShare,
   plural,
 } from "../ui/formats";
@@ -238,8 +239,7 @@ export function chanceText(
   }
   const aboutText =
     "How likely chance alone makes the means of the steps differ as much, by t-tests over the steps.";
-  if (p < 0.0001) return { words: "p < 0.0001", about: aboutText };
-  return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about: aboutText };
+  return { words: formatPValue(p), about: aboutText };
 }
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
@@ -437,7 +437,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "number") return typeof value === "string" ? value : JSON.stringify(value);
-  if (column.endsWith("p_value")) return value < 0.0001 ? "< 0.0001" : value.toPrecision(2);
+  if (column.endsWith("p_value")) return formatPValue(value).slice(2);
   // Calls without a message.
   if (column.startsWith("size_") && value < 0) return "–";
   if (column === "change_share") return shareText(value, 1);

@@ -278,7 +278,7 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
         {lines.length > 0 && <span class="hta-count-badge">{formatCount(lines.length)}</span>}
       </header>
       {drawn.map((line) => (
-        <div class="hta-problem" title={line.files.join("\n")}>
+        <div class="hta-problem" title={[...line.details, ...line.files].join("\n")}>
           <b>{problemText(line).title}</b>
           <p>{problemText(line).text}</p>
         </div>

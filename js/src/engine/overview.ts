@@ -221,7 +221,7 @@ export class RankOverview {
   }
 
   /** Time and main kind of a lane between neighbouring edges, spread evenly within a cell. */
-  interpolatedCells(lane: number, edges: Float64Array): Pick<Cells, "covered" | "kind"> {
+  interpolatedCells(lane: number, edges: Float64Array): Omit<Cells, "mask"> {
     const cells = emptyCells(edges.length - 1);
     const { total, kinds = [] } = this.lanes.get(lane) ?? {};
     const timesOf = ({ covered }: GridSums): Float64Array => {

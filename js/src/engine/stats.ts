@@ -98,7 +98,7 @@ export class DeviceUsage {
   }
 
   /** Contents of each host lane of the folded rank between neighbouring edges. */
-  hostCells(edges: Float64Array): Pick<Cells, "covered" | "kind">[] {
+  hostCells(edges: Float64Array): Omit<Cells, "mask">[] {
     const { source } = this;
     return source.header.summary.flatMap(({ role, lane }) => {
       if (role !== "cpu") return [];
@@ -185,8 +185,9 @@ export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins
         return device.partsBetween(edges[bin]!, edges[bin + 1]!);
       })
     : devices.flatMap((device) =>
-        device.hostCells(edges).map(({ covered, kind }) => (bin: number) => {
-          return { [scene.kinds[kind[bin]!] ?? ""]: covered[bin]! };
+        device.hostCells(edges).map(({ covered, count, kind }) => (bin: number) => {
+          const ns = count[bin]! > 0 ? Math.max(1, covered[bin]!) : covered[bin]!;
+          return { [scene.kinds[kind[bin]!] ?? ""]: ns };
         }),
       );
   for (const timesIn of readers) {

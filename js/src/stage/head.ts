@@ -15,6 +15,9 @@ import type { CanvasPen } from "./pen";
 /** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
+/** Min share of the height for a bin with work: above the frame of a view of the whole job. */
+const MIN_BAR_SHARE = 1 / 8;
+
 /** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
 export function drawMinimapImage(
   data: Minimap,
@@ -52,7 +55,9 @@ export function drawMinimapImage(
     let sum = 0;
     for (const [colour, value] of stack) {
       sum += value;
-      const top = Math.max(0, height - Math.round(sum * (height - 2)));
+      const min = sum > 0 ? Math.ceil(height * MIN_BAR_SHARE) : 0;
+      const bar = Math.max(min, Math.round(sum * (height - 2)));
+      const top = Math.max(0, height - bar);
       for (let y = top; y < base; y += 1) px[y * width + x] = colour;
       base = Math.min(base, top);
     }

@@ -101,6 +101,24 @@ describe("problems", () => {
       "truncated 1: 2",
     ]);
   });
+
+  test("details that differ in names alone are one line, and thousands are grouped", () => {
+    const problem = (kind: string, detail: string, rank: number | null) => ({
+      ...{ kind, count: 1, detail, rank, file: null },
+    });
+    const problems = [
+      ...[0, 1, 2].map((n) => problem("duplicate_rank", `left out: rank_${n}.json repeats`, null)),
+      ...[1, 2].map((n) => problem("clock", `${n},234,567 s from 'f<1,024>'`, n)),
+    ];
+    const truth = { level: "warn", text: "", problems } as const;
+    const lines = problemLines({ ...recordedScene(), ranks: [], truth });
+    expect(lines.map(({ count, detail }) => `${count} ${plain(detail)}`)).toEqual([
+      "3 left out: … repeats",
+      "1 1 234 567 s from 'f<1,024>'",
+      "1 2 234 567 s from 'f<1,024>'",
+    ]);
+    expect([...lines[0]!.details][2]).toBe("left out: rank_2.json repeats");
+  });
 });
 
 describe("histograms", () => {

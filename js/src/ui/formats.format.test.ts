@@ -7,6 +7,7 @@ import {
   formatDuration,
   formatDurationDelta,
   formatExact,
+  formatPValue,
   formatShare,
   formatShareDelta,
   formatTime,
@@ -46,6 +47,11 @@ describe("durations keep three significant digits", () => {
   test("the unit is parted by a thin space", () => {
     expect(formatDuration(1_210_000)).toBe("1.21\u202fms");
   });
+});
+
+test("p values keep two significant digits", () => {
+  const texts = ["p 1", "p 1", "p 0.06", "p 0.0043", "p < 0.0001"];
+  expect([1, 0.999, 0.0601, 0.00432, 0.00009].map(formatPValue)).toEqual(texts);
 });
 
 test("deltas carry their sign, zero too", () => {

@@ -158,6 +158,11 @@ export function formatValue(value: number, unit = ""): string {
   return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
+/** The p value of a test: `p 0.043`, `p 1`, `p < 0.0001`. */
+export function formatPValue(p: number): string {
+  return p < 0.0001 ? "p < 0.0001" : `p ${Number(p.toPrecision(2))}`;
+}
+
 /** "1 problem", "3 problems". */
 export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;

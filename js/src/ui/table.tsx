@@ -101,16 +101,18 @@ export function Table<Row>(props: TableProps<Row>) {
         aria-label={name}
         style={{ gridTemplateColumns: columns.map((column) => column.width ?? "auto").join(" ") }}
       >
-        <div class="hta-names-head" role={columns.length > 0 ? "row" : undefined}>
-          {columns.map((column) => (
-            <ColumnHead
-              key={column.by}
-              column={column}
-              order={by?.by === column.by ? by : null}
-              sort={value === null ? null : () => (order.value = nextOrder(by, column, first))}
-            />
-          ))}
-        </div>
+        {columns.length > 0 && (
+          <div class="hta-names-head" role="row">
+            {columns.map((column) => (
+              <ColumnHead
+                key={column.by}
+                column={column}
+                order={by?.by === column.by ? by : null}
+                sort={value === null ? null : () => (order.value = nextOrder(by, column, first))}
+              />
+            ))}
+          </div>
+        )}
         {drawn.map((row) => (
           <TableRow
             key={keyOf(row)}

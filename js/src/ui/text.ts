@@ -267,6 +267,9 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
   return joinSentences(frameNote(frame) || otherwise, remedy);
 }
 
+/** Words for events that a frame lacks, where they differ from the key of `attrs.matched`. */
+const NAMES_WITHOUT: Record<string, string> = { memory: "copies", launched: "launched work" };
+
 /**
  * Text on the kinds without matching events, except those that the whole job lacks, which the page
  * lists once; on ranks without numbers; and the frame's note.
@@ -279,13 +282,12 @@ export function unmatchedText(
   const absent = frame.attrs.absent_kinds;
   const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
   const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
-  const kindNames = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
   const leftOut = ranksOfAttribute(frame, "left_out");
   const missing = ranksOfAttribute(frame, "missing_ranks").filter(
     (rank) => !leftOut.includes(rank),
   );
   return joinSentences(
-    none.length > 0 ? `no ${kindNames} events matched` : "",
+    none.map((key) => `no ${NAMES_WITHOUT[key] ?? key}`).join(" and "),
     missing.length > 0 ? `nothing on ${ranksText(missing)}` : "",
     leftOutText(frame),
     frameNote(frame),

@@ -191,7 +191,7 @@ UNMATCHED = {"compute": 3, "communication": 0, "memory": 0}
     [
         ("comm_comp_overlap", NOTHING, {}, "not 0 %"),
         ("temporal_breakdown", {}, {"matched": UNMATCHED},
-         "no communication and no memory events matched"),
+         "no communication and no copies"),
         ("idle_time_breakdown", {"idle_ns": 0}, {}, "Never idle"),
         ("operators", {"device_total_ns": 0, "device_self_ns": 0}, {},
          "no device work is linked to operators"),

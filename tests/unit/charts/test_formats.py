@@ -30,6 +30,8 @@ from hta_widgets.charts.rows import round_ticks
         # Sizes and rates are decimal.
         ("size", [(26_600_000, "26.6 MB"), (999, "999 B"), (0, "0 B")]),
         ("rate", [(22.0, "22.0 GB/s"), (math.nan, "–")]),
+        ("p_value", [(1.0, "p 1"), (0.999, "p 1"), (0.0601, "p 0.06"), (0.00432, "p 0.0043"),
+                     (0.00009, "p < 0.0001")]),
         ("value", [(1024, "1 024"), (0.12345, "0.1235")]),
     ],
 )  # fmt: skip

@@ -143,7 +143,8 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     offered = set(ADDED) & set(dash._about["panels"])
     without = {"memory", "roofline", "layers", "serving", "pipeline", "fusion_candidates"}
     assert offered == set(ADDED) - without
-    assert dash._about["left_out"]["no memory events"] == ["memory"]
+    reason = "no memory events: profile_memory=True records them"
+    assert dash._about["left_out"][reason] == ["memory"]
     alone = hw.Dashboard(load(tmp_path, LINEAR))
     assert set(ADDED) & set(alone._about["panels"]) == {
         "call_tree", "call_tree_device", "critical_path", "launch_outliers", "kernel_details",

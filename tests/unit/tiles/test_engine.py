@@ -218,10 +218,12 @@ def test_minimap_without_devices(tmp_path):
     reply, buffer = engine.answer({"op": "minimap", "bins": 4})
     assert unpack(reply["columns"], buffer)["cpu"].tolist() == [1, 0, 0, 1]
     sync = small.event("horovod", "QUEUE", 25_000, 50_000)
-    engine = TileEngine(small.read(small.write(tmp_path, [*events, sync])))
+    moment = small.event("cpu_op", "instant", 50_000, 50_000)
+    engine = TileEngine(small.read(small.write(tmp_path, [*events, sync, moment])))
     reply, buffer = engine.answer({"op": "minimap", "bins": 4})
     shares = {name: part.tolist() for name, part in unpack(reply["columns"], buffer).items()}
-    assert shares == {"sync": [0, 1, 0, 0], "cpu": [1, 0, 0, 1]}
+    of_instant = float(np.float32(1 / 25_000))
+    assert shares == {"sync": [0, 1, 0, 0], "cpu": [1, 0, of_instant, 1]}
     assert engine.answer({"op": "stats", "start": 0, "end": 100})[0]["kinds"] == {}
 
 

@@ -2,7 +2,7 @@
 
 import type { ReadProblem, Scene } from "../../protocol/source";
 import { CloseButton } from "../../ui/controls";
-import { formatCount, plural, rangesText } from "../../ui/formats";
+import { formatCount, plural, rangesText, THIN_SPACE } from "../../ui/formats";
 
 export function ProblemsPanel({ scene, close }: { scene: Scene; close(): void }) {
   const lines = problemLines(scene);
@@ -41,12 +41,14 @@ function ProblemTable({ lines }: { lines: readonly ProblemLine[] }) {
         </tr>
       </thead>
       <tbody>
-        {lines.map(({ kind, count, ranks, detail, files }) => (
+        {lines.map(({ kind, count, ranks, detail, details, files }) => (
           <tr>
             <th scope="row">{kind.replaceAll("_", " ")}</th>
             <td class="hta-number">{formatCount(count)}</td>
             <td>{ranks.length === 0 ? "–" : rangesText(ranks)}</td>
-            <td class="hta-wrap">{detail}</td>
+            <td class="hta-wrap" title={[...details].join("\n")}>
+              {detail}
+            </td>
             <td title={files.join("\n")}>{filesText(files)}</td>
           </tr>
         ))}
@@ -59,8 +61,25 @@ export interface ProblemLine {
   kind: string;
   count: number;
   detail: string;
+  /** As the readers state them: several if the line stands for details of one form. */
+  details: Set<string>;
   ranks: number[];
   files: string[];
+}
+
+/** As many details that differ in names and numbers alone are one line. */
+const MIN_ALIKE = 3;
+
+/** `left out: … holds the same run` of details that name different files. */
+function formOf(detail: string): string {
+  return detail.replace(/[^\s,;:()]*\d[^\s;:()]*(?<!,)/g, "…");
+}
+
+/** Thin spaces between thousands, as in the page; quoted names stay. */
+function groupThousands(text: string): string {
+  return text.replace(/(["']).*?\1|(?<=\d),(?=\d{3}(?!\d))/g, (part) =>
+    part === "," ? THIN_SPACE : part,
+  );
 }
 
 /** One line per problem of several ranks; a truncated file has one even if it is not reported. */
@@ -79,11 +98,26 @@ export function problemLines(scene: Scene): ProblemLine[] {
       file: rank.file,
       detail: rank.truncated ?? "",
     }));
+  const problems = [...scene.truth.problems, ...unreported].map((problem) => ({
+    ...problem,
+    form: formOf(problem.detail),
+  }));
+  const detailsOf = new Map<string, Set<string>>();
+  for (const { kind, detail, form } of problems) {
+    const key = `${kind}\n${form}`;
+    detailsOf.set(key, (detailsOf.get(key) ?? new Set()).add(detail));
+  }
   const lines = new Map<string, ProblemLine>();
-  for (const { kind, count, detail, rank, file } of [...scene.truth.problems, ...unreported]) {
-    const key = `${kind}\n${detail}`;
-    const line = lines.get(key) ?? { kind, count: 0, detail, ranks: [], files: [] };
+  for (const { kind, count, detail, form, rank, file } of problems) {
+    const isAlike = detailsOf.get(`${kind}\n${form}`)!.size >= MIN_ALIKE;
+    const text = isAlike ? form : groupThousands(detail);
+    const key = `${kind}\n${text}`;
+    const line = lines.get(key) ?? {
+      ...{ kind, count: 0, detail: text },
+      ...{ details: new Set<string>(), ranks: [], files: [] },
+    };
     line.count += count;
+    line.details.add(detail);
     if (rank !== null && !line.ranks.includes(rank)) line.ranks.push(rank);
     if (file !== null && !line.files.includes(file)) line.files.push(file);
     lines.set(key, line);
