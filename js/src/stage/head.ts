@@ -15,8 +15,8 @@ import type { CanvasPen } from "./pen";
 /** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
-/** Min share of the height for a bin with work: above the frame of a view of the whole job. */
-const MIN_BAR_SHARE = 1 / 8;
+/** Min share of the height for a bin with work, so that the frame of a view does not hide it. */
+const MIN_BAR_SHARE = 1 / 10;
 
 /** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
 export function drawMinimapImage(
@@ -47,23 +47,29 @@ export function drawMinimapImage(
       return [colour, value / (to - from)];
     });
     if (parts !== null) {
-      const busy = stack.reduce((all, [, value]) => all + value, 0);
+      const device = busyShare(stack);
       const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
-      stack = parts(time).map(([colour, share]) => [colour, share * busy]);
+      stack = parts(time).map(([colour, share]) => [colour, share * device]);
     }
+    const busy = busyShare(stack);
+    if (busy === 0) continue;
+    // The parts of a small bar keep their proportions.
+    const scale = (height - 2) * Math.max(1, MIN_BAR_SHARE / busy);
     let base = height;
     let sum = 0;
     for (const [colour, value] of stack) {
       sum += value;
-      const min = sum > 0 ? Math.ceil(height * MIN_BAR_SHARE) : 0;
-      const bar = Math.max(min, Math.round(sum * (height - 2)));
-      const top = Math.max(0, height - bar);
+      const top = Math.max(0, height - Math.round(sum * scale));
       for (let y = top; y < base; y += 1) px[y * width + x] = colour;
       base = Math.min(base, top);
     }
   }
   canvas.getContext("2d")?.putImageData(image, 0, 0);
   return canvas;
+}
+
+function busyShare(stack: readonly [colour: number, share: number][]): number {
+  return stack.reduce((sum, [, share]) => sum + share, 0);
 }
 
 export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
