@@ -377,7 +377,7 @@ export type HostTime = {
  *
  * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with most
  * time on the thread that launches `ends`, or on the busiest one if that thread has no events;
- * both longest first. `host_time` is the sum over all names. `ends` is the work that ended it.
+ * both longest first. `host_time` is the sum over all names. `ends` is the work that ends the gap.
  */
 export type Gap = {
   rank: number;
