@@ -15,7 +15,7 @@ import traitlets as t
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.arguments import check_arguments
-from hta_widgets.charts.defined import draw_definition, rows_content
+from hta_widgets.charts.defined import draw_definition, fill_device_word, rows_content
 from hta_widgets.charts.definition import rows_definition
 from hta_widgets.charts.figure import FigureStyle
 from hta_widgets.charts.theme import LIGHT
@@ -332,8 +332,9 @@ class Dashboard(LinkedView):
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
         """Return a chart of bars as SVG; empty if it has nothing to show."""
-        style = FigureStyle(rows_definition(panel).title, LIGHT, None)
         frame = self.panel_frame(panel).copy(deep=False)
+        title = fill_device_word(rows_definition(panel).title, frame)
+        style = FigureStyle(title, LIGHT, None)
         frame.attrs = {**frame.attrs, "late_ranks": late_ranks}
         if self.folded:
             groups = self.engine.answer({"op": "clusters"})[0]["clusters"]

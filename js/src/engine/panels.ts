@@ -119,7 +119,7 @@ export class PanelEngine {
   }: Requests["heatmap"]): Promise<Answer<"heatmap">> {
     if (!isMetric(metric)) {
       throw new Error(
-        `no metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
+        `unknown metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
       );
     }
     checkWindow({ start, end });

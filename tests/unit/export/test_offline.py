@@ -44,7 +44,9 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
     document = json.loads(gzip.decompress(blocks["document"]))
     assert document["scene"]["embedded"]["level"] == "all"
     assert [rank["rank"] for rank in document["ranks"]] == engine.traces.ranks
-    with pytest.raises(ValueError, match=f"no chunk {text['chunks']}: there are {text['chunks']}"):
+    with pytest.raises(
+        ValueError, match=f"unknown chunk {text['chunks']}: the page has {text['chunks']}"
+    ):
         offline.chunk(text["chunks"])
 
 
@@ -68,7 +70,7 @@ def test_answers_while_it_works(engine):
     offline = offline_of(engine, held_up)
     assert offline.chunk() == ({"state": "preparing"}, None)
     assert offline.chunk() == ({"state": "preparing"}, None)
-    with pytest.raises(ValueError, match="no chunk 0: there are 0"):
+    with pytest.raises(ValueError, match="unknown chunk 0: the page has 0"):
         offline.chunk(0)
     go_on.set()
     assert offline.join(60)

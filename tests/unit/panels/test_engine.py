@@ -289,5 +289,5 @@ def test_requests_that_cannot_be_answered(engine):
         engine.answer({"op": "panels", "panels": ["pie"], "selection": None})
     with pytest.raises(ValueError, match="unknown op"):
         engine.answer({"op": "dance"})
-    with pytest.raises(ValueError, match="no metric"):
+    with pytest.raises(ValueError, match="unknown metric"):
         engine.answer({"op": "heatmap", "metric": "joy", "start": 0, "end": 9, "bins": 2})
