@@ -161,7 +161,8 @@ def _exposed_text(
 def _exposed_operation_text(largest: ExposedOperation) -> str:
     name, bandwidth = largest.operation.replace("_", "-"), largest.bandwidth
     if bandwidth is None:
-        return f"{share(largest.share)} of it in {name}"
+        part = "all" if largest.share == 1 else share(largest.share)
+        return f"{part} of it in {name}"
     text = f"{name} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)} bus bandwidth"
     return f"{text}{', waits included' * bandwidth.includes_waits}"
 

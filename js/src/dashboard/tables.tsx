@@ -583,10 +583,15 @@ const COLLECTIVES: TableSpec = {
       isNumber: true,
       cell: (row) => `${countText(row("finished"))} of ${countText(row("ranks"))}`,
     },
-    textColumn("waiting", "waiting", "Ranks that enqueued it and did not finish it"),
-    textColumn("missing", "missing", "Ranks that did not enqueue it, or whose dump is not loaded", {
-      late: true,
-    }),
+    textColumn("waiting", "waiting ranks", "Ranks that enqueued it and did not finish it"),
+    textColumn(
+      "missing",
+      "missing ranks",
+      "Ranks that did not enqueue it, or whose dump is not loaded",
+      {
+        late: true,
+      },
+    ),
     textColumn("sizes", "shapes", "Shapes of its inputs", { from: 620 }),
     textColumn("where", "called in", "The innermost frame of the user's code", {
       from: 760,

@@ -388,7 +388,7 @@ def test_communication_that_nothing_hides(tmp_path):
     text = said(traces)
     assert text.startswith(
         "Exposed communication takes 20 % of each rank's GPU span on average, 20.0 µs a rank; "
-        "100 % of it in all-reduce."
+        "all of it in all-reduce."
     )
 
 
