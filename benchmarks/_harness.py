@@ -37,7 +37,7 @@ class Failed(Exception):  # noqa: N818 - a finding
 
 
 class Limits(TypedDict, total=False):
-    """What a process may take before it is stopped."""
+    """Limits of a process, beyond which it is stopped."""
 
     timeout_s: float
     limit_mb: float

@@ -311,7 +311,7 @@ def _rules(level: int) -> tuple[Rule, ...]:
 
 
 def _rules_frame() -> pd.DataFrame:
-    """Return all rules in the order in which they apply; ``added`` marks those of `add`."""
+    """Return all rules in the order in which they apply; ``added`` marks rules of `add`."""
     rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     return (

@@ -38,7 +38,7 @@ _PLAIN = {
 }
 #: Analyses that need the name of an operator have rows if these have.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Columns that hold the answer, where a row may exist without one: unknown is NaN or -1.
+#: Columns that hold the answer of tables whose rows may lack one: unknown is NaN or -1.
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -49,7 +49,7 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: They have a row per rank, which says nothing of a single one.
+#: They compare ranks: their row of a single rank holds no comparison.
 _NEED_RANKS = {"rank_clusters"}
 #: A path needs work that depends on other work, which these formats do not record.
 _NEED_WORK = {"critical_path", "job_critical_path"}
@@ -127,7 +127,7 @@ def table_function(name: str) -> Callable[..., Any] | None:
 
 
 def list_tables(job: Job) -> TableReply:
-    """Return the tables that a job has data for; ``without_data`` says why others have none."""
+    """Return the tables that a job has data for; ``without_data`` has reasons for the others."""
     functions = table_functions(job.traces)
     has_events = any(map(len, job.traces.values()))
     has_problems = len(job.traces.problem_list) > 0

@@ -1,4 +1,4 @@
-"""The events of one training step: those of the host, and the work that it enqueues by stream.
+"""The events of one training step: calls of the host, and the work that it enqueues by stream.
 
 A program has no times: host events begin and end at numbered ticks, whose costs `demo/job.py` turns
 into ns, differently for each rank and step. ::

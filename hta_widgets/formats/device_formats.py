@@ -1,4 +1,4 @@
-"""What the formats of device profilers have in common: ranks of devices, which can be compared."""
+"""The common parts of the formats of device profilers, whose ranks can be compared."""
 
 from hta_widgets.readers.formats import FileReading, Format, FormatComparison
 

@@ -108,7 +108,7 @@ class Database:
     ) -> dict[str, Ints]:
         """Return columns of integers, and ``rowid``, in the order of row ids.
 
-        The parameters are those of `integer_blocks`.
+        The parameters are the same as of `integer_blocks`.
         """
         blocks = list(self.integer_blocks(table, columns, optional=optional, missing=missing))
         return {

@@ -51,7 +51,7 @@ _SCHEMA: Final = {
 
 
 class _PeerTraffic(NamedTuple):
-    """What a rank exchanged with a peer: calls, their bytes, and whether all are split equally."""
+    """Exchange of a rank with a peer: calls, their bytes, and whether all are split equally."""
 
     calls: int = 0
     size_bytes: int = 0

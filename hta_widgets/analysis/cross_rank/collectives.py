@@ -230,7 +230,7 @@ class ExposedOperation(NamedTuple):
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
     """Return the operation whose communication takes most time without computing.
 
-    Where the files have sizes for half of the time, it is that of the messages of one size that
+    If the files have sizes for half of the time, it is that of the messages of one size that
     take most, with their bus bandwidth. The time of a collective that is matched on all its ranks
     is its transfer; that of another one is its event, waits included. None if names do not state
     the operation.

@@ -6,7 +6,7 @@ scores again. Softmax is not counted. For example, causal attention of 8 queries
 36 pairs.
 
 Sequences of different lengths are packed into one, and their lengths are the contents of a tensor.
-Where the number of tokens is that of sequences times the longest length, they are equally long.
+They are equally long if the tokens are as many as the sequences times the longest length.
 """
 
 from __future__ import annotations

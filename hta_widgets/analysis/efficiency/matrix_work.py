@@ -7,7 +7,7 @@ For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, al
 2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
 All products have one formula, products of groups and of packed weights another, and so have all
-convolutions and their gradients. ``facts/operators.json`` says where each operator has its
+convolutions and their gradients. ``facts/operators.json`` lists where each operator has its
 operands, as the arguments of a formula of `MATRIX_FORMULAS`.
 """
 
@@ -187,7 +187,7 @@ def _packed_product(
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
     """Return the work of Marlin, in any version: m, n and k are numbers that follow each other.
 
-    With experts, each row goes to as many of them as the number before the first flag says.
+    With experts, the number before the first flag is how many of them each row goes to.
     """
     m, k = call.shape(0, 2)
     numbers = [int(text) if str(text).isdecimal() else -1 for text in call.values]

@@ -226,9 +226,9 @@ def operator_efficiency(
 
 
 def verdicts_of_rank(traces: TraceSet, rank: int) -> dict[str, Any]:
-    """Return the columns of a rank's operators and their verdicts, without those of kernels.
+    """Return the columns of a rank's operators and their verdicts, without columns of kernels.
 
-    They are those of `operator_efficiency`, in another order, for callers that need no frame.
+    `operator_efficiency` has the same columns in another order; here they form no frame.
     """
     ((block, *_),) = (
         result.blocks

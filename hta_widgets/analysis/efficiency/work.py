@@ -3,7 +3,7 @@
 ``facts/operators.json`` is the table of operators, by how they count: ``gemm``, the innermost;
 ``outermost``, convolutions and attention; ``fallback``, only if no operator of these encloses it or
 is within it; ``listed``, without matrix products. A row names a formula, its arguments (the places
-of operands among those of the operator) and the operators that have them::
+of operands among its arguments) and the operators that have them::
 
     {
         "formula": "product",

@@ -179,7 +179,7 @@ def _write_args(
     writer.ints("row", places[offsets], delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
-    # The args of a begin event precede those of its end, even if the file has them reversed.
+    # The args of a begin event precede the args of its end, even if the file has them reversed.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)

@@ -413,7 +413,7 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
           ``stuck`` (all ranks enqueued it)
         - ``is_cause``: False if the ranks that it waits for wait in another group themselves
         - ``waiting, absent, without_dump``: ranks, as text
-        - ``differing``: calls of ranks that differ from those of most ranks
+        - ``differing``: calls of ranks that differ from the calls of most ranks
         - ``last``: what absent ranks enqueued last, and where
         - ``where``: the innermost frame of the user's code that called it
         - ``sentence``: all of this in words

@@ -175,7 +175,7 @@ def _operator(text: str) -> tuple[str, dict[str, Any]]:
     return text[: match.start()], args
 
 
-#: Codes of `struct` by the type of an entry in a payload; those of enumerations are larger.
+#: Codes of `struct` by the type of an entry in a payload; enumerations have larger types.
 _INTEGERS = {n: code for first in (1, 11) for n, code in enumerate("bBhHiIqQ", first)}
 _INTEGERS |= {9: "q", 10: "Q", 22: "Q"}
 #: Fields by domain and schema: name, offset and code.

@@ -46,7 +46,7 @@ class Gpu:
 
 @dataclass(slots=True)
 class Recording:
-    """What an export states about its recording."""
+    """Facts that an export states about its recording."""
 
     #: UTC at time 0 of the events
     epoch_ns: int | None

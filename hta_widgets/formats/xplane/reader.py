@@ -108,7 +108,7 @@ def read_profile(
 
 
 def note_captures(traces: list[Trace], problems: Problems) -> list[Trace]:
-    """Report the devices that several captures hold, which are no further ranks of a job."""
+    """Report the devices that several captures hold, which are not further ranks of a job."""
     first: dict[tuple[str | None, int], str] = {}
     for trace in traces:
         if trace.format == "xplane":

@@ -33,7 +33,7 @@ interface PanelEntry {
   readonly state: Signal<PanelState>;
 }
 
-/** Where numbers come from. */
+/** The source of numbers. */
 interface PanelRequester<Request> {
   /** The part of a request on which the numbers of a panel depend. */
   partOf(id: string, request: Request): unknown;

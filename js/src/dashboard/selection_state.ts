@@ -25,7 +25,7 @@ import type { TimelineApp } from "../timeline/view";
 import { wholeRunName } from "../ui/formats";
 import type { Finding } from "./findings";
 
-/** What the selection uses of its dashboard. */
+/** The members of a dashboard that the selection uses. */
 interface SelectionHost {
   readonly signal: AbortSignal;
   readonly scene: ReadonlySignal<Scene>;

@@ -369,7 +369,7 @@ export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
   return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
-/** Caption where ranks have no data, and where a saved page has fewer details than the view. */
+/** Caption ranks without data, and parts with less detail in a saved page than the view needs. */
 export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;

@@ -43,7 +43,7 @@ export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
 
-/** What the form uses of its timeline. */
+/** The members of a timeline that the form uses. */
 interface ExportHost {
   readonly ctx: TimelineContext;
   readonly copy: Copy;
