@@ -155,7 +155,7 @@ lab: $(PYTHON_READY) $(JS_BUILT) $(DEMO_READY) ## JupyterLab on loopback
 
 # --- checking -----------------------------------------------------------------------------------
 
-check: $(PYTHON_READY) $(NODE_READY) ## style, types and unit tests: before each commit
+check: $(PYTHON_READY) $(NODE_READY) ## style, types and quick unit tests: before each commit
 	@scripts/test.sh check
 
 test: $(PYTHON_READY) $(NODE_READY) ## all tests, lint and type checks

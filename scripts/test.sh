@@ -1,7 +1,7 @@
 #!/bin/bash
 # The checks, in one go: a failing one does not hide the next, and a table of all comes last.
 #   test.sh lint    style and types of both languages
-#   test.sh check   Python style, types of both languages, unit tests: for each commit
+#   test.sh check   Python style, types of both languages, quick unit tests: for each commit
 #   test.sh test    all of it, with a fifth of the examples of each property
 #   test.sh all     all examples as well, 2,000 of those properties that name no number
 set -u -o pipefail

@@ -19,6 +19,8 @@ import hta_widgets as hw
 from hta_widgets import analysis, cache, charts, compat, demo, diff, taxonomy
 from hta_widgets.demo import write_byteps_job, write_mpi_job
 
+pytestmark = pytest.mark.slow
+
 NASTY = [
     *(None, True, -1, 0, 10**12, 2**63, 10**400, 0.5, -1e308, math.nan, math.inf),
     *("a", "", "\0", "(", b"a", Path("a"), [], {}, (1,), ("a", "b"), [[]], [None], [2**70]),

@@ -16,6 +16,8 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.panels.headline import headline, text_of
 
+pytestmark = pytest.mark.slow
+
 PAGES = [
     "README.md",
     "docs/analyses.md",

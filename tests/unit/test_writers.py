@@ -17,6 +17,8 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.export.traces.files import export_pair
 from hta_widgets.files import write_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):

@@ -9,6 +9,8 @@ from hta_widgets.analysis import rank_clusters
 from hta_widgets.analysis.clusters import TIMES, RankFeatures, cluster_ranks
 from hta_widgets.demo.job import write_demo
 
+pytestmark = pytest.mark.slow
+
 USUAL = {
     "step_ns": 1000.0,
     "own_ns": 900.0,

@@ -22,6 +22,8 @@ from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.trace import memo as kept_results
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 
+pytestmark = pytest.mark.slow
+
 RANKS = 6
 
 ANALYSES = [

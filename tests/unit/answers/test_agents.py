@@ -13,6 +13,8 @@ from hta_widgets.answers.agents import MAX_BYTES, AgentTools
 from hta_widgets.answers.server import png_of
 from hta_widgets.errors import TraceError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tools(demo_folder):

@@ -23,6 +23,8 @@ from hta_widgets.answers.tables import (
 )
 from hta_widgets.errors import TraceError
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"rank": 0, "operator_name": "aten::linear"}
 
 

@@ -23,6 +23,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.trace.names import disambiguate
 
+pytestmark = pytest.mark.slow
+
 CASES = sorted(frames.ALL)
 
 

@@ -18,6 +18,8 @@ from hta_widgets.charts.data import (
 )
 from hta_widgets.text import rank_list
 
+pytestmark = pytest.mark.slow
+
 LIGHT = charts.LIGHT
 
 

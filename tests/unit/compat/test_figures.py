@@ -14,6 +14,8 @@ from hta_widgets.charts import figure as in_notebooks
 from hta_widgets.compat import results
 from hta_widgets.demo.job import write_demo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def notebook(monkeypatch):

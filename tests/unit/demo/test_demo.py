@@ -17,6 +17,8 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.headline import headline
 
+pytestmark = pytest.mark.slow
+
 RANKS, STEPS = 4, 2
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
 

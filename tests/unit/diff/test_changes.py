@@ -14,6 +14,8 @@ from hta_widgets.demo.training_step import CHANGES
 from hta_widgets.diff.causes import step_times_by_cause
 from hta_widgets.diff.changes import how_replaced
 
+pytestmark = pytest.mark.slow
+
 
 def op(name, start, end):
     return event("cpu_op", name, start, end, pid=10)

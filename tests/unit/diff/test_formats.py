@@ -13,6 +13,8 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.text import duration
 
+pytestmark = pytest.mark.slow
+
 LEVELS = ("kind", "cause", "operator", "kernel")
 
 

@@ -7,6 +7,8 @@ from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
 
+pytestmark = pytest.mark.slow
+
 STEP_NS = 1_000_000
 
 

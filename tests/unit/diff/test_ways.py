@@ -6,6 +6,8 @@ from support.turned import assert_mirrored
 
 from hta_widgets import diff as hd
 
+pytestmark = pytest.mark.slow
+
 LEVELS = ("kind", "cause", "operator", "kernel")
 SHORT = {"ranks": 2, "steps": 3, "events_per_step": 700}
 

@@ -18,6 +18,8 @@ from hta_widgets.export.pages.page import embed, save_html
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
+pytestmark = pytest.mark.slow
+
 DELTA, ZIGZAG, FLOAT = 1, 2, 4
 
 

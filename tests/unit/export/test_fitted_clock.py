@@ -16,6 +16,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace
 from hta_widgets.trace.record_times import add_ns
 
+pytestmark = pytest.mark.slow
+
 #: Rank 1's clock is ahead by this; not a whole number of µs, so that digits have to change.
 AHEAD = 300_017
 #: By so much it then begins before rank 0, so that times below zero have to be avoided.

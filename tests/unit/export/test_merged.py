@@ -16,6 +16,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_pair, export_trace
 from hta_widgets.trace.merged_format import original_id, scoped_id
 
+pytestmark = pytest.mark.slow
+
 PID = 100_000
 
 ID = 10**12

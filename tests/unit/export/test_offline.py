@@ -16,6 +16,8 @@ from hta_widgets.export.pages import page as live
 from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.live.job import PanelEngine, TileEngine
 
+pytestmark = pytest.mark.slow
+
 
 def offline_of(engine, make=embed, **options):
     return OfflineData(partial(make, engine, engine.scene(), {}), **options)

@@ -12,6 +12,8 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.export.traces.files import export_trace
 
+pytestmark = pytest.mark.slow
+
 REAL = {
     "resnet50": "traces/kineto/resnet50_num_workers_0_a",
     "ddp": "traces/made/ddp_8rank",

@@ -7,6 +7,8 @@ import pytest
 from hta_widgets.export.traces.files import export_trace
 from hta_widgets.export.traces.scrub import Scrubber
 
+pytestmark = pytest.mark.slow
+
 SECRETS = ["alice", "gpu-node-7", "tok-123", "/home", "/opt/secret", "10.1.2.3", "C:\\\\Users",
            "bob"]  # fmt: skip
 

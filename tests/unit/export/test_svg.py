@@ -14,6 +14,8 @@ from hta_widgets.export.pictures.drawing import SIZE_PX, text_width
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 COMPUTE, MEMORY = "#1f77c0", "#2b968c"
 LEFT, ACROSS = 164, 1200 - 164 - 128

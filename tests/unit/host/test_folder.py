@@ -14,6 +14,8 @@ from hta_widgets.host import web
 from hta_widgets.host.verdicts import job_verdict, read_verdict
 from hta_widgets.host.web import AllowedPaths, Folder
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0, "dur": 1.0}
 
 

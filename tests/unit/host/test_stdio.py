@@ -13,6 +13,8 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets.host.session import pack, unpack
 
+pytestmark = pytest.mark.slow
+
 
 class Pipe:
     """A running host, and what was read from it."""

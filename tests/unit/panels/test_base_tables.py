@@ -14,6 +14,8 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import base_tables, frame_to_json, offered_panels
 from hta_widgets.trace.selection import Selection
 
+pytestmark = pytest.mark.slow
+
 
 def frames_of(node, repo, traces, brushes):
     """Yield for each brush and panel the page's result and the kernel's."""

@@ -17,6 +17,8 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
 
+pytestmark = pytest.mark.slow
+
 COMPARED = {
     "breakdown": "temporal_breakdown",
     "overlap": "comm_comp_overlap",

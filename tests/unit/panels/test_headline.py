@@ -14,6 +14,8 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.run_times import run_times
 
+pytestmark = pytest.mark.slow
+
 THIN = "\u202f"
 
 

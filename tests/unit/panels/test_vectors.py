@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from support import panel_vectors
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_file_is_what_the_script_writes():

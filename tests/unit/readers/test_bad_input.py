@@ -18,6 +18,8 @@ from hta_widgets.readers import streams as window
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 GOOD = json.dumps({"traceEvents": [event(), event("b", 5)], "distributedInfo": {"rank": 3}})
 
 

@@ -12,6 +12,8 @@ from hta_widgets.readers import streams
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 START = b'{"traceEvents": ['
 EVENTS = json.dumps({"traceEvents": [event(), event("b", 5)]}).encode()
 LEAST = 1 << 22

@@ -22,6 +22,8 @@ from hta_widgets.trace.columns import event_args
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 

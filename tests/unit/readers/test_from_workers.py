@@ -19,6 +19,8 @@ from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.load import read_trace
 from hta_widgets.workers import WorkerPool
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path):

@@ -33,6 +33,8 @@ from hta_widgets.workers import WorkerPool
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
 

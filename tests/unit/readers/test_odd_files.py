@@ -21,6 +21,8 @@ from hta_widgets.store.files import MANIFEST
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 TRACE = json.dumps({"traceEvents": [event(), event("b", 5)]})
 

@@ -12,6 +12,8 @@ from hta_widgets.demo import write_mpi_job
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 TOP = [1, -1, 1.5, True, None, "", "x", "7", "²", [], [1], {}, {"a": [1]}, 1 << 31, 1 << 63]
 TOP += [1 << 70, -(1 << 70), 1e300, "9" * 5000, "\ud800"]
 

@@ -12,6 +12,8 @@ from hta_widgets.readers import streams
 
 from .conftest import event
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20_000
 
 

@@ -16,7 +16,7 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets import files
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 #: Repeats some work in children; the first is killed at the first step that
 #: touches the disk, the second at the second, and so on until one survives.

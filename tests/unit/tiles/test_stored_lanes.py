@@ -20,6 +20,8 @@ from hta_widgets.store import ranks as stored_traces
 from hta_widgets.tiles import stored_lanes as stored
 from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
+pytestmark = pytest.mark.slow
+
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
 COLUMNS = ("lanes.ns", "lanes.rows", "lanes.kinds")

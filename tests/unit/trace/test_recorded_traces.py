@@ -11,6 +11,8 @@ from support import recorded
 import hta_widgets as hw
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 
+pytestmark = pytest.mark.slow
+
 FILES = [
     "hta_tests/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
     "hta_tests/call_stack/backward_thread.json",

@@ -10,6 +10,8 @@ from hta_widgets import diff
 from hta_widgets.live import comparison as answers_module, comparison as diff_ahead
 from hta_widgets.live.comparison import first_frame_tasks
 
+pytestmark = pytest.mark.slow
+
 FIRST = (
     "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",
     "findings", "icicle",

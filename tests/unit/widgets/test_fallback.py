@@ -12,6 +12,8 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.export.pictures import fallback
 from hta_widgets.widgets import dashboard
 
+pytestmark = pytest.mark.slow
+
 MAX_BYTES = 150_000
 
 

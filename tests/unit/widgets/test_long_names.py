@@ -15,6 +15,8 @@ from support.small import call, kernel
 import hta_widgets as hw
 from hta_widgets import analysis
 
+pytestmark = pytest.mark.slow
+
 ANALYSES = ("kernel_breakdown", "operators", "launch_stats", "idle_interval_stats", "step_times")
 REQUESTS = (
     {"op": "totals"},

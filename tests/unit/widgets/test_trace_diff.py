@@ -29,6 +29,8 @@ from hta_widgets.live.pair_table import (
 )
 from hta_widgets.tiles.packing import unpack
 
+pytestmark = pytest.mark.slow
+
 
 def test_its_numbers_are_those_of_the_comparison(shown, sides):
     both = diff.compare(*(side.select() for side in sides))
