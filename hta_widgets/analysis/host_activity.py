@@ -263,21 +263,28 @@ def is_data_loading_name(name: str) -> bool:
 def time_in_calls(trace: Trace) -> Intervals:
     """Return when a thread that launches work is inside a recorded call.
 
-    Python functions count as well, except while they sleep or wait for another thread.
+    Python functions count as well, except during `python_pauses`.
     """
-    table = trace.table
-    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-    rows = np.flatnonzero(is_launching[table.track])
+    rows = _rows_of_launching_threads(trace)
     in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
     call_times = _thread_times(trace, in_calls).union()
     if not len(in_python):
         return call_times
-    is_pause = np.array([_PAUSES.match(name) is not None for name in table.names.values], bool)
-    python_times, pauses = (
-        _thread_times(trace, rows).union()
-        for rows in (in_python, in_python[is_pause[table.name[in_python]]])
-    )
-    return unite(call_times, subtract(python_times, pauses))
+    python_times = _thread_times(trace, in_python).union()
+    return unite(call_times, subtract(python_times, python_pauses(trace)))
+
+
+def python_pauses(trace: Trace) -> Intervals:
+    """Return when a thread that launches work sleeps in Python or waits for another thread."""
+    rows = _rows_of_launching_threads(trace)
+    codes = [code for code, name in enumerate(trace.table.names.values) if _PAUSES.match(name)]
+    return _thread_times(trace, rows[np.isin(trace.table.name[rows], codes)]).union()
+
+
+def _rows_of_launching_threads(trace: Trace) -> Rows:
+    table = trace.table
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    return np.flatnonzero(is_launching[table.track])
 
 
 @memoize
