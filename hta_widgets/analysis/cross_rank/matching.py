@@ -36,7 +36,7 @@ from hta_widgets.analysis.cross_rank.comm_groups import (
     missing_ranks,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import host_names, name_counts
+from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints
@@ -228,7 +228,7 @@ def _comm_of_rank(
     trace: Trace, events_of: Callable[[Trace], CommEvents]
 ) -> tuple[CommEvents, Ints, JobHeader, Counter[str], bool]:
     events = events_of(trace)
-    rest = host_names(trace) - name_counts(trace, events.rows)
+    rest = count_host_collectives(trace) - count_by_name(trace, events.rows)
     has_device = any(track.stream >= 0 for track in trace.tracks)
     return events, trace.table.step[events.rows], job_header(trace), rest, has_device
 
