@@ -133,7 +133,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     is_unknown = np.isnan(rate) & (table.kind[work] == KINDS.index("compute"))
     is_counted = has_rate | is_unknown
     work, rate = work[is_counted], np.where(has_rate, rate, 0)[is_counted]
-    edges = np.concatenate([table.start_ns[work], table.end_ns[work]])
+    edges = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
     order = np.argsort(edges, kind="stable")
     time_ns = edges[order]
 

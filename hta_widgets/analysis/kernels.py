@@ -558,14 +558,14 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         dtype=np.int64,
     )
     shortest = np.full(len(rows), -1, dtype=np.int64)
+    start, end = table.start_ns, table.end_ns
     for number in np.unique(stream[table.track[ranges]]).tolist():
         on_stream = ranges[stream[table.track[ranges]] == number]
         positions = np.flatnonzero(stream[table.track[rows]] == number)
         events = rows[positions]
         range_of_event = shortest_overlapping(
-            table.start_ns[events], table.end_ns[events],
-            table.start_ns[on_stream], table.end_ns[on_stream],
-        )  # fmt: skip
+            start[events], end[events], start[on_stream], end[on_stream]
+        )
         shortest[positions] = np.append(on_stream, -1)[range_of_event]
     return shortest
 

@@ -176,9 +176,8 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
     is_outermost = ~window.forest.is_nested_in_group(selected, group)
-    is_counted = overlaps_window(
-        part.table.start_ns[rows], part.table.end_ns[rows], part.low, part.high
-    )
+    first_ns = part.table.start_ns[rows]
+    is_counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {
         "count": is_counted.astype(np.int64),
         "cpu_total_ns": cpu_total_ns[selected] * is_outermost,

@@ -52,10 +52,10 @@ class ImposedWaits:
 
     def sum_by_step(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
-        shape = len(self.steps), len(self.match.traces)
-        totals = np.zeros(shape, dtype=np.result_type(values, np.int64))
-        np.add.at(totals, (self.step, self.match.trace), values)
-        return totals
+        steps, ranks = len(self.steps), len(self.match.traces)
+        totals = np.zeros(steps * ranks, dtype=np.result_type(values, np.int64))
+        np.add.at(totals, self.step * ranks + self.match.trace, values)
+        return totals.reshape(steps, ranks)
 
     def sum_by_rank(self, values: Array) -> Array:
         """Add up values of entries by rank."""

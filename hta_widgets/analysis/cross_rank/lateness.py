@@ -68,9 +68,10 @@ _NEVER = int(np.iinfo(np.int64).min) // 2
 def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
-    before = np.empty(len(match), dtype=np.int64)
-    before[order] = sequences.shift(fill_value=-1)
+    trace, lane = match.trace[order], match.lane[order]
+    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1])
+    before = np.full(len(match), -1, dtype=np.int64)
+    before[order[1:]] = np.where(is_next, order[:-1], -1)
     return before
 
 

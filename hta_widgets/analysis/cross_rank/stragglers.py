@@ -424,9 +424,11 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     )
     shares = behind_ns / step_ns[:, None]
     is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
-    delays = pd.Series(delay_ns).groupby(match.trace).median()
-    as_launched = delays.reindex(range(len(match.traces))).to_numpy() < _LAUNCH_NS
-    return as_launched & ~is_behind & (shares < _STALL).all(axis=0)
+    starts_as_launched = [
+        bool(len(entries)) and np.median(delay_ns[entries]) < _LAUNCH_NS
+        for entries in match.of_trace
+    ]
+    return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL).all(axis=0)
 
 
 def _causes(
