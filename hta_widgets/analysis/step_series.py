@@ -42,7 +42,8 @@ def running_total(group: Array, change: Array) -> Array:
         return total
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     total_of_earlier_groups = (total - change)[first]
-    return total - np.repeat(total_of_earlier_groups, np.diff(np.append(first, len(total))))
+    total -= np.repeat(total_of_earlier_groups, np.diff(np.append(first, len(total))))
+    return total
 
 
 def is_last_at_instant(group: Array, time_ns: Ints) -> Bools:

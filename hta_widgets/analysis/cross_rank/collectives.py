@@ -118,7 +118,7 @@ def collectives(
     name_code, names = _entry_names(match)
     links = [device_link(header) for header in match.headers]
     rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
-    headers = {each.rank: header for each, header in zip(match.traces, match.headers, strict=True)}
+    headers = dict(zip((rank.rank for rank in match.traces), match.headers, strict=True))
     members = {rank for group_ in match.groups for rank in group_.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     return result_frame(

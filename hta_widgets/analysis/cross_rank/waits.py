@@ -111,7 +111,7 @@ def exposed_waits(
 class RankWaits(NamedTuple):
     """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
 
-    rows: Rows
+    rows: Rows  # the events in which it waits
     begin: Ints
     until: Ints
     unmatched: Rows
