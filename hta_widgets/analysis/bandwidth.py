@@ -158,10 +158,8 @@ def memory_bandwidth(
     traces : TraceSet
     selection : Selection, optional
         The copies; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; copies are cut at its edges and keep their rate.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Copies are cut at the window and keep their rate.
 
     Returns
     -------

@@ -113,9 +113,11 @@ class RankFeatures:
 
 
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
-    """Return the features of the ranks, over the steps that all of them have."""
-    # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
-    # a rank counts as one.
+    """Return the features of the ranks, over the steps that all of them have.
+
+    If ranks have no step in common, all steps of each rank count. Without steps, all of a rank's
+    time counts as one step.
+    """
     traces = chosen.owner
     ahead = steps_ahead(traces)
     samples = list(
@@ -380,8 +382,8 @@ def rank_clusters(
 
     The rank with the most similar ranks represents them. The same rule then applies to the
     remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
-    clusters that hold at most a third of the ranks of the stage, and at most half as many as the
-    largest cluster of the stage: if all ranks differ, none is an outlier.
+    clusters with at most a third of the ranks of the stage, and at most half as many as the largest
+    cluster of the stage: if all ranks differ, none is an outlier.
 
     Parameters
     ----------

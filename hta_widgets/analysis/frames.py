@@ -1,7 +1,7 @@
 """Frames from the columns or rows of several ranks.
 
 A schema has the dtype of each column, so that a frame without rows has the same dtypes as any
-other. For example, two ranks return a block each; ``name`` holds codes and strings::
+other. For example, two ranks return a block each; ``name`` is a pair of codes and strings::
 
     schema = {**int64("rank id"), "name": "category"}
     stack_blocks(

@@ -54,10 +54,8 @@ def horovod_readiness(
         Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
     selection : Selection, optional
         Only tensors with a selected event of a ready rank count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these files.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to these files.
 
     Returns
     -------

@@ -50,7 +50,7 @@ _ALLOCATION, _PYTHON = 1, 4
 #: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
 #: The order in which activities count: first of the thread itself (False), then of all
-#: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
+#: threads that launch work (True). Memory calls of any thread delay the device, so they precede
 #: Python.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
@@ -318,8 +318,8 @@ def launch_calls(trace: Trace) -> Rows:
 def loading_launches(trace: Trace) -> Rows:
     """Return the calls of more than 1 ms that launch the first kernel of a name.
 
-    The runtime then loads the code of the kernel, or compiles it. Calls before any device work
-    hold up nothing that is idle, and are left out.
+    The runtime then loads the code of the kernel, or compiles it. Calls before any device work are
+    left out, as no device idles then.
     """
     table = trace.table
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)

@@ -124,8 +124,8 @@ def device_idle_breakdown(
       first and after the last work in the file.
 
     While the thread of a launch call is inside no recorded event, the activities of other threads
-    that launch work count instead: a backward pass begins on a thread of its own. Their memory
-    calls count while it runs Python, too, because these hold up the device.
+    that launch work count instead: a backward pass begins on a thread of its own. Memory calls of
+    other threads also count while the thread runs Python, because they delay the device.
 
     Parameters
     ----------
@@ -302,16 +302,13 @@ class IdleGap(NamedTuple):
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
-    gaps: _RankGaps | None = part.get_or_compute(
-        ("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns)
-    )
-    return gaps
-
-
-def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps | None:
-    # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
+    return part.get_or_compute(("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns))
+
+
+def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
+    # Categories depend on the whole gap, even if the window contains only a part of it.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
     low, high = part.clip_edges(start, end)

@@ -66,7 +66,7 @@ def cupti_counters(
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
-    measures counters for each kernel instead of recording when kernels run. The file then holds
+    measures counters for each kernel instead of recording when kernels run. The file then has
     one event of category ``cuda_profiler_range`` per kernel, without a link to its launch. The
     k-th event is paired with the k-th call that launches a kernel, on any thread.
 
@@ -83,24 +83,15 @@ def cupti_counters(
     DataFrame
         One row per kernel, by rank and start:
 
-        ``rank, id``
-            int64
-        ``name``
-            str
-        ``start_ns, dur_ns``
-            int64; spread evenly by the profiler, not the times at which kernels ran
-        ``launch_id``
-            int64, id of the launching call, -1 for none
-        ``op_stack``
-            list of str: the operators around the launch, outermost first
-        ``top_level_op, bottom_level_op``
-            str, the first and last operator; empty without operators
-        *one column per counter*
-            named as in the file; int64 (-1: not measured), or float64 (NaN: not measured) if any
-            value is a fraction
-        ``flops``
-            int64: floating point operations, if the file has counters of SASS instructions (see
-            ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
+        - ``rank, id`` (int64); ``name`` (str)
+        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler, not when kernels ran
+        - ``launch_id`` (int64): id of the launching call, -1 for none
+        - ``op_stack`` (list of str): the operators around the launch, outermost first
+        - ``top_level_op, bottom_level_op`` (str): the first and last operator, empty without any
+        - one column per counter, named as in the file: int64 (-1: not measured), or float64 (NaN:
+          not measured) if any value is a fraction
+        - ``flops`` (int64): floating point operations, if the file has counters of SASS
+          instructions (see ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
 
         ``.attrs["matched"]`` counts ``kernels`` and ``launches``. If they differ on a rank, pairs
         after the missing event are wrong, and ``.attrs["note"]`` lists the rank.
@@ -402,11 +393,9 @@ def user_annotation_breakdown(
         (``user_annotation``).
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
-        overlap it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Durations are clipped to the window, counts are
+        of the ranges that overlap it.
 
     Returns
     -------
@@ -477,10 +466,8 @@ def kernels_by_annotation(
         Return sums by range and name.
     selection : Selection, optional
         The device's events; all by default. Ranges need not be selected.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Times are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Times are clipped to the window.
 
     Returns
     -------

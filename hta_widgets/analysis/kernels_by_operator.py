@@ -17,7 +17,6 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import (
     categorical,
-    concat_arrays,
     drop_unused_texts,
     float64,
     int64,
@@ -77,10 +76,8 @@ def operator_kernels(
         Match the whole name.
     selection : Selection, optional
         The device work; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Times are clipped to it, delays are not.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Times are clipped to the window, delays are not.
 
     Returns
     -------
@@ -166,10 +163,8 @@ def operator_launch_delays(
         Start of the operators' names.
     selection : Selection, optional
         The operators to work on; all by default. All work that they launched counts.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection to ranks, and to operators that overlap the window; delays are not cut.
 
     Returns
     -------
@@ -308,11 +303,9 @@ def frequent_kernel_sequences(
         the smallest depth, and so misses an operator that a model calls at several depths.
     selection : Selection, optional
         The operators to work on; all by default. All work that they launched counts.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time: to operators that overlap the window. Times are cut,
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection to ranks, and to operators that overlap the window. Times are cut,
         patterns are not.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -334,18 +327,19 @@ def frequent_kernel_sequences(
         note = f"no host event's name contains {operator_name!r}"
     elif not any(patterns.texts for patterns in patterns_of_ranks):
         note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
-    return result_frame(
+    blocks = [
         {
-            "rank": concat_arrays(
-                [np.full(len(patterns.texts), patterns.rank) for patterns in patterns_of_ranks]
-            ),
-            "pattern": pd.array(
-                [text for patterns in patterns_of_ranks for text in patterns.texts], dtype="str"
-            ),
-            "count": concat_arrays([patterns.count for patterns in patterns_of_ranks]),
-            "kernel_ns": concat_arrays([patterns.kernel_ns for patterns in patterns_of_ranks]),
-            "operator_ns": concat_arrays([patterns.operator_ns for patterns in patterns_of_ranks]),
-        },
+            "rank": patterns.rank,
+            "pattern": patterns.texts,
+            "count": patterns.count,
+            "kernel_ns": patterns.kernel_ns,
+            "operator_ns": patterns.operator_ns,
+        }
+        for patterns in patterns_of_ranks
+    ]
+    schema = {"rank": "int64", "pattern": "str", **int64("count kernel_ns operator_ns")}
+    return result_frame(
+        stack_blocks(blocks, schema),
         matched={
             "operators": candidates,
             "occurrences": sum(len(patterns.occurrences) for patterns in patterns_of_ranks),

@@ -146,7 +146,7 @@ def queue_length(
     -------
     DataFrame
         One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
-        queue_length`` (int64), the length after all changes at that instant; it holds until the
+        queue_length`` (int64), the length after all changes at that instant, until the
         stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
@@ -216,7 +216,7 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
         column[changes] for column in (steps.code, steps.time_ns, steps.queue_length)
     )
     inside = part.is_in_window(time_ns)
-    # A length that lasts until another window of the recording is not known to hold.
+    # The length is unknown between the windows of a recording.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
     hold_ns = hold_times_ns(code, time_ns, part.low, part.high)
     hold_ns[:-1][window[1:] != window[:-1]] = 0
@@ -232,7 +232,7 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
     """Return the changes in the window, and each stream's last before and first after it."""
-    # Their queue lengths hold at the window's edges.
+    # Between these changes, queues have their lengths at the window's edges.
     if part.low is None and part.high is None:
         return slice(None)
     edges_of_streams = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()

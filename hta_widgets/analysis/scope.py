@@ -367,7 +367,7 @@ def rank_parts(
 
 def rank_part(trace: Trace, selection: Selection) -> RankPart:
     """Return the events of one rank in a selection; results of recent selections are cached."""
-    # The result does not depend on other selected ranks, nor on the set that holds the trace.
+    # The result does not depend on other selected ranks, nor on the set of the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
     recent: LRU[Selection, RankPart] = memo(

@@ -95,10 +95,9 @@ def step_times(
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; steps and device work are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks; deviations are from their median.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Steps and device work are clipped to the window,
+        and deviations are from the median of these ranks.
 
     Returns
     -------
@@ -407,10 +406,9 @@ def phase_times(
     traces : TraceSet
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; phases are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks; deviations are from their median.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Phases are clipped to the window, and deviations
+        are from the median of these ranks.
 
     Returns
     -------

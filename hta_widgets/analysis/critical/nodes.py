@@ -170,16 +170,11 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
     if annotation != PROFILER_STEP:
         return annotation
     for prefix in (PROFILER_STEP, *_ENGINE_STEPS):
-        if any(_has_host_event(trace, prefix) for trace in traces):
-            return prefix
+        for table in (trace.table for trace in traces):
+            codes = [k for k, name in enumerate(table.names.values) if name.startswith(prefix)]
+            if codes and (np.isin(table.name, codes) & (table.stream < 0)).any():
+                return prefix
     return ""
-
-
-def _has_host_event(trace: Trace, prefix: str) -> bool:
-    """Return whether the name of any host event begins with a text."""
-    table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if name.startswith(prefix)]
-    return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
@@ -288,7 +283,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
     is_call = np.isin(table.category, codes)
     member = (table.stream < 0) & inside
     if rules.as_hta:
-        # HTA drops events without duration, which its call stacks cannot hold.
+        # HTA drops events without duration, which cannot be in its call stacks.
         member &= table.dur_ns > 0
     rows = np.flatnonzero(member & is_call)
     if not len(rows) and not rules.as_hta:

@@ -204,8 +204,8 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
         if not has_collectives:
             return "no collective is found on two ranks, so clocks cannot be compared"
         return (
-            "the selection or window holds none of the collectives that are on two ranks, so"
-            " clocks are not compared"
+            "no collective that is on two ranks is in the selection or window, so clocks are not"
+            " compared"
         )
     parts = positions_by_code(fit.part, int(fit.part.max()) + 1)
     if len(parts) == 1:

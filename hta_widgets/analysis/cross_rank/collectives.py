@@ -74,10 +74,8 @@ def collectives(
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection : Selection, optional
         Only rows of the selected events are returned; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; events are not cut at its edges.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Events are not cut at the window.
 
     Returns
     -------

@@ -502,10 +502,10 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
         return ["a single rank keeps no other waiting: load several"]
     on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
-        none = "no collective is found on two ranks, so none can be seen to wait for another"
+        none = "no collective is found on two ranks, so waits for other ranks are unknown"
         return [none, on_hosts]
     if not work.is_counted.any():
-        none = "the selection or window holds none of the collectives that are on two ranks"
+        none = "no collective that is on two ranks is in the selection or window"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts]
     if work.match.missing_ranks:
