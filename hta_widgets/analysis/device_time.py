@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -422,7 +422,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
     rows = part.rows_of_kinds("communication")
     stream = part.table.stream[rows]
     return [
-        (number, *_communication_times(part, rows[stream == number]))
+        (number, *_communication_times(part, rows[stream == number]).values())
         for number in np.unique(stream).tolist()
     ]
 
@@ -444,35 +444,25 @@ def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tu
     for labels, events in events_of_group.items():
         times = _communication_times(part, rows[events])
         known_bytes = (sum_known_bytes(size[events]) for size in sizes)
-        groups.append((times.communication_ns, (*labels, *times, *known_bytes)))
-    groups.sort(key=lambda group: -group[0])
-    return [row for _, row in groups]
+        groups.append((times["communication_ns"], (*labels, *times.values(), *known_bytes)))
+    return [row for _, row in sorted(groups, key=lambda group: -group[0])]
 
 
-class _CommunicationTimes(NamedTuple):
-    """Values of the columns `_COMMUNICATION`."""
-
-    count: int
-    communication_ns: int
-    overlapped_ns: int
-    exposed_ns: int
-    overlap_share: float
-    sum_ns: int
-    max_ns: int
-
-
-def _communication_times(part: RankPart, rows: Rows) -> _CommunicationTimes:
-    """Return the times of some communication kernels of a rank."""
+def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:
+    """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
     start, end = part.clip_rows(rows)
     communicating = union(start, end)
     time_ns = total_length(communicating)
     hidden_ns = total_length(intersect(communicating, part.union_of_all_of_kinds("compute")))
-    share = hidden_ns / time_ns if time_ns else float("nan")
-    dur_ns = end - start
-    return _CommunicationTimes(
-        len(rows), time_ns, hidden_ns, time_ns - hidden_ns, share,
-        int(dur_ns.sum()), int(dur_ns.max()),
-    )  # fmt: skip
+    return {
+        "count": len(rows),
+        "communication_ns": time_ns,
+        "overlapped_ns": hidden_ns,
+        "exposed_ns": time_ns - hidden_ns,
+        "overlap_share": hidden_ns / time_ns if time_ns else float("nan"),
+        "sum_ns": int((end - start).sum()),
+        "max_ns": int((end - start).max()),
+    }
 
 
 def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
