@@ -273,8 +273,7 @@ def rank_time_heatmap(
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
-            f"unknown metric {metric!r}",
-            remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
+            f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}."
         )
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")

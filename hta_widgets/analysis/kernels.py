@@ -342,8 +342,7 @@ def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
     frame = frame.assign(
-        kind=categorical(frame["kind"].to_numpy(), KINDS),
-        mean_ns=frame["sum_ns"] / frame["count"],
+        kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
     return result_frame(
         {name: frame[name] for name in columns},
@@ -418,9 +417,7 @@ def user_annotation_breakdown(
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
     return result_frame(
-        column,
-        matched={"device_annotations": device, "host_annotations": host},
-        note=note,
+        column, matched={"device_annotations": device, "host_annotations": host}, note=note
     )
 
 

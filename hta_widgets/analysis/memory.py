@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import zlib
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,6 +16,7 @@ from hta_widgets.analysis.frames import int64, result_frame, stack_blocks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments, convert
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import record_args, to_int64
 from hta_widgets.trace.host_stack import operator_tree
@@ -227,30 +226,21 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """
-    value = _decode_file(Path(path))
+    value = _decode_file(path)
     if _has_sums(value):
         return _timeline_of_sums(value, path)
     return _timeline_of_events(value, path)
 
 
-def _decode_file(path: Path) -> Any:
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as cause:
-        raise TraceError(
-            f"cannot be read ({getattr(cause, 'strerror', cause)})",
-            path=path,
-            remedy="Check the path.",
-        ) from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, zlib.error, OSError) as cause:
+def _decode_file(path: str | Path) -> Any:
+    with open_stream(path) as stream:
+        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
+        if stream.fault is not None:
             raise TraceError(
-                f"the compressed data is damaged ({cause})",
+                f"the compressed data is damaged ({stream.fault.message})",
                 path=path,
                 remedy="Copy the file again, or export it again.",
-            ) from None
+            )
     if data.lstrip()[:1] == b"<":
         raise TraceError(
             "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY

@@ -43,8 +43,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 
 
 def on_hosts_note(
-    counts: Iterable[Counter[str]],
-    meaning: str = "which are not device work and not counted here",
+    counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
     """Describe communication on the hosts; `counts` are from `count_host_collectives`."""
     totals = sum(counts, Counter[str]())

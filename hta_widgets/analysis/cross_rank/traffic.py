@@ -184,10 +184,7 @@ def _traffic_of_rank(
     share = frame["busbw_gb_s"] / link.gb_per_s
     frame["link_share"] = share.where(grouped["is_local"].all())
     frame = frame.assign(
-        rank=part.rank,
-        link=link.link,
-        peak_source=link.source,
-        peak_certainty=link.certainty,
+        rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
     )
     rows: pd.DataFrame = frame.reset_index()
     return rows
