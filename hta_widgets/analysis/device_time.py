@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, message_bytes, sum_known_bytes
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
@@ -35,7 +35,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import clip, intersect, subtract, total_length, union
 from hta_widgets.trace.selection import Selection
@@ -60,9 +60,6 @@ _GROUP = ("Process Group Name", "Process Group Description", "Process Group Rank
 _COLLECTIVE = "Collective name"
 _ELEMENTS = ("In msg nelems", "Out msg nelems")
 _DTYPE = "dtype"
-
-#: Numbers of elements from here on count as unknown, which keeps sizes within int64.
-_MAX_ELEMENTS = 1 << 50
 
 
 @check_arguments
@@ -439,7 +436,8 @@ def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tu
         events_of_group[tuple("" if label is None else str(label) for label in labels)].append(
             event
         )
-    sizes = [_message_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    bytes_each = np.array([bytes_of(str(dtype)) for dtype in args[_DTYPE]], dtype=np.int64)
+    sizes = [message_bytes(to_int64(args[elements]), bytes_each) for elements in _ELEMENTS]
     groups = []
     for labels, events in events_of_group.items():
         times = _communication_times(part, rows[events])
@@ -463,11 +461,3 @@ def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:
         "sum_ns": int((end - start).sum()),
         "max_ns": int((end - start).max()),
     }
-
-
-def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
-    """Return the size of each message, -1 if unknown."""
-    count = to_int64(elements)
-    bytes_each = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
-    is_known = (count >= 0) & (count < _MAX_ELEMENTS) & (bytes_each > 0)
-    return np.where(is_known, np.where(is_known, count, 0) * bytes_each, -1)

@@ -40,7 +40,7 @@ from hta_widgets.analysis.scope import (
     rank_parts,
 )
 from hta_widgets.analysis.step_series import describe
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.facts import facts
 from hta_widgets.trace.arrays import (
     Array,
@@ -179,7 +179,7 @@ def device_idle_gaps(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = _SHORT_NS,
-    top: int | None = None,
+    top: Count | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,

@@ -26,7 +26,7 @@ from hta_widgets.analysis.scope import (
     rank_parts,
 )
 from hta_widgets.analysis.totals import statistics_by_name
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -300,7 +300,7 @@ def kernel_duration_by_rank(
     traces: TraceSet,
     *,
     include_memory: bool = True,
-    top: int | None = None,
+    top: Count | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,

@@ -26,7 +26,7 @@ from hta_widgets.analysis.frames import (
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, device_work_rows, rank_parts
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
 from hta_widgets.trace.host_stack import (
@@ -275,7 +275,7 @@ def frequent_kernel_sequences(
     operator_name: str,
     *,
     min_pattern_len: int = 3,
-    top_k: int | None = None,
+    top_k: Count | None = None,
     every_depth: bool = False,
     selection: Selection | None = None,
     window: Window | None = None,

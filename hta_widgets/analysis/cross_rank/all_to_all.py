@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import (
+    MAX_ELEMENTS,
     OPERATIONS,
     JobHeader,
     bytes_of,
@@ -218,7 +219,9 @@ def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | Non
         split = json.loads(str(args.get(f"{way} split size")))
     except ValueError:  # none, or a list that was cut
         return None
-    if type(elements) is not int or item_bytes <= 0 or not members or not isinstance(split, list):
+    if type(elements) is not int or not 0 <= elements < MAX_ELEMENTS or item_bytes <= 0:
+        return None
+    if not members or not isinstance(split, list):
         return None
     if not split:
         is_equal = str(args.get("Collective name")) == "all_to_all"

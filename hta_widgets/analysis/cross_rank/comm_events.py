@@ -88,6 +88,8 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
+#: Numbers of elements from here on count as unknown, so that sums of sizes fit into int64.
+MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
 
@@ -260,7 +262,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
-    size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
+    size = message_bytes(elements, bytes_each)
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
@@ -315,9 +317,8 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
     args = event_args(trace, records, _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
     source, target = _send_recv_ranks(trace, args, labels)
-    element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
-    elements = to_int64(args["In msg nelems"])
-    size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
+    bytes_each = np.array([bytes_of(str(dtype)) for dtype in args["dtype"]], dtype=np.int64)
+    size = np.maximum(message_bytes(to_int64(args["In msg nelems"]), bytes_each), 0)
     is_send = np.isin(labels, list(_SENDS)) & (target >= 0)
     columns = {"rank": source, "peer": target, "bytes": size, "group": args[_GROUP]}
     return pd.DataFrame(columns | {"start_ns": table.start_ns[records]})[is_send]
@@ -492,6 +493,12 @@ def bytes_of(dtype: str) -> int:
     """Return the bytes of an element, -1 if the type is not known."""
     name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
+
+
+def message_bytes(elements: Ints, bytes_each: Ints) -> Ints:
+    """Return the sizes of messages, -1 if unknown; `bytes_each` are the bytes of an element."""
+    is_known = (elements >= 0) & (elements < MAX_ELEMENTS) & (bytes_each > 0)
+    return np.where(is_known, np.where(is_known, elements, 0) * bytes_each, -1)
 
 
 def sum_known_bytes(sizes: Ints) -> int:
