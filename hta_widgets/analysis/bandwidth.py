@@ -44,6 +44,8 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
+#: Sizes from here on count as unknown, so that their sums fit into int64.
+_MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 
 
@@ -81,7 +83,7 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
         args = event_args(trace, rows[is_dma], _DMA_ARGS)
         kind[is_dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
         size[is_dma] = np.where(size[is_dma] < 0, to_int64(args["size"]), size[is_dma])
-    size = np.maximum(size, -1)
+    size = np.where((size >= 0) & (size < _MAX_BYTES), size, -1)
     dur = table.dur_ns[rows]
     # Durations below the resolution of the file's times count as one unit.
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))

@@ -198,9 +198,9 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
 
 def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str:
     """Return a group's description in a file, from its header or the group's first event."""
-    in_header = [group for group in header.groups if group.ranks and group.description]
-    in_events = [group for group in events.groups if group.name == name]
-    return next((group.description for group in [*in_header, *in_events] if group.name == name), "")
+    listed = [group for group in header.groups if group.ranks and group.description]
+    descriptions = [group.description for group in (*listed, *events.groups) if group.name == name]
+    return descriptions[0] if descriptions else ""
 
 
 def _group_kinds(
