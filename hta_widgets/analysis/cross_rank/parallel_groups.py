@@ -198,9 +198,9 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
 
 def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str:
     """Return a group's description in a file, from its header or the group's first event."""
-    listed = [group for group in header.groups if group.ranks and group.description]
-    descriptions = [group.description for group in (*listed, *events.groups) if group.name == name]
-    return descriptions[0] if descriptions else ""
+    listed = [group.description for group in header.groups if group.name == name and group.ranks]
+    stated = [group.description for group in events.groups if group.name == name]
+    return next(filter(None, [*listed, *stated[:1]]), "")
 
 
 def _group_kinds(
