@@ -58,11 +58,11 @@ class ClockFit:
 
     offset_ns: Ints
     residual_ns: Ints
-    collectives: Ints
-    part: Ints
+    collectives: Ints  # number of collectives used
+    part: Ints  # number of the part of ranks that collectives connect
     drift_ppm: Floats
     recorded_residual_ns: Ints
-    origin_offset_ns: int
+    origin_offset_ns: int  # to be added, so that no time is negative
     #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
     drift_ns: Ints
 

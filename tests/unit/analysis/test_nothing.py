@@ -68,7 +68,7 @@ NOTES = {
     "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
     " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
-    "cupti_counters": f"{COUNTERS} are asked for",
+    "cupti_counters": f"{COUNTERS} experimental_config to record counters",
     "memory_bandwidth": COPIES,
     "memory_bandwidth_summary": COPIES,
     **{name: WORKERS for name in analysis.__all__ if name.startswith("byteps_")},
