@@ -15,7 +15,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 WORK = "no device work is selected: no kernels and no copies"
 STREAMS = "no device work is selected: no stream has kernels or copies"
-LAUNCHED = "no device work is selected whose launch the files hold"
+LAUNCHED = "no launch of selected device work is in the files"
 COMMUNICATION = "no communication kernels matched"
 COPIES = "no copies or fills are selected"
 MPI = "no MPI profiles or time lines are loaded or selected"
