@@ -293,7 +293,7 @@ def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     step, train = ("ProfilerStep#1", 0, 100_000), ("train", 0, 200_000)
     named = "the host has not launched the next work yet; most of the longest gap is within the"
     assert f"{named} range save." in text(step, train, ("save", 12_000, 80_000))
-    unknown = "the host has not launched the next work yet, and the files do not hold what it does."
+    unknown = "the host has not launched the next work yet, and the files do not show what it does."
     assert unknown in text(step, train)  # the gap is not most of the range's 200 µs
     assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs are not most of it
 
