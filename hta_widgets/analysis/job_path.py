@@ -322,7 +322,7 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
     # Ranks may begin to record at different steps, so numbers alone do not identify a range.
     table, rows = trace.table, find_ranges(trace, annotation)
     names = [table.names[code] for code in table.name[rows].tolist()]
-    numbers = number_in_group(table.name[rows]).tolist()
+    numbers = number_in_group(table.name[rows].astype(np.int64)).tolist()
     return dict(zip(zip(names, numbers, strict=True), rows.tolist(), strict=True))
 
 
