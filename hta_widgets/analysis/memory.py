@@ -314,12 +314,9 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")
     return _timeline_frame(
-        time[order] * 1000,
-        table[order],
-        None if origin is None else origin * 1000,
-        {"instants": len(time)},
-        None,
-    )
+        time[order] * 1000, table[order], None if origin is None else origin * 1000,
+        {"instants": len(time)}, None,
+    )  # fmt: skip
 
 
 def _validate(value: Any, expected: Any, path: str | Path) -> Any:

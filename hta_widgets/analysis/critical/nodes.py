@@ -334,14 +334,9 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     class_ = np.concatenate((class_of_start, class_of_end))
     order = np.lexsort((np.concatenate((2 * rows, order_of_end)), class_, time))
     return Nodes(
-        trace,
-        host,
-        device,
-        np.concatenate((rows, rows))[order],
-        time[order],
-        order < len(rows),
+        trace, host, device, np.concatenate((rows, rows))[order], time[order], order < len(rows),
         np.concatenate((on_host, on_host))[order],
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
