@@ -172,6 +172,7 @@ class _RankSample(NamedTuple):
 def _features_of_rank(
     part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
 ) -> _RankSample:
+    """Return the features of a rank over the `common` steps; over all of its steps if None."""
     steps = host_steps(part)
     code, dur, count = _steps_of_events(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)

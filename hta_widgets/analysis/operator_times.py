@@ -273,6 +273,7 @@ class _WindowOperators:
 def _operators_in_window(
     part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
 ) -> _WindowOperators:
+    """Return the operators that overlap the window or launched `work`, and those around them."""
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]

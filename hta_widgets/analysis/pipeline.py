@@ -236,6 +236,7 @@ def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
 def _bubbles_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
 ) -> dict[str, Any]:
+    """Return the columns of `pipeline_bubbles` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, first, last = _selected_kernels(part)
     start, end = part.clip_edges(start, end)
     is_inside = end > start

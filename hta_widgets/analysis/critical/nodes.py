@@ -277,6 +277,7 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
+    """Return the operators, calls and loading of data that start in the range."""
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
@@ -300,6 +301,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
+    """Return the work launched in the range; by no known call, the work that starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
