@@ -30,7 +30,7 @@ from hta_widgets.analysis.step_series import (
 )
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
-from hta_widgets.trace.columns import StringPool, event_args, to_int64
+from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -44,6 +44,8 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
+#: Sizes from here on count as unknown, so that their sums fit into int64.
+_MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 
 
@@ -73,37 +75,26 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("memory")
     rate, size = trace.copy_table.lookup(table.record[rows])
-    names, by_name = np.unique(table.name[rows], return_inverse=True)
+    names, name = np.unique(table.name[rows], return_inverse=True)
     texts = [table.names[code] for code in names.tolist()]
-    pool = StringPool()
-    code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
-    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
+    kind = np.array([copy_kind(text) for text in texts], dtype=object)[name]
+    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[name]
     if is_dma.any():
-        positions = np.flatnonzero(is_dma)
-        args = event_args(trace, rows[positions], _DMA_ARGS)
-        code[positions] = [
-            pool.add(copy_kind(str(direction or ""))) for direction in args["direction"]
-        ]
-        size[positions] = np.where(size[positions] < 0, to_int64(args["size"]), size[positions])
-    size = np.maximum(size, -1)
+        args = event_args(trace, rows[is_dma], _DMA_ARGS)
+        kind[is_dma] = [copy_kind(str(direction or "")) for direction in args["direction"]]
+        size[is_dma] = np.where(size[is_dma] < 0, to_int64(args["size"]), size[is_dma])
+    size = np.where((size >= 0) & (size < _MAX_BYTES), size, -1)
     dur = table.dur_ns[rows]
     # Durations below the resolution of the file's times count as one unit.
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
-    derived = np.isnan(rate) & (size >= 0)
-    rate[derived] = size[derived] / dur[derived]
+    is_computed = np.isnan(rate) & (size >= 0)
+    rate[is_computed] = size[is_computed] / dur[is_computed]
     start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
-    kinds = sorted(pool.values[positions] for positions in np.unique(code).tolist())
-    place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
+    code, kinds = pd.factorize(kind, sort=True)
     return _RankCopies(
-        rows,
-        kinds,
-        place[code] if len(place) else code,
-        start,
-        np.maximum(end, start),
-        rate,
-        size,
-        int(derived.sum()),
-    )
+        rows, kinds.tolist(), code, start, np.maximum(end, start), rate, size,
+        int(is_computed.sum()),
+    )  # fmt: skip
 
 
 _ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
@@ -117,10 +108,10 @@ class BandwidthSteps:
     """
 
     kinds: list[str]
-    code: Rows
+    code: Rows  # into `kinds`
     time_ns: Ints
-    gb_per_s: Floats
-    row: Rows
+    gb_per_s: Floats  # from this change on
+    row: Rows  # of the copy that starts or ends
 
 
 def bandwidth_steps(part: RankPart) -> BandwidthSteps:
@@ -129,28 +120,25 @@ def bandwidth_steps(part: RankPart) -> BandwidthSteps:
 
 
 def _steps(copies: _RankCopies) -> BandwidthSteps:
-    rated = np.flatnonzero(~np.isnan(copies.gb_per_s))
-    size = len(rated)
+    start_ns, end_ns = copies.start_ns, copies.end_ns
+    rated = np.flatnonzero(~np.isnan(copies.gb_per_s) & (end_ns > start_ns))
     code = np.tile(copies.code[rated], 2)
-    time_ns = np.concatenate((copies.end_ns[rated], copies.start_ns[rated]))
-    copy = np.tile(np.arange(size), 2)
-    sign = np.repeat(np.array([-1, 1]), size)
-    lasting = np.tile(copies.end_ns[rated] > copies.start_ns[rated], 2)
+    time_ns = np.concatenate((end_ns[rated], start_ns[rated]))
+    copy = np.tile(np.arange(len(rated)), 2)
+    sign = np.repeat(np.array([-1, 1]), len(rated))
     order = order_by_group_and_time(code, len(copies.kinds), time_ns)
-    order = order[lasting[order]]
     code, copy, sign = code[order], copy[order], sign[order]
     rate = copies.gb_per_s[rated]
     running = running_total(code, sign)
     # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
-    alone = running_total(code, sign * copy)
-    value = np.zeros(len(order))
-    single = running == 1
-    value[single] = rate[alone[single]]
-    multiple = running > 1
-    if multiple.any():
+    running_copy = running_total(code, sign * copy)
+    gb_per_s = np.zeros(len(order))
+    is_single, is_multiple = running == 1, running > 1
+    gb_per_s[is_single] = rate[running_copy[is_single]]
+    if is_multiple.any():
         total = running_total(code, sign * rate[copy].astype(np.longdouble))
-        value[multiple] = total[multiple]
-    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[rated][copy])
+        gb_per_s[is_multiple] = total[is_multiple]
+    return BandwidthSteps(copies.kinds, code, time_ns[order], gb_per_s, copies.rows[rated][copy])
 
 
 @check_arguments
@@ -172,10 +160,8 @@ def memory_bandwidth(
     traces : TraceSet
     selection : Selection, optional
         The copies; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; copies are cut at its edges and keep their rate.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Copies are cut at the window and keep their rate.
 
     Returns
     -------
@@ -251,12 +237,12 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     steps = _steps(copies)
     shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
     hold_ns = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
-    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, hold_ns)
+    weighted_sum, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, hold_ns)
     return {
         "rank": part.rank,
         "copy_kind": (np.arange(groups), copies.kinds),
         **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
-        "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
+        "time_weighted_mean": weighted_sum / np.where(busy > 0, busy, np.nan),
         "busy_ns": busy,
         "copies": np.bincount(copies.code, minlength=groups),
         "size_bytes": sum_by_group(copies.code, np.maximum(copies.size_bytes, 0), groups),

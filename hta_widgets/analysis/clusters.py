@@ -1,4 +1,9 @@
-"""Ranks that behave the same, and device time of each rank over time."""
+"""Ranks that behave the same, and device time of each rank over time.
+
+Ranks are compared by features: times per step, cost for other ranks, and kernels. For example, at a
+tolerance of 5 % of a step, ranks that compute for 60, 61 and 70 % of a step form the clusters of
+the first two ranks and of the third.
+"""
 
 from __future__ import annotations
 
@@ -108,9 +113,11 @@ class RankFeatures:
 
 
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
-    """Return the features of the ranks, over the steps that all of them have."""
-    # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
-    # a rank counts as one.
+    """Return the features of the ranks, over the steps that all of them have.
+
+    If ranks have no step in common, all steps of each rank count. Without steps, all of a rank's
+    time counts as one step.
+    """
     traces = chosen.owner
     ahead = steps_ahead(traces)
     samples = list(
@@ -118,13 +125,15 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
             chosen, _features_of_rank, None, ahead, each=waits.arguments_by_rank(chosen.ranks)
         )
     )
-    stepped = [sample.numbers for sample in samples if len(sample.numbers)]
-    values, counts = np.unique(concat_arrays(stepped), return_counts=True)
-    common = values[counts == len(stepped)]
+    with_steps = [sample.numbers for sample in samples if len(sample.numbers)]
+    numbers, counts = np.unique(concat_arrays(with_steps), return_counts=True)
+    common = numbers[counts == len(with_steps)]
     if len(common):
         # Only the ranks with steps that others lack are computed again; they are few.
         places = [
-            k for k, sample in enumerate(samples) if len(sample.numbers) not in {0, len(common)}
+            place
+            for place, sample in enumerate(samples)
+            if len(sample.numbers) not in {0, len(common)}
         ]
         rest = RankParts(
             [chosen.traces[place] for place in places], chosen.selection, chosen.executor
@@ -153,16 +162,17 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
 class _RankSample(NamedTuple):
     """The features of one rank."""
 
-    numbers: Ints  # step numbers of the whole rank
-    steps: int
-    times: Floats
-    error: Floats
+    numbers: Ints  # of all its steps
+    steps: int  # number of steps averaged
+    times: Floats  # by `TIMES`
+    error: Floats  # standard errors of the times
     kernel_ns: dict[str, float]
 
 
 def _features_of_rank(
     part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
 ) -> _RankSample:
+    """Return the features of a rank over the `common` steps; over all of its steps if None."""
     steps = host_steps(part)
     code, dur, count = _steps_of_events(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)
@@ -264,8 +274,7 @@ def rank_time_heatmap(
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
-            f"unknown metric {metric!r}",
-            remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
+            f"unknown metric {metric!r}", remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}."
         )
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
@@ -275,14 +284,14 @@ def rank_time_heatmap(
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
     # Quotient and remainder are scaled separately: duration times bins may exceed int64.
     width, rest = divmod(high - low, bins)
-    steps = np.arange(bins + 1, dtype=np.int64)
-    edges = low + width * steps + rest * steps // bins
+    number = np.arange(bins + 1, dtype=np.int64)
+    edges = low + width * number + rest * number // bins
     # Idle time depends on the work around it, which may be outside of the window.
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     waits = collective_waits(traces, clock) if metric == "waiting" else None
     arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
     binned = list(map_ranks(parts, _time_in_bins, metric, edges, each=arguments))
-    values = np.array([value for value, _, _ in binned], dtype=np.int64).reshape(-1, bins)
+    times_ns = np.array([time_ns for time_ns, _, _ in binned], dtype=np.int64).reshape(-1, bins)
     starts, ends = np.tile(edges[:-1], len(parts)), np.tile(edges[1:], len(parts))
     length = np.where(ends > starts, ends - starts, np.nan)
     attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
@@ -292,11 +301,11 @@ def rank_time_heatmap(
             "bin": np.tile(np.arange(bins), len(parts)),
             "start_ns": starts,
             "end_ns": ends,
-            "value_ns": values.reshape(-1),
-            "share": values.reshape(-1) / length,
+            "value_ns": times_ns.reshape(-1),
+            "share": times_ns.reshape(-1) / length,
         },
         matched=count_by_kind(parts),
-        note=_heatmap_note([works for _, works, _ in binned], metric, values),
+        note=_heatmap_note([has_work for _, has_work, _ in binned], metric, times_ns),
         **device_word_attrs(parts.owner),
         span_ns=[span for _, _, span in binned],
         metric=metric,
@@ -323,20 +332,21 @@ def _time_in_bins(
     part: RankPart, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
     """Return the time in each bin, whether the device has work, and its span in the bins."""
-    pieces = _metric_times(part, metric, waits)
-    within: Ints = np.diff(CumulativeCoverage(*pieces)(edges - part.trace.shift_ns))
+    covered = CumulativeCoverage(*_metric_times(part, metric, waits))
+    edges = edges - part.trace.shift_ns
+    times_ns: Ints = np.diff(covered(edges))
     first, last = part.span or (0, 0)
-    low, high = (int(edge) - part.trace.shift_ns for edge in (edges[0], edges[-1]))
-    span = total_length(subtract(clip(union([first], [last]), low, high), part.unrecorded))
-    return within, bool(len(part.device_work_rows())), span
+    span = clip(union([first], [last]), int(edges[0]), int(edges[-1]))
+    span_ns = total_length(subtract(span, part.unrecorded))
+    return times_ns, bool(len(part.device_work_rows())), span_ns
 
 
-def _heatmap_note(work: Sequence[bool], metric: str, values: Ints) -> str:
-    if not work:
+def _heatmap_note(has_work: Sequence[bool], metric: str, times_ns: Ints) -> str:
+    if not has_work:
         return note_text("no_ranks")
-    if not any(work):
+    if not any(has_work):
         return note_text("no_device_work")
-    if not values.any():
+    if not times_ns.any():
         return f"nothing is {metric.replace('_', ' ')} here"
     return ""
 
@@ -372,8 +382,8 @@ def rank_clusters(
 
     The rank with the most similar ranks represents them. The same rule then applies to the
     remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
-    clusters that hold at most a third of the ranks of the stage, and at most half as many as the
-    largest cluster of the stage: if all ranks differ, none is an outlier.
+    clusters with at most a third of the ranks of the stage, and at most half as many as the largest
+    cluster of the stage: if all ranks differ, none is an outlier.
 
     Parameters
     ----------
@@ -481,13 +491,14 @@ def cluster_ranks(
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
         limit *= _WIDER
         representative = _representatives(distances, limit)
+    # Clusters are numbered by size, the largest first.
     distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
     position = np.arange(len(stage))
     why = [
-        "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
-        for k in range(len(stage))
+        "" if similar[rank] == typical[rank] else compared.reasons(rank, int(typical[rank]))
+        for rank in range(len(stage))
     ]
     return RankClusters(
         cluster=number[representative],
@@ -500,26 +511,28 @@ def cluster_ranks(
     )
 
 
-def _representatives(apart: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with most similar remaining ranks."""
-    # Ties go to the rank that is closest to its similar ranks, then to the first.
-    similar = apart <= limit
-    close = np.where(similar, apart, 0.0)
-    representatives = np.arange(len(apart))
-    remaining = np.ones(len(apart), dtype=bool)
-    count = similar.sum(axis=1)
-    neighbor_count = close.sum(axis=1)
-    while remaining.any():
-        max_count = int(count[remaining].max())
+def _representatives(distances: Floats, limit: float) -> Ints:
+    """Return each rank's representative: repeatedly the one with most similar remaining ranks.
+
+    Ties go to the rank that is closest to its similar ranks, then to the first.
+    """
+    is_similar = distances <= limit
+    similar_distances = np.where(is_similar, distances, 0.0)
+    representatives = np.arange(len(distances))
+    is_remaining = np.ones(len(distances), dtype=bool)
+    count = is_similar.sum(axis=1)
+    distance_sum = similar_distances.sum(axis=1)
+    while is_remaining.any():
+        max_count = int(count[is_remaining].max())
         if max_count <= 1:
             break
-        best = np.flatnonzero(remaining & (count == max_count))
-        closest = int(best[np.argmin(neighbor_count[best])])
-        members = np.flatnonzero(similar[closest] & remaining)
+        candidates = np.flatnonzero(is_remaining & (count == max_count))
+        closest = int(candidates[np.argmin(distance_sum[candidates])])
+        members = np.flatnonzero(is_similar[closest] & is_remaining)
         representatives[members] = closest
-        remaining[members] = False
-        count -= similar[members].sum(axis=0)
-        neighbor_count -= close[members].sum(axis=0)
+        is_remaining[members] = False
+        count -= is_similar[members].sum(axis=0)
+        distance_sum -= similar_distances[members].sum(axis=0)
     return representatives
 
 
@@ -539,21 +552,21 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
-    """Compared features in the order of `_FEATURES`, without kernels, and allowed differences."""
+    """Features of ranks as shares, by rank and in the order of `_FEATURES`; kernels are 0."""
 
     features: RankFeatures
-    low: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0
-    high: Floats  # the same; larger than `low` if not exactly known
-    limits: Floats
+    low: Floats  # of the median rank's step
+    high: Floats  # the same; larger than `low` if the share is not exactly known
+    limits: Floats  # the allowed difference of each feature
 
     @classmethod
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
         error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
+        # Without steps, shares are of each rank's own time, as recordings differ in length.
         step = time["step_ns"]
         if count and features.steps.any():
-            # Without steps, each rank's own time is used: recordings differ in length.
             step = np.full(count, np.median(step))
         step = np.maximum(step, 1.0)
         exposed, wait = time["exposed_communication_ns"], time["exposed_wait_ns"]
@@ -604,31 +617,35 @@ class _FeatureComparison:
         """Describe at most three differences beyond their limits, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
-        difference = np.where(excess > 0, excess, np.where(shortfall < 0, shortfall, 0.0))
-        shares = self.features.kernels[rank] - self.features.kernels[representative]
-        difference[_FEATURES.index("kernels")] = np.abs(shares).sum() / 2
-        beyond = np.flatnonzero(np.abs(difference) > self.limits)
-        largest = beyond[np.argsort(-(np.abs(difference) / self.limits)[beyond], kind="stable")]
+        difference = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
+        kernel_shares = self.features.kernels[rank] - self.features.kernels[representative]
+        difference[_FEATURES.index("kernels")] = np.abs(kernel_shares).sum() / 2
+        relative = np.abs(difference) / self.limits
+        count = min(int((np.abs(difference) > self.limits).sum()), _MAX_REASONS)
+        largest = np.argsort(-relative, kind="stable")[:count]
+        usual = self.low[representative]
         return "; ".join(
             self._difference_text(
-                _FEATURES[k], float(difference[k]), shares, float(self.low[representative, k])
+                _FEATURES[feature], float(difference[feature]), kernel_shares, float(usual[feature])
             )
-            for k in sorted(largest[:_MAX_REASONS].tolist())
+            for feature in sorted(largest.tolist())
         )
 
-    def _difference_text(self, name: str, apart: float, shares: Floats, usual: float) -> str:
-        _, more_word, less_word = _FEATURE_WORDS[name]
-        if name == "kernels":
-            kernel = int(np.abs(shares).argmax())
+    def _difference_text(
+        self, feature: str, difference: float, kernel_shares: Floats, usual: float
+    ) -> str:
+        _, more_text, less_text = _FEATURE_WORDS[feature]
+        if feature == "kernels":
+            kernel = int(np.abs(kernel_shares).argmax())
+            share = float(kernel_shares[kernel])
             return (
                 f"runs other kernels: {short_name(self.features.kernel_names[kernel])} takes"
-                f" {_percent(abs(shares[kernel]))} {'more' if shares[kernel] > 0 else 'less'}"
-                " of its compute time"
+                f" {_percent(abs(share))} {'more' if share > 0 else 'less'} of its compute time"
             )
-        if name in _RELATIVE and usual > 0:
-            apart /= usual
+        if feature in _RELATIVE and usual > 0:
+            difference /= usual
         unit = "a step" if self.features.steps.any() else "its time"
-        return (more_word if apart > 0 else less_word).format(_percent(abs(apart)), unit)
+        return (more_text if difference > 0 else less_text).format(_percent(abs(difference)), unit)
 
 
 def _percent(share: float) -> str:

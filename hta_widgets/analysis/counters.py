@@ -66,10 +66,10 @@ def with_counters(
     TraceSet
         The same ranks and events, with counters.
     """
-    counted = {
-        part.rank: _with_derived_counters(part, kinds) for part in rank_parts(traces, ranks=ranks)
+    changed = {
+        part.rank: traces[part.rank].replace(counter_table=_with_derived_counters(part, kinds))
+        for part in rank_parts(traces, ranks=ranks)
     }
-    changed = {rank: traces[rank].replace(counter_table=table) for rank, table in counted.items()}
     return replace_ranks(traces, changed)
 
 
@@ -120,7 +120,7 @@ def _bandwidths(part: RankPart) -> Iterator[_Series]:
 
 
 def _rates(part: RankPart) -> Iterator[_Series]:
-    """Yield the sum of the rates of the calls that run at a time; NaN if none is known."""
+    """Yield the achieved rate of the device: the sum over running calls, NaN if none is known."""
     efficiency = call_efficiency(part.trace)
     if efficiency is None:
         return
@@ -128,23 +128,24 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     call = efficiency.call_of_event[work]
     rate = np.append(efficiency.calls["tflop_per_s"].to_numpy(np.float64), np.nan)[call]
     has_rate = rate > 0
-    is_unknown = np.isnan(rate) & (table.kind[work] == KINDS.index("compute"))
     if not has_rate.any():
         return
-    work, rate = (values[has_rate | is_unknown] for values in (work, np.where(has_rate, rate, 0)))
+    is_unknown = np.isnan(rate) & (table.kind[work] == KINDS.index("compute"))
+    is_counted = has_rate | is_unknown
+    work, rate = work[is_counted], np.where(has_rate, rate, 0)[is_counted]
     edges = np.concatenate([table.start_ns[work], table.start_ns[work] + table.dur_ns[work]])
     order = np.argsort(edges, kind="stable")
     time_ns = edges[order]
 
-    def sum_of_running(values: Floats) -> Floats:
-        sums: Floats = np.cumsum(np.concatenate([values, -values])[order])
+    def sum_of_running(value: Floats) -> Floats:
+        sums: Floats = np.cumsum(np.concatenate([value, -value])[order])
         return sums
 
     # While nothing runs, the rate is 0, not the rounding error of the sums.
-    counted, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
-    value = np.where(counted > 0, sum_of_running(rate), np.where(running > 0, np.nan, 0.0))
+    rated, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
+    total = np.where(rated > 0, sum_of_running(rate), np.where(running > 0, np.nan, 0.0))
     is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)
-    yield (_pid(part, work[0]), _RATE, _OF_KNOWN), time_ns[is_last], value[is_last]
+    yield (_pid(part, work[0]), _RATE, _OF_KNOWN), time_ns[is_last], total[is_last]
 
 
 _SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, message_bytes, sum_known_bytes
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
 from hta_widgets.analysis.notes import (
-    host_names,
+    count_host_collectives,
     missing_ranks_note,
     on_hosts_note,
     prelaunched_note,
@@ -35,7 +35,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import clip, intersect, subtract, total_length, union
 from hta_widgets.trace.selection import Selection
@@ -55,14 +55,11 @@ _COMMUNICATION = {
     **int64("sum_ns max_ns"),
 }  # fmt: skip
 
-
+#: Args of communication kernels.
 _GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
 _COLLECTIVE = "Collective name"
 _ELEMENTS = ("In msg nelems", "Out msg nelems")
 _DTYPE = "dtype"
-
-#: Numbers of elements from here on count as unknown, which keeps sizes within int64.
-_MAX_ELEMENTS = 1 << 50
 
 
 @check_arguments
@@ -124,6 +121,7 @@ def temporal_breakdown(
     )
 
 
+#: Keys of notes, as in `missing_ranks_note`.
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
 
@@ -195,18 +193,18 @@ def kernel_type_breakdown(
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
     row, label = np.nonzero(times)
-    spent = times[row, label]
-    order = np.lexsort((label, -spent, row))
-    row, label, spent = row[order], label[order], spent[order]
+    sum_ns = times[row, label]
+    order = np.lexsort((label, -sum_ns, row))
+    row, label, sum_ns = row[order], label[order], sum_ns[order]
     rank = np.array(chosen.ranks, dtype=np.int64)
     matched = count_by_kind(chosen, kinds)
     missing = [kind for kind, count in matched.items() if not count]
     return result_frame(
         {
             **({"rank": rank[row]} if per_rank else {}),
-            "kernel_type": pd.array([_label(code, kinds) for code in label.tolist()], dtype="str"),
-            "sum_ns": spent,
-            "share": spent / times.sum(axis=1)[row],
+            "kernel_type": pd.array([_label(bits, kinds) for bits in label.tolist()], dtype="str"),
+            "sum_ns": sum_ns,
+            "share": sum_ns / times.sum(axis=1)[row],
         },
         matched=matched,
         note=note_text("no_kernels_of", kinds=", ".join(missing)) if missing else "",
@@ -214,25 +212,24 @@ def kernel_type_breakdown(
     )
 
 
-def _label(code: int, kinds: Sequence[str]) -> str:
-    return " overlapping ".join(_WORDS[kind] for bit, kind in enumerate(kinds) if code >> bit & 1)
+def _label(kind_bits: int, kinds: Sequence[str]) -> str:
+    words = [_WORDS[kind] for bit, kind in enumerate(kinds) if kind_bits >> bit & 1]
+    return " overlapping ".join(words)
 
 
 def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
     """Return the time of each combination of kinds; bit n of the index is kind n."""
-    covers = [part.union_of_kinds(kind) for kind in kinds]
-    time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
-    change = np.concatenate(
-        [
-            np.full(len(edge), sign << bit, dtype=np.int64)
-            for bit, cover in enumerate(covers)
-            for sign, edge in ((1, cover.start), (-1, cover.end))
-        ]
-    )
+    edges, changes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for bit, kind in enumerate(kinds):
+        start, end = part.union_of_kinds(kind)
+        edges += start, end
+        changes += np.full(len(start), 1 << bit), np.full(len(end), -(1 << bit))
+    time = np.concatenate(edges)
     order = np.argsort(time, kind="stable")
-    running = np.cumsum(change[order])[:-1]
+    # The times of a kind do not overlap, so the sum of the changes has the bits that are set.
+    running = np.cumsum(np.concatenate(changes)[order])[:-1]
     length = np.diff(time[order])
-    return [int(length[running == code].sum()) for code in range(1 << len(covers))]
+    return [int(length[running == bits].sum()) for bits in range(1 << len(kinds))]
 
 
 @check_arguments
@@ -342,12 +339,14 @@ def communication_by_stream(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
+    note: tuple[str, ...] = ()
+    if not rows:
+        on_hosts = on_hosts_note(map_ranks(chosen.owner, count_host_collectives))
+        note = (note_text("no_communication"), on_hosts)
     return result_frame(
         columns_of_rows(rows, {**int64("rank stream"), **_COMMUNICATION}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
-        note=()
-        if rows
-        else (note_text("no_communication"), on_hosts_note(map_ranks(chosen.owner, host_names))),
+        note=note,
     )
 
 
@@ -399,7 +398,7 @@ def communication_by_group(
     note = ""
     if not rows:
         note = note_text("no_communication")
-    elif not any(row[1] for row in rows):
+    elif not any(group for _, group, *_ in rows):
         note = "the files do not say which process group a kernel belongs to"
     return result_frame(
         columns_of_rows(rows, {**schema, **int64("in_bytes out_bytes")}),
@@ -420,47 +419,45 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
     rows = part.rows_of_kinds("communication")
     stream = part.table.stream[rows]
     return [
-        (number, *_communication_columns(part, rows[stream == number]))
+        (number, *_communication_times(part, rows[stream == number]).values())
         for number in np.unique(stream).tolist()
     ]
 
 
 def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return labels, times and bytes of each group of a rank, most time first."""
+    """Return labels, times and bytes of each group of a rank, most time first.
+
+    `labelled` are the args that distinguish groups; missing ones count as empty text.
+    """
     rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
-    labels = zip(*(args[key] for key in labelled), strict=True)
-    # Missing args count as empty text.
-    texts = [tuple("" if value is None else str(value) for value in event) for event in labels]
-    of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, text in enumerate(texts):
-        of_group[text].append(place)
-    sizes = [_message_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
-    rows_of_groups = [
-        (
-            *text,
-            *_communication_columns(part, rows[places]),
-            *(sum_known_bytes(size[places]) for size in sizes),
+    events_of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for event, labels in enumerate(zip(*(args[key] for key in labelled), strict=True)):
+        events_of_group[tuple("" if label is None else str(label) for label in labels)].append(
+            event
         )
-        for text, places in of_group.items()
-    ]
-    return sorted(rows_of_groups, key=lambda row: -row[len(labelled) + 1])
+    bytes_each = np.array([bytes_of(str(dtype)) for dtype in args[_DTYPE]], dtype=np.int64)
+    sizes = [message_bytes(to_int64(args[elements]), bytes_each) for elements in _ELEMENTS]
+    groups = []
+    for labels, events in events_of_group.items():
+        times = _communication_times(part, rows[events])
+        known_bytes = (sum_known_bytes(size[events]) for size in sizes)
+        groups.append((times["communication_ns"], (*labels, *times.values(), *known_bytes)))
+    return [row for _, row in sorted(groups, key=lambda group: -group[0])]
 
 
-def _communication_columns(part: RankPart, rows: Rows) -> tuple[float, ...]:
+def _communication_times(part: RankPart, rows: Rows) -> dict[str, float]:
     """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
     start, end = part.clip_rows(rows)
-    pieces = union(start, end)
-    time = total_length(pieces)
-    hidden = total_length(intersect(pieces, part.union_of_all_of_kinds("compute")))
-    duration = end - start
-    share = hidden / time if time else float("nan")
-    return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
-
-
-def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
-    """Return the size of each message, -1 if unknown."""
-    count = to_int64(elements)
-    size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
-    stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
-    return np.where(stated, np.where(stated, count, 0) * size, -1)
+    communicating = union(start, end)
+    time_ns = total_length(communicating)
+    hidden_ns = total_length(intersect(communicating, part.union_of_all_of_kinds("compute")))
+    return {
+        "count": len(rows),
+        "communication_ns": time_ns,
+        "overlapped_ns": hidden_ns,
+        "exposed_ns": time_ns - hidden_ns,
+        "overlap_share": hidden_ns / time_ns if time_ns else float("nan"),
+        "sum_ns": int((end - start).sum()),
+        "max_ns": int((end - start).max()),
+    }

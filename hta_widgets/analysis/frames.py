@@ -1,7 +1,7 @@
 """Frames from the columns or rows of several ranks.
 
 A schema has the dtype of each column, so that a frame without rows has the same dtypes as any
-other. For example, two ranks return a block each; ``name`` holds codes and strings::
+other. For example, two ranks return a block each; ``name`` is a pair of codes and strings::
 
     schema = {**int64("rank id"), "name": "category"}
     stack_blocks(
@@ -81,7 +81,7 @@ def float64(names: str) -> dict[str, str]:
 def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[str, Any]:
     """Concatenate the columns of one block per rank.
 
-    A single value fills its block. Blocks hold categories as codes and strings.
+    A single value is repeated for each row of its block. Categories are pairs of codes and strings.
     """
     sizes = [
         next(len(column) for column in block.values() if isinstance(column, np.ndarray))
@@ -89,40 +89,42 @@ def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[st
     ]
     stacked: dict[str, Any] = {}
     for name, dtype in schema.items():
-        values = [block[name] for block in blocks]
+        columns = [block[name] for block in blocks]
         if dtype == "category":
-            pool = StringPool()
-            numbers = [
-                np.array([pool.add(text) for text in texts], np.int32) for _, texts in values
-            ]
-            codes = [
-                codes_of_pool[code]
-                for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
-            ]
-            stacked[name] = categorical(concat_arrays(codes, np.int32), pool.values)
+            stacked[name] = _concat_categories(columns)
         elif dtype == "str":
-            stacked[name] = pd.array([text for texts in values for text in texts], dtype="str")
+            stacked[name] = pd.array([text for texts in columns for text in texts], dtype="str")
         else:
-            columns = [
+            arrays = [
                 np.broadcast_to(np.asarray(column, dtype), size)
-                for column, size in zip(values, sizes, strict=True)
+                for column, size in zip(columns, sizes, strict=True)
             ]
-            stacked[name] = _to_column(concat_arrays(columns, dtype), dtype)
+            stacked[name] = _to_column(concat_arrays(arrays, dtype), dtype)
     return stacked
+
+
+def _concat_categories(columns: Iterable[tuple[Array, Iterable[str]]]) -> pd.Categorical:
+    """Concatenate columns of codes and strings."""
+    pool = StringPool()
+    codes = [
+        np.array([pool.add(text) for text in texts], np.int32)[column_codes]
+        for column_codes, texts in columns
+    ]
+    return categorical(concat_arrays(codes, np.int32), pool.values)
 
 
 def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, Any]:
     """Return rows as columns."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return {
-        name: _to_column(values, dtype)
-        for (name, dtype), values in zip(schema.items(), columns, strict=True)
+        name: _to_column(column, dtype)
+        for (name, dtype), column in zip(schema.items(), columns, strict=True)
     }
 
 
-def _to_column(values: Any, dtype: str) -> Any:
+def _to_column(column: Any, dtype: str) -> Any:
     # pandas would infer the dtype of arrays of objects.
-    return pd.Series(values, dtype=object) if dtype == "object" else np.asarray(values, dtype)
+    return pd.Series(column, dtype=object) if dtype == "object" else np.asarray(column, dtype)
 
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
@@ -133,6 +135,6 @@ def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
 def drop_unused_texts(
     codes: Array, texts: Sequence[str] | StringPool
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return codes into the strings that occur, and these strings."""
-    used, code = distinct_codes(codes)
-    return code.astype(np.int32), [texts[number] for number in used.tolist()]
+    """Return the codes renumbered for the strings that occur, and these strings."""
+    used_codes, renumbered = distinct_codes(codes)
+    return renumbered.astype(np.int32), [texts[code] for code in used_codes.tolist()]

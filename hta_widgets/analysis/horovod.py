@@ -5,8 +5,8 @@ the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. The phase co
 without length for each rank that is ready, whose name is the number of the rank.
 
 For example, the ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait
-for 30 and 28 ns. The timeline is one rank of its set, as the clock and the file are those of one
-process, so these ranks differ from the ranks of `collectives`.
+for 30 and 28 ns. These ranks differ from the ranks of `collectives`: the timeline is the file of
+one process, so it is one rank of its set.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: How names of the phases begin in which ranks become ready.
+#: Prefix of the names of phases in which ranks become ready.
 NEGOTIATION = "NEGOTIATE_"
 _RANK = re.compile(r"\d{1,9}")
-_NOTHING = (
+_NO_NEGOTIATIONS = (
     "no negotiations of Horovod: phases NEGOTIATE_… with an event for each rank, in files of"
     " HOROVOD_TIMELINE"
 )
@@ -54,10 +54,8 @@ def horovod_readiness(
         Timelines of Horovod, as ``HOROVOD_TIMELINE`` writes them.
     selection : Selection, optional
         Only tensors with a selected event of a ready rank count.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time.
-    ranks : iterable of int, optional
-        Narrows the selection to these files.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to these files.
 
     Returns
     -------
@@ -71,36 +69,37 @@ def horovod_readiness(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     blocks = list(map_ranks(chosen, _ready_times))
-    negotiation, rank, ready_ns = (
+    phase, rank, ready_ns = (
         concat_arrays([block[column] for block in blocks]) for column in range(3)
     )
     files = np.repeat(np.arange(len(blocks)), [len(block[0]) for block in blocks])
-    ready = pd.DataFrame({"file": files, "of": negotiation, "rank": rank, "ready": ready_ns})
-    ready = ready.sort_values("ready").drop_duplicates(["file", "of", "rank"])
-    groups = ready.groupby(["file", "of"])["ready"]
-    ready["first"], ready["last"] = groups.transform("min"), groups.transform("max")
-    ready = ready[groups.transform("size") > 1]
+    ready = pd.DataFrame({"file": files, "phase": phase, "rank": rank, "ready": ready_ns})
+    ready = ready.sort_values("ready").drop_duplicates(["file", "phase", "rank"])
+    negotiations = ready.groupby(["file", "phase"])["ready"]
+    ready["first"], ready["last"] = negotiations.transform("min"), negotiations.transform("max")
+    ready = ready[negotiations.transform("size") > 1]
     ready["wait"] = ready["last"] - ready["ready"]
     is_last = ready["wait"] == 0
-    keys = [ready["file"], ready["of"]]
+    keys = [ready["file"], ready["phase"]]
     is_only_last = is_last & (is_last.groupby(keys).transform("sum") == 1)
     ready["imposed"] = ready["wait"].groupby(keys).transform("sum").where(is_only_last, 0)
     rows = []
     for number, events in ready.groupby("rank"):
-        alone = events[is_only_last[events.index]]
-        blocked_ns = total_length(union(alone["first"].to_numpy(), alone["last"].to_numpy()))
-        sums = int(events["wait"].sum()), int(alone["imposed"].sum()), blocked_ns
-        rows.append((number, len(events), len(alone) / len(events), *sums))
+        last_alone = events[is_only_last[events.index]]
+        blocked = union(last_alone["first"].to_numpy(), last_alone["last"].to_numpy())
+        wait_ns, imposed_ns = int(events["wait"].sum()), int(last_alone["imposed"].sum())
+        score = len(last_alone) / len(events)
+        rows.append((number, len(events), score, wait_ns, imposed_ns, total_length(blocked)))
     schema = int64("rank negotiations") | {"score": "float64"}
     return result_frame(
         columns_of_rows(rows, {**schema, **int64("wait_ns imposed_wait_ns blocked_ns")}),
-        matched={"negotiations": len(groups), "ready": len(ready)},
-        note="" if rows else _NOTHING,
+        matched={"negotiations": len(negotiations), "ready": len(ready)},
+        note="" if rows else _NO_NEGOTIATIONS,
     )
 
 
 def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return the phase of each readiness of a selected tensor, the rank, and the set's time."""
+    """Return the phase, the rank and the time (of the set) of each event of a ready rank."""
     table, names = part.table, part.table.names.values
     is_phase = np.array([name.startswith(NEGOTIATION) for name in names], dtype=bool)
     if not is_phase.any():
@@ -117,16 +116,15 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
     """Return the last phase that began before each event on its track; -1 if it has ended.
 
-    The last rank may be ready at the instant in which the phase ends, so it is not a child of it.
+    The event of the last rank may be at the end of the phase, where it is not the phase's child.
     """
-    both = np.concatenate((phases, rows))
-    is_event = np.arange(len(both)) >= len(phases)
-    order = np.lexsort((is_event, table.start_ns[both], table.track[both]))
-    latest = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(both))))
-    phase = np.full(len(both), -1, dtype=np.int64)
-    phase[order] = np.where(latest >= 0, both[order[latest]], -1)
+    merged = np.concatenate((phases, rows))
+    is_event = np.arange(len(merged)) >= len(phases)
+    order = np.lexsort((is_event, table.start_ns[merged], table.track[merged]))
+    latest = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(merged))))
+    phase = np.full(len(merged), -1, dtype=np.int64)
+    phase[order] = np.where(latest >= 0, merged[order[latest]], -1)
     phase = phase[is_event]
-    within = (table.track[phase] == table.track[rows]) & (
-        table.end_ns[phase] >= table.start_ns[rows]
-    )
-    return np.where((phase >= 0) & within, phase, -1)
+    is_within = (phase >= 0) & (table.track[phase] == table.track[rows])
+    is_within &= table.end_ns[phase] >= table.start_ns[rows]
+    return np.where(is_within, phase, -1)

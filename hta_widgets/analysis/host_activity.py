@@ -1,14 +1,15 @@
 """Activities of the host's threads: waiting, memory calls, loading, operators, Python.
 
 A device idles because of what the host does before it launches the next work. Only threads that
-launch work are analysed. At each instant one activity of a thread counts, the first of `_LEVELS`:
-``cudaFree`` within an operator within a Python function is a memory call.
+launch work are analysed. At each instant one activity of a thread counts, the first in `_LEVELS`.
+For example, ``cudaFree`` within an operator within a Python function is a memory call.
 
 A thread that waits for more than 1 ms while its device runs no recorded work waits for work that is
 not in the file: a synchronization returns within microseconds after the last work ends, and a copy
 from pageable memory starts within 0.3 ms. This part of a call is the activity `UNRECORDED_WAIT`,
-only the rest is a wait for the device. If work ends at 1 ms and ``cudaStreamSynchronize`` lasts
-from 0 to 6 ms, 5 ms are such a part.
+and the rest is a wait for the device. For example, ``cudaStreamSynchronize`` lasts from 0 to 6 ms,
+and the last work ends at 1 ms: the thread waits for the device for 1 ms, and for unrecorded work
+for 5 ms.
 
 Level k covers the time of the activities 0 to k, so each level contains the one before, and the
 time of activity k is that of level k less that of level k - 1. With levels from 0 to 10 ns (memory
@@ -49,7 +50,7 @@ _ALLOCATION, _PYTHON = 1, 4
 #: The activity, after `ACTIVITIES`, of a thread that waits for work that is not in the file.
 UNRECORDED_WAIT = len(ACTIVITIES)
 #: The order in which activities count: first of the thread itself (False), then of all
-#: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
+#: threads that launch work (True). Memory calls of any thread delay the device, so they precede
 #: Python.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
@@ -94,7 +95,7 @@ _MANY_FREES = 10
 
 
 class _ThreadTimes(NamedTuple):
-    """Times of an activity, with the track of the thread of each."""
+    """Times of an activity of threads, given by their tracks."""
 
     track: Array
     start: Ints
@@ -185,21 +186,21 @@ def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
     wait, gap = np.repeat(np.arange(len(count)), count), concatenate_ranges(first, count)
     start = np.maximum(waits.start[wait], gap_start[gap])
     end = np.minimum(waits.end[wait], gap_end[gap])
-    track, is_meant = waits.track[wait], end - start > LONG_WAIT_NS
-    if is_meant.any():
+    track, is_counted = waits.track[wait], end - start > LONG_WAIT_NS
+    if is_counted.any():
         launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-        is_meant &= launching[track]
-    return _ThreadTimes(track[is_meant], start[is_meant], end[is_meant])
+        is_counted &= launching[track]
+    return _ThreadTimes(track[is_counted], start[is_counted], end[is_counted])
 
 
 def _has_launches_elsewhere(trace: Trace) -> bool:
     """Return whether threads of a rank of one device also launch work on other devices."""
     if trace.local_rank < 0:
         return False
-    launches = name_mask(trace, lambda name: _LAUNCHES.fullmatch(name) is not None)
-    count = np.count_nonzero(launches)
-    launches[launch_calls(trace)] = False
-    return bool(np.count_nonzero(launches) > _MAX_UNLINKED * count)
+    is_launch = name_mask(trace, lambda name: _LAUNCHES.fullmatch(name) is not None)
+    count = np.count_nonzero(is_launch)
+    is_launch[launch_calls(trace)] = False
+    return bool(np.count_nonzero(is_launch) > _MAX_UNLINKED * count)
 
 
 def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
@@ -208,12 +209,11 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
     if not len(_unrecorded_waits(trace).start):
         return waits
     for thread, levels in _levels_by_thread(trace).items():
-        pieces, earlier = Intervals.empty(), Intervals.empty()
+        waits[thread], level_before = Intervals.empty(), Intervals.empty()
         for activity, covered in levels:
             if activity == UNRECORDED_WAIT:
-                pieces = unite(pieces, subtract(covered, earlier))
-            earlier = covered
-        waits[thread] = pieces
+                waits[thread] = unite(waits[thread], subtract(covered, level_before))
+            level_before = covered
     return waits
 
 
@@ -224,13 +224,13 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():
-        sides = [side for level in levels for side in level.covered]
-        edges = np.unique(np.concatenate([*Intervals.empty(), *sides]))
+        edges_of_levels = [edges for level in levels for edges in level.covered]
+        edges = np.unique(np.concatenate([*Intervals.empty(), *edges_of_levels]))
         codes = np.zeros(len(edges), dtype=np.int64)
         # The first levels are the smallest, so they are written last.
         for activity, (start, end) in reversed(levels):
-            piece = np.searchsorted(start, edges, "right") - 1
-            is_within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
+            interval = np.searchsorted(start, edges, "right") - 1
+            is_within = (interval >= 0) & (edges < np.append(end, edges[:1])[interval])
             codes[is_within] = activity + 1
         changes = np.flatnonzero(np.diff(codes, prepend=0))
         activities[thread] = edges[changes], codes[changes]
@@ -239,8 +239,8 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `ACTIVITIES`."""
-    loads = name_mask(trace, is_data_loading_name)
-    return waiting_calls(trace), memory_calls(trace), loads, *_call_masks(trace)
+    loads_data = name_mask(trace, is_data_loading_name)
+    return waiting_calls(trace), memory_calls(trace), loads_data, *_call_masks(trace)
 
 
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
@@ -263,21 +263,28 @@ def is_data_loading_name(name: str) -> bool:
 def time_in_calls(trace: Trace) -> Intervals:
     """Return when a thread that launches work is inside a recorded call.
 
-    Python functions count as well, except while they sleep or wait for another thread.
+    Python functions count as well, except during `python_pauses`.
     """
-    table = trace.table
-    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
-    rows = np.flatnonzero(is_launching[table.track])
+    rows = _rows_of_launching_threads(trace)
     in_calls, in_python = (rows[mask] for mask in _call_masks(trace, rows))
     call_times = _thread_times(trace, in_calls).union()
     if not len(in_python):
         return call_times
-    is_pause = np.array([_PAUSES.match(name) is not None for name in table.names.values], bool)
-    python_times, pauses = (
-        _thread_times(trace, rows).union()
-        for rows in (in_python, in_python[is_pause[table.name[in_python]]])
-    )
-    return unite(call_times, subtract(python_times, pauses))
+    python_times = _thread_times(trace, in_python).union()
+    return unite(call_times, subtract(python_times, python_pauses(trace)))
+
+
+def python_pauses(trace: Trace) -> Intervals:
+    """Return when a thread that launches work sleeps in Python or waits for another thread."""
+    rows = _rows_of_launching_threads(trace)
+    codes = [code for code, name in enumerate(trace.table.names.values) if _PAUSES.match(name)]
+    return _thread_times(trace, rows[np.isin(trace.table.name[rows], codes)]).union()
+
+
+def _rows_of_launching_threads(trace: Trace) -> Rows:
+    table = trace.table
+    is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
+    return np.flatnonzero(is_launching[table.track])
 
 
 @memoize
@@ -311,8 +318,8 @@ def launch_calls(trace: Trace) -> Rows:
 def loading_launches(trace: Trace) -> Rows:
     """Return the calls of more than 1 ms that launch the first kernel of a name.
 
-    The runtime then loads the code of the kernel, or compiles it. Calls before any device work
-    hold up nothing that is idle, and are left out.
+    The runtime then loads the code of the kernel, or compiles it. Calls before any device work are
+    left out, as no device idles then.
     """
     table = trace.table
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
@@ -357,20 +364,20 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free device memory, if as frequent as without an allocator cache.
+    """Return the calls that free device memory, if there are so many that no allocator caches it.
 
-    PyTorch's caching allocator keeps the memory of a device and hardly ever frees any. If one
-    call takes more time than all others together, it does other work, too: the first call of a
-    program loads libraries.
+    PyTorch's caching allocator hardly ever frees the memory of a device. If one call takes more
+    time than all others together, it also does other work: the first call of a program loads
+    libraries.
     """
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
     freed: Rows = rows[
         name_mask(trace, lambda name: "free" in name.lower() and "host" not in name.lower())[rows]
     ]
-    is_often = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
-    dur = table.dur_ns[freed]
-    return freed if is_often and 2 * int(dur.max()) <= int(dur.sum()) else freed[:0]
+    is_frequent = len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows)
+    dur_ns = table.dur_ns[freed]
+    return freed if is_frequent and 2 * int(dur_ns.max()) <= int(dur_ns.sum()) else freed[:0]
 
 
 def pinned_memory_calls(trace: Trace) -> Rows:

@@ -40,7 +40,7 @@ from hta_widgets.analysis.scope import (
     rank_parts,
 )
 from hta_widgets.analysis.step_series import describe
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.facts import facts
 from hta_widgets.trace.arrays import (
     Array,
@@ -68,7 +68,7 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
     _STREAM_WAIT, _BLOCKED, _UNRECORDED, _UNKNOWN,
 ) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
 #: Whether each category counts as ``host_wait``.
-_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
+_IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
 #: Shorter waits of launched work are the device's own time between two kernels.
 _SHORT_NS = 30_000
@@ -90,8 +90,8 @@ def device_idle_breakdown(
     """Return the idle time of each rank's device as a whole, by cause.
 
     Gaps are the parts of the rank's span (see `temporal_breakdown`) in which none of its streams
-    works. Each ends with the start of a kernel, copy or fill; if several start at that instant,
-    with the one launched first. A window cuts gaps at its edges, but categories are determined from
+    works. A gap ends with the start of a kernel, copy or fill, the one launched first if several
+    start at that instant. A window cuts gaps at its edges, but categories are determined from
     whole gaps. Every nanosecond of a gap belongs to one category:
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
@@ -124,8 +124,8 @@ def device_idle_breakdown(
       first and after the last work in the file.
 
     While the thread of a launch call is inside no recorded event, the activities of other threads
-    that launch work count instead: a backward pass begins on a thread of its own. Their memory
-    calls count while it runs Python, too, because these hold up the device.
+    that launch work count instead: a backward pass begins on a thread of its own. Memory calls of
+    other threads also count while the thread runs Python, because they delay the device.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def device_idle_breakdown(
     working = map_working_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     size = len(IDLE_CATEGORIES)
     idle, gaps, longest, unrecorded = (
-        concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(4)
+        concat_arrays([sums[column] for sums in working.values()]) for column in range(4)
     )
     idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
@@ -179,7 +179,7 @@ def device_idle_gaps(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = _SHORT_NS,
-    top: int | None = None,
+    top: Count | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
@@ -223,13 +223,13 @@ def device_idle_gaps(
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
-    pieces = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
+    by_category = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
     return result_frame(
         {
             **{name: column[name] for name in ("rank", "start_ns", "dur_ns")},
-            "idle_category": categorical(pieces.argmax(axis=1), IDLE_CATEGORIES),
+            "idle_category": categorical(by_category.argmax(axis=1), IDLE_CATEGORIES),
             **column,
-            "host_wait_ns": pieces[:, _HOST].sum(axis=1),
+            "host_wait_ns": by_category[:, _IS_HOST].sum(axis=1),
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
@@ -237,7 +237,7 @@ def device_idle_gaps(
 
 
 def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Return the time, the number of gaps, the maximum and the unrecorded time, by category."""
+    """Return the time, number of gaps, longest time and unrecorded time of each category."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
@@ -256,8 +256,8 @@ def _outside_work_ns(part: RankPart) -> tuple[int, int]:
     """Return the parts of a rank's span before the first selected work and after the last."""
     low, high = part.span or (0, 0)
     start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
-    first, last = (int(start.min()), int(end.max())) if len(start) else (high, high)
-    return max(min(first, high) - low, 0), max(high - max(last, low), 0)
+    first, last = int(start.min(initial=high)), int(end.max(initial=low)) if len(end) else high
+    return max(first - low, 0), max(high - last, 0)
 
 
 def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
@@ -280,13 +280,13 @@ def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, A
 
 
 class _RankGaps(NamedTuple):
-    """The gaps of one rank, in time order; `pieces` has a column per category."""
+    """The gaps of one rank, in time order."""
 
     start: Ints
     end: Ints
-    next: Rows
-    call: Ints
-    pieces: Ints
+    next: Rows  # the events that end gaps
+    call: Ints  # the calls that launched these, -1 for none
+    pieces: Ints  # the time by gap and category
     unrecorded_wait: Ints  # of the column `stream_wait`, while the host waits for the device
 
 
@@ -302,16 +302,13 @@ class IdleGap(NamedTuple):
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
-    gaps: _RankGaps | None = part.get_or_compute(
-        ("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns)
-    )
-    return gaps
-
-
-def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps | None:
-    # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
+    return part.get_or_compute(("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns))
+
+
+def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
+    # Categories depend on the whole gap, even if the window contains only a part of it.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
     low, high = part.clip_edges(start, end)
@@ -356,47 +353,54 @@ def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the first launched of the events that start at each time; `rows` ascend by start."""
+    """Return the position of the first launched event of those that start at each time.
+
+    `rows` ascend by `start`.
+    """
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
     several = np.flatnonzero(count > 1)
     if len(several):
-        number = count[several]
-        group = np.repeat(np.arange(len(several)), number)
-        place = concatenate_ranges(first[several], number)
-        call = trace.launch_of[rows[place]]
-        called = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
-        order = np.lexsort((called, group))
-        first[several] = place[order[np.cumsum(number) - number]]
+        count = count[several]
+        group = np.repeat(np.arange(len(several)), count)
+        position = concatenate_ranges(first[several], count)
+        call = trace.launch_of[rows[position]]
+        launched_ns = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
+        order = np.lexsort((launched_ns, group))
+        first_of_group = np.cumsum(count) - count
+        first[several] = position[order[first_of_group]]
     return first
 
 
 def gap_pieces(
     trace: Trace, gap: tuple[Ints, Ints], cut: tuple[Ints, Ints], call: Ints, short_ns: int
 ) -> Ints:
-    """Split the part `cut` of each gap into categories; `call` launched the event that ends it."""
+    """Return the time of each category in the part `cut` of each gap.
+
+    `call` launched the event that ends the gap.
+    """
     table = trace.table
     start, end = cut
     pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
     has_call = call >= 0
-    began = np.where(has_call, np.clip(table.start_ns[call], start, end), start)
+    call_start = np.where(has_call, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
-    left = np.where(has_call, np.clip(returned, began, end), start)
-    *spent, pieces[:, _UNRECORDED] = activity_times(trace, start, began, call)
-    pieces[:, : len(ACTIVITIES)] = np.stack(spent, axis=1)
-    pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
-    pieces[:, _LAUNCH_CALL] = left - began
+    call_end = np.where(has_call, np.clip(returned, call_start, end), start)
+    *activities_ns, pieces[:, _UNRECORDED] = activity_times(trace, start, call_start, call)
+    pieces[:, : len(ACTIVITIES)] = np.stack(activities_ns, axis=1)
+    pieces[:, _HOST_NOTHING] = call_start - start - pieces.sum(axis=1)
+    pieces[:, _LAUNCH_CALL] = call_end - call_start
     long = np.flatnonzero(has_call & (table.dur_ns[call] > LONG_WAIT_NS))
-    in_call = activity_times(trace, began[long], left[long], call[long])[UNRECORDED_WAIT]
-    pieces[long, _LAUNCH_CALL] -= in_call
-    pieces[long, _UNRECORDED] += in_call
+    times_in_call = activity_times(trace, call_start[long], call_end[long], call[long])
+    pieces[long, _LAUNCH_CALL] -= times_in_call[UNRECORDED_WAIT]
+    pieces[long, _UNRECORDED] += times_in_call[UNRECORDED_WAIT]
     wait = _wait_category(trace, gap, call, short_ns)
-    pieces[np.arange(len(start)), wait] += end - left
+    pieces[np.arange(len(start)), wait] += end - call_end
     return pieces
 
 
 def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: int) -> Ints:
-    """Return the category of each gap from the end of the launch call, or from its start, on."""
+    """Return the category of each gap's time after the launch call had returned."""
     returned = trace.table.start_ns[call] + trace.table.dur_ns[call]
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
     category: Ints = np.select(
@@ -636,32 +640,31 @@ def _stream_gaps(
     """Return a rank's streams, and each gap's cell (stream and category) and length."""
     table = part.table
     rows = part.without_window.device_work_rows()
-    on_stream = table.stream[rows] >= 0
+    rows = rows[table.stream[rows] >= 0]
     if wanted is not None:
-        on_stream &= np.isin(table.stream[rows], wanted)
-    rows = rows[on_stream]
+        rows = rows[np.isin(table.stream[rows], wanted)]
     streams, stream = np.unique(table.stream[rows], return_inverse=True)
     order = group_order(stream, len(streams))
     rows, stream = rows[order], stream[order].astype(np.int64)
     start = table.start_ns[rows]
-    reach = start + table.dur_ns[rows]
-    edge = np.searchsorted(stream, np.arange(len(streams) + 1)).tolist()
-    for low, high in pairwise(edge):
-        np.maximum.accumulate(reach[low:high], out=reach[low:high])
+    latest_end = start + table.dur_ns[rows]
+    edges_of_streams = np.searchsorted(stream, np.arange(len(streams) + 1)).tolist()
+    for low, high in pairwise(edges_of_streams):
+        np.maximum.accumulate(latest_end[low:high], out=latest_end[low:high])
     window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
-    pair = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
-    before, after, following = reach[pair], start[pair + 1], rows[pair + 1]
-    length = np.maximum(after - before, 0)
+    before = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
+    gap_start, gap_end, following = latest_end[before], start[before + 1], rows[before + 1]
+    length = np.maximum(gap_end - gap_start, 0)
     call = part.trace.launch_of[following]
-    late = (call >= 0) & (table.start_ns[call] > before)
-    category = np.where(late, 0, np.where(length < short_ns, 1, 2))
+    is_late = (call >= 0) & (table.start_ns[call] > gap_start)
+    category = np.select([is_late, length < short_ns], [0, 1], 2)
     if part.without_window is part:
-        return streams.astype(np.int64), stream[pair] * len(_CATEGORIES) + category, length
-    cut = np.subtract(*reversed(part.clip_edges(before, after)))
+        return streams.astype(np.int64), stream[before] * len(_CATEGORIES) + category, length
+    low_ns, high_ns = part.clip_edges(gap_start, gap_end)
     # A gap of 0 ns counts if its instant lies in the window.
-    has_begun = np.ones(len(after), dtype=bool) if part.low is None else after >= part.low
-    is_inside = (cut > 0) | ((length == 0) & part.contains(following) & has_begun)
-    stream_of_gap = stream[pair[is_inside]]
+    has_begun = np.ones(len(gap_end), dtype=bool) if part.low is None else gap_end >= part.low
+    is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(following) & has_begun)
+    stream_of_gap = stream[before[is_inside]]
     present = np.union1d(stream_of_gap, stream[part.contains(rows)])
     cell = np.searchsorted(present, stream_of_gap) * len(_CATEGORIES) + category[is_inside]
-    return streams[present].astype(np.int64), cell, np.maximum(cut[is_inside], 0)
+    return streams[present].astype(np.int64), cell, np.maximum(high_ns - low_ns, 0)[is_inside]

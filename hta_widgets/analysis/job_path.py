@@ -1,8 +1,11 @@
-"""The critical path of a whole job: the rank that the others wait for, and its activities."""
+"""The critical path of a job: which rank the job waits for, and what that rank does meanwhile.
+
+For example, two ranks end an all-reduce together at 100, in which rank 1 arrived last, at 80. The
+path is rank 1's before 80, and the transfer from 80 to 100.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +37,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window, plural
-from hta_widgets.trace.arrays import Ints, Rows, distinct_codes
+from hta_widgets.trace.arrays import Ints, Rows, distinct_codes, number_in_group
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -207,11 +210,11 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range on the job's common clock, the rank that ends last, and the events analysed."""
+    """A time range of a rank on the job's common clock, and the events analysed."""
 
     low: int
     high: int
-    place: int
+    place: int  # of the rank
     within: AnalysisRange
     row: int = -1  # device work that runs beyond the end of the range
 
@@ -225,8 +228,8 @@ def _spans_of_ranks(
 ) -> list[_JobSpan | None]:
     """Return each rank's span of the named ranges, of the window, or of all; None if empty."""
     ranks = list(zip(range(len(traces)), traces, clocks, strict=True))
-    edges = None if window is None else as_window(window)
-    if edges is not None:
+    if window is not None:
+        edges = as_window(window)
         return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
     if annotation:
         return _spans_of_ranges(ranks, annotation, instance)
@@ -239,15 +242,17 @@ def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _Jo
     if not nonempty:
         return None
     latest = max(nonempty, key=lambda span: (span.high, -span.place))
-    edges = None if window is None else as_window(window)
-    if edges is not None:
-        return replace(latest, low=edges[0], high=edges[1])
-    return replace(latest, low=min(span.low for span in nonempty))
+    low, high = (min(span.low for span in nonempty), latest.high)
+    if window is not None:
+        low, high = as_window(window)
+    return replace(latest, low=low, high=high)
 
 
 def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the device work, and the host events of the threads that launch any."""
-    # Other threads, such as watchdogs of collectives, are not on the path.
+    """Return the device work, and the host events of the threads that launch any.
+
+    Other threads, such as watchdogs of collectives, are not on the path.
+    """
     table = trace.table
     device = device_work_rows(trace)
     host = np.flatnonzero((table.stream < 0) & (table.kind != _ANNOTATION))
@@ -294,8 +299,8 @@ def _spans_of_ranges(
     first, last = instance_numbers(instance)
     instances_of_ranks = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
-    for (_, trace, clock), rows_of in zip(ranks, instances_of_ranks, strict=True):
-        for key, row in rows_of.items():
+    for (_, trace, clock), row_of in zip(ranks, instances_of_ranks, strict=True):
+        for key, row in row_of.items():
             start = int(clock.to_job(trace.table.start_ns[row]))
             starts[key] = min(start, starts.get(key, start))
     keys = sorted(starts, key=lambda key: (starts[key], key))
@@ -306,8 +311,8 @@ def _spans_of_ranges(
             f" ({', '.join(name for name, _ in keys[:5])}{', …' if len(keys) > 5 else ''}).",
         )
     spans = []
-    for (place, trace, clock), rows_of in zip(ranks, instances_of_ranks, strict=True):
-        rows = [rows_of[key] for key in keys[first : last + 1] if key in rows_of]
+    for (place, trace, clock), row_of in zip(ranks, instances_of_ranks, strict=True):
+        rows = [row_of[key] for key in keys[first : last + 1] if key in row_of]
         spans.append(_span_of(trace, place, clock, np.array(rows, dtype=np.intp)) if rows else None)
     return spans
 
@@ -315,14 +320,10 @@ def _spans_of_ranges(
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
     """Return the ranges of a rank by name and number within the name."""
     # Ranks may begin to record at different steps, so numbers alone do not identify a range.
-    table = trace.table
-    seen = Counter[int]()
-    instances = {}
-    for row in find_ranges(trace, annotation).tolist():
-        code = int(table.name[row])
-        instances[table.names[code], seen[code]] = row
-        seen[code] += 1
-    return instances
+    table, rows = trace.table, find_ranges(trace, annotation)
+    names = [table.names[code] for code in table.name[rows].tolist()]
+    numbers = number_in_group(table.name[rows].astype(np.int64)).tolist()
+    return dict(zip(zip(names, numbers, strict=True), rows.tolist(), strict=True))
 
 
 def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan:

@@ -26,7 +26,7 @@ from hta_widgets.analysis.scope import (
     rank_parts,
 )
 from hta_widgets.analysis.totals import statistics_by_name
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -66,7 +66,7 @@ def cupti_counters(
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
-    measures counters for each kernel instead of recording when kernels run. The file then holds
+    measures counters for each kernel instead of recording when kernels run. The file then has
     one event of category ``cuda_profiler_range`` per kernel, without a link to its launch. The
     k-th event is paired with the k-th call that launches a kernel, on any thread.
 
@@ -83,24 +83,15 @@ def cupti_counters(
     DataFrame
         One row per kernel, by rank and start:
 
-        ``rank, id``
-            int64
-        ``name``
-            str
-        ``start_ns, dur_ns``
-            int64; spread evenly by the profiler, not the times at which kernels ran
-        ``launch_id``
-            int64, id of the launching call, -1 for none
-        ``op_stack``
-            list of str: the operators around the launch, outermost first
-        ``top_level_op, bottom_level_op``
-            str, the first and last operator; empty without operators
-        *one column per counter*
-            named as in the file; int64 (-1: not measured), or float64 (NaN: not measured) if any
-            value is a fraction
-        ``flops``
-            int64: floating point operations, if the file has counters of SASS instructions (see
-            ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
+        - ``rank, id`` (int64); ``name`` (str)
+        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler, not when kernels ran
+        - ``launch_id`` (int64): id of the launching call, -1 for none
+        - ``op_stack`` (list of str): the operators around the launch, outermost first
+        - ``top_level_op, bottom_level_op`` (str): the first and last operator, empty without any
+        - one column per counter, named as in the file: int64 (-1: not measured), or float64 (NaN:
+          not measured) if any value is a fraction
+        - ``flops`` (int64): floating point operations, if the file has counters of SASS
+          instructions (see ``CUDA_SASS_INSTRUCTION_COUNTER_FLOPS``)
 
         ``.attrs["matched"]`` counts ``kernels`` and ``launches``. If they differ on a rank, pairs
         after the missing event are wrong, and ``.attrs["note"]`` lists the rank.
@@ -124,10 +115,10 @@ def cupti_counters(
             args += _args(part.trace, block["id"])
     if not stacks:
         notes.append(
-            f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
-            " asked for"
+            f"no events of category {_RANGE}: set profiler_metrics in the profiler's"
+            " experimental_config to record counters"
         )
-    counters = _counters(args)
+    counters = _counter_columns(args)
     schema = {**int64("rank id"), "name": "object", **int64("start_ns dur_ns launch_id")}
     columns: dict[str, Any] = {
         **stack_blocks(blocks, schema),
@@ -135,7 +126,7 @@ def cupti_counters(
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
     }
-    columns |= {key: values for key, values in counters.items() if key not in columns}
+    columns |= {name: column for name, column in counters.items() if name not in columns}
     flops = _flops(counters)
     if flops is not None:
         columns["flops"] = flops
@@ -220,25 +211,27 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     return [args_by_record.get(record, {}) for record in records.tolist()]
 
 
-def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     """Return a column for each arg that is a number in some event, by first occurrence."""
-    keys = dict.fromkeys(key for arg in args for key in arg)
+    names = dict.fromkeys(name for args_of_event in args for name in args_of_event)
     columns = {}
-    for key in keys:
-        values = [_finite_number(arg.get(key)) for arg in args]
-        measured = [value for value in values if value is not None]
+    for name in names:
+        numbers = [_to_number(args_of_event.get(name)) for args_of_event in args]
+        measured = [number for number in numbers if number is not None]
         if not measured:
             continue
-        is_integer = all(isinstance(value, int) and abs(value) < _INT64_END for value in measured)
+        is_integer = all(
+            isinstance(number, int) and abs(number) < _INT64_END for number in measured
+        )
         missing = -1 if is_integer else np.nan
-        columns[key] = np.array(
-            [missing if value is None else value for value in values],
+        columns[name] = np.array(
+            [missing if number is None else number for number in numbers],
             dtype=np.int64 if is_integer else np.float64,
         )
     return columns
 
 
-def _finite_number(value: Any) -> int | float | None:
+def _to_number(value: Any) -> int | float | None:
     if isinstance(value, (int, float)):
         return value
     try:
@@ -249,14 +242,14 @@ def _finite_number(value: Any) -> int | float | None:
 
 def _flops(counters: Mapping[str, Array]) -> Ints | None:
     """Return the floating point operations of each kernel; None without such counters."""
-    counted = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
-    if not counted:
+    names = [name for name in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if name in counters]
+    if not names:
         return None
-    total = np.zeros(len(counters[counted[0]]), dtype=np.int64)
-    for key in counted:
-        executed = np.maximum(np.nan_to_num(counters[key]), 0).astype(np.int64)
-        total += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[key])
-    return total
+    flops = np.zeros(len(counters[names[0]]), dtype=np.int64)
+    for name in names:
+        executed = np.maximum(np.nan_to_num(counters[name]), 0).astype(np.int64)
+        flops += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[name])
+    return flops
 
 
 @check_arguments
@@ -307,7 +300,7 @@ def kernel_duration_by_rank(
     traces: TraceSet,
     *,
     include_memory: bool = True,
-    top: int | None = None,
+    top: Count | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
@@ -349,8 +342,7 @@ def _kernel_frame(
     chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
     frame = frame.assign(
-        kind=categorical(frame["kind"].to_numpy(), KINDS),
-        mean_ns=frame["sum_ns"] / frame["count"],
+        kind=categorical(frame["kind"].to_numpy(), KINDS), mean_ns=frame["sum_ns"] / frame["count"]
     ).reset_index(drop=True)
     return result_frame(
         {name: frame[name] for name in columns},
@@ -400,11 +392,9 @@ def user_annotation_breakdown(
         (``user_annotation``).
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
-        overlap it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Durations are clipped to the window, counts are
+        of the ranges that overlap it.
 
     Returns
     -------
@@ -427,9 +417,7 @@ def user_annotation_breakdown(
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
     return result_frame(
-        column,
-        matched={"device_annotations": device, "host_annotations": host},
-        note=note,
+        column, matched={"device_annotations": device, "host_annotations": host}, note=note
     )
 
 
@@ -475,10 +463,8 @@ def kernels_by_annotation(
         Return sums by range and name.
     selection : Selection, optional
         The device's events; all by default. Ranges need not be selected.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Times are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Times are clipped to the window.
 
     Returns
     -------
@@ -550,20 +536,21 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
     table = trace.table
     ranges = np.flatnonzero(_ranges(trace, "device"))
     # Streams of several devices in one file share numbers, but not processes.
-    places: dict[tuple[str, str], int] = {}
-    place = np.array(
-        [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
+    number_of: dict[tuple[str, str], int] = {}
+    stream = np.array(
+        [number_of.setdefault((track.pid, track.tid), len(number_of)) for track in table.tracks],
         dtype=np.int64,
     )
     shortest = np.full(len(rows), -1, dtype=np.int64)
-    of_range, of_row = place[table.track[ranges]], place[table.track[rows]]
-    for stream in np.unique(of_range).tolist():
-        stream_ranges, stream_places = ranges[of_range == stream], np.flatnonzero(of_row == stream)
-        events = rows[stream_places]
-        start, low = table.start_ns[events], table.start_ns[stream_ranges]
-        end, high = start + table.dur_ns[events], low + table.dur_ns[stream_ranges]
-        range_of_event = shortest_overlapping(start, end, low, high)
-        shortest[stream_places] = np.append(stream_ranges, -1)[range_of_event]
+    start, end = table.start_ns, table.end_ns
+    for number in np.unique(stream[table.track[ranges]]).tolist():
+        on_stream = ranges[stream[table.track[ranges]] == number]
+        positions = np.flatnonzero(stream[table.track[rows]] == number)
+        events = rows[positions]
+        range_of_event = shortest_overlapping(
+            start[events], end[events], start[on_stream], end[on_stream]
+        )
+        shortest[positions] = np.append(on_stream, -1)[range_of_event]
     return shortest
 
 
@@ -579,8 +566,8 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
     remaining = np.arange(len(start))
     while len(remaining):
         # If events end in the order of their starts, those that overlap a range are contiguous.
-        ordered = end[remaining] >= np.maximum.accumulate(end[remaining])
-        chain, remaining = remaining[ordered], remaining[~ordered]
+        is_in_order = end[remaining] >= np.maximum.accumulate(end[remaining])
+        chain, remaining = remaining[is_in_order], remaining[~is_in_order]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
         shortest[chain] = _first_covering_run(len(chain), first, after)
@@ -595,21 +582,21 @@ def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
     """
     # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     # length are then halved together until they are single positions.
-    nothing = len(first)
-    lowest = np.full(size, nothing, dtype=np.int64)
+    lowest = np.full(size, len(first), dtype=np.int64)
     run = np.flatnonzero(after > first)
     if not len(run):
         return lowest
-    length = after[run] - first[run]
-    power = np.frexp(length.astype(np.float64))[1] - 1
-    for exponent in range(int(power.max()), -1, -1):
-        half = 1 << exponent
-        if exponent < int(power.max()):
+    # The exponent of the largest power of two that is not longer than each run.
+    exponent_of_run = np.frexp((after[run] - first[run]).astype(np.float64))[1] - 1
+    max_exponent = int(exponent_of_run.max())
+    for exponent in range(max_exponent, -1, -1):
+        length = 1 << exponent
+        if exponent < max_exponent:
             # The number of a run of twice this length applies to both of its halves.
-            wider = lowest.copy()
-            wider[half:] = np.minimum(wider[half:], lowest[:-half])
-            lowest = wider
-        runs = run[power == exponent]
+            halved = lowest.copy()
+            halved[length:] = np.minimum(halved[length:], lowest[:-length])
+            lowest = halved
+        runs = run[exponent_of_run == exponent]
         np.minimum.at(lowest, first[runs], runs)
-        np.minimum.at(lowest, after[runs] - half, runs)
+        np.minimum.at(lowest, after[runs] - length, runs)
     return lowest

@@ -1,4 +1,8 @@
-"""The kernels that operators launch, with delays and sequences."""
+"""The kernels that operators launch, with delays and sequences.
+
+An operator launches what is launched in it, on its thread. For example, ``aten::linear`` launches
+the kernels ``gemm`` and ``add``: its sequence is ``gemm -> add``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import (
     categorical,
-    concat_arrays,
     drop_unused_texts,
     float64,
     int64,
@@ -23,7 +26,7 @@ from hta_widgets.analysis.frames import (
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, device_work_rows, rank_parts
-from hta_widgets.arguments import check_arguments
+from hta_widgets.arguments import Count, check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
 from hta_widgets.trace.host_stack import (
@@ -73,10 +76,8 @@ def operator_kernels(
         Match the whole name.
     selection : Selection, optional
         The device work; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time. Times are clipped to it, delays are not.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Times are clipped to the window, delays are not.
 
     Returns
     -------
@@ -94,18 +95,17 @@ def operator_kernels(
         **int64("start_ns dur_ns"), "operator": "category",
         **int64("operator_id launch_id operator_delay_ns runtime_delay_ns"),
     }  # fmt: skip
-    columns = stack_blocks(
-        blocks,
-        schema,
-    )
+    columns = stack_blocks(blocks, schema)
     columns["kind"] = categorical(columns["kind"], KINDS)
-    wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+    if len(columns["rank"]):
+        note = prelaunched_note(chosen)
+    else:
+        named = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+        note = f"no device work was launched by {named}"
     return result_frame(
         columns,
         matched={**count_by_kind(chosen), "below_operator": len(columns["rank"])},
-        note=prelaunched_note(chosen)
-        if len(columns["rank"])
-        else f"no device work was launched by {wanted}",
+        note=note,
     )
 
 
@@ -163,10 +163,8 @@ def operator_launch_delays(
         Start of the operators' names.
     selection : Selection, optional
         The operators to work on; all by default. All work that they launched counts.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection to ranks, and to operators that overlap the window; delays are not cut.
 
     Returns
     -------
@@ -203,41 +201,38 @@ def operator_launch_delays(
 
 def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
     """Return the columns of one rank, and its numbers of operators and kernels."""
-    trace, table = part.trace, part.table
-    operators = name_mask(trace, lambda name: name.startswith(prefix))
-    members = mask_of_rows(part.rows[operators[part.rows]], len(table) + 1)
+    trace, start = part.trace, part.table.start_ns
+    is_operator = name_mask(trace, lambda name: name.startswith(prefix))
+    is_selected = mask_of_rows(part.rows[is_operator[part.rows]], len(trace) + 1)
+    operator_above = nearest_ancestor(nested_parents(trace, is_operator), is_operator)
 
-    call = trace.launch_of
     work = device_work_rows(trace)
-    work = work[call[work] >= 0]
-    copies = name_mask(trace, lambda name: _COPIES.search(name) is not None)
-    work = work[~copies[call[work]]]
-    operator = nearest_ancestor(nested_parents(trace, operators), operators)[call[work]]
-    below = members[operator]
-    work, operator = work[below], operator[below]
-    order = np.lexsort((work, call[work], operator))
-    work, operator = work[order], operator[order]
+    call = trace.launch_of[work]
+    is_copy = name_mask(trace, lambda name: _COPIES.search(name) is not None)
+    is_counted = (call >= 0) & ~is_copy[call] & is_selected[operator_above[call]]
+    work, call = work[is_counted], call[is_counted]
+    operator = operator_above[call]
+    order = np.lexsort((work, call, operator))
+    work, call, operator = work[order], call[order], operator[order]
 
     first = np.flatnonzero(np.diff(operator, prepend=-1))
     sizes = np.diff(first, append=len(work))
     texts, group = _group_sequences(
         part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
     )
-    call, start = call[work[first]], table.start_ns
+    work_of_first, call, operator = work[first], call[first], operator[first]
     count = np.bincount(group, minlength=len(texts))
+    launch_delay_ns = sum_by_group(group, start[call] - start[operator], len(texts))
+    runtime_delay_ns = sum_by_group(group, start[work_of_first] - start[call], len(texts))
     columns = {
         "rank": part.rank,
-        "operator": [operator for operator, _ in texts],
+        "operator": [name for name, _ in texts],
         "kernel_sequence": [sequence for _, sequence in texts],
         "occurrence_count": count,
-        "avg_operator_launch_delay_ns": sum_by_group(
-            group, start[call] - start[operator[first]], len(texts)
-        )
-        / count,
-        "avg_runtime_delay_ns": sum_by_group(group, start[work[first]] - start[call], len(texts))
-        / count,
+        "avg_operator_launch_delay_ns": launch_delay_ns / count,
+        "avg_runtime_delay_ns": runtime_delay_ns / count,
     }
-    return columns, int(members.sum()), len(work)
+    return columns, int(is_selected.sum()), len(work)
 
 
 def _group_sequences(
@@ -249,28 +244,29 @@ def _group_sequences(
 ) -> tuple[list[Text], Ints]:
     """Group operators by name and the names of their work; return texts and each operator's group.
 
-    `work` holds `sizes` events per operator. Groups are numbered by frequency, then by text.
+    `work` has `sizes` events per operator, in the order of operators. Groups are numbered by
+    frequency, then by text, which `write` makes of an operator's name and the names of its work.
     """
     names, name = part.table.names, part.table.name
-    codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
-    ends: list[int] = (np.cumsum(sizes) * 4).tolist()
-    group_of: dict[tuple[int, bytes], int] = {}
-    keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
-    sequence_codes = [
-        group_of.setdefault((operator_name_code, codes[low:high]), len(group_of))
-        for operator_name_code, low, high in keys
-    ]
-    group = np.array(sequence_codes, dtype=np.int64)
-    texts = [
-        write(
-            names[operator_name_code],
-            [names[code] for code in np.frombuffer(sequence, np.int32).tolist()],
+    # Sequences of codes are compared as bytes, which can be keys.
+    codes = np.ascontiguousarray(name[work], dtype=np.int32)
+    ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
+    content = codes.tobytes()
+    number_of: dict[tuple[int, bytes], int] = {}
+    numbers = [
+        number_of.setdefault((operator_code, content[low:high]), len(number_of))
+        for operator_code, low, high in zip(
+            name[operators].tolist(), [0, *ends], ends, strict=False
         )
-        for operator_name_code, sequence in group_of
     ]
+    texts = []
+    for operator_code, sequence in number_of:
+        kernels = [names[code] for code in np.frombuffer(sequence, np.int32).tolist()]
+        texts.append(write(names[operator_code], kernels))
+    group = np.array(numbers, dtype=np.int64)
     count = np.bincount(group, minlength=len(texts)).tolist()
-    order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
-    return [texts[row] for row in order], np.argsort(order)[group]
+    order = sorted(range(len(texts)), key=lambda number: (-count[number], texts[number]))
+    return [texts[number] for number in order], np.argsort(order)[group]
 
 
 @check_arguments
@@ -279,7 +275,7 @@ def frequent_kernel_sequences(
     operator_name: str,
     *,
     min_pattern_len: int = 3,
-    top_k: int | None = None,
+    top_k: Count | None = None,
     every_depth: bool = False,
     selection: Selection | None = None,
     window: Window | None = None,
@@ -307,11 +303,9 @@ def frequent_kernel_sequences(
         the smallest depth, and so misses an operator that a model calls at several depths.
     selection : Selection, optional
         The operators to work on; all by default. All work that they launched counts.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time: to operators that overlap the window. Times are cut,
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection to ranks, and to operators that overlap the window. Times are cut,
         patterns are not.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -333,18 +327,19 @@ def frequent_kernel_sequences(
         note = f"no host event's name contains {operator_name!r}"
     elif not any(patterns.texts for patterns in patterns_of_ranks):
         note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
-    return result_frame(
+    blocks = [
         {
-            "rank": concat_arrays(
-                [np.full(len(patterns.texts), patterns.rank) for patterns in patterns_of_ranks]
-            ),
-            "pattern": pd.array(
-                [text for patterns in patterns_of_ranks for text in patterns.texts], dtype="str"
-            ),
-            "count": concat_arrays([patterns.count for patterns in patterns_of_ranks]),
-            "kernel_ns": concat_arrays([patterns.kernel_ns for patterns in patterns_of_ranks]),
-            "operator_ns": concat_arrays([patterns.operator_ns for patterns in patterns_of_ranks]),
-        },
+            "rank": patterns.rank,
+            "pattern": patterns.texts,
+            "count": patterns.count,
+            "kernel_ns": patterns.kernel_ns,
+            "operator_ns": patterns.operator_ns,
+        }
+        for patterns in patterns_of_ranks
+    ]
+    schema = {"rank": "int64", "pattern": "str", **int64("count kernel_ns operator_ns")}
+    return result_frame(
+        stack_blocks(blocks, schema),
         matched={
             "operators": candidates,
             "occurrences": sum(len(patterns.occurrences) for patterns in patterns_of_ranks),
@@ -363,11 +358,11 @@ class SequencePatterns:
     count: Ints
     kernel_ns: Ints
     operator_ns: Ints
-    occurrences: Rows
-    pattern: Ints
-    below: Ints
-    candidates: int
-    kernels: int
+    occurrences: Rows  # the operators that count
+    pattern: Ints  # of each occurrence, -1 beyond the maximum number of patterns
+    below: Ints  # the occurrence above each event, as a position, -1 for none
+    candidates: int  # number of operators of the name
+    kernels: int  # number of device events below occurrences
 
 
 def find_patterns(
@@ -380,23 +375,21 @@ def find_patterns(
 ) -> SequencePatterns:
     """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
     trace, table = part.trace, part.table
-    named = name_mask(trace, lambda name: bool(operator_name) and operator_name in name)
-    candidates = part.rows[named[part.rows]]
-    parent = backward_parents(trace)
-    roots = _roots(parent, candidates, every_depth=every_depth)
+    is_named = name_mask(trace, lambda name: bool(operator_name) and operator_name in name)
+    candidates = part.rows[is_named[part.rows]]
+    roots = _roots(backward_parents(trace), candidates, every_depth=every_depth)
 
     call = trace.launch_of
     device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
-    below, launched = _root_of_events(trace, roots, device, call)
-    size = np.bincount(launched[launched >= 0], minlength=len(roots))
+    root_of_event, root_of_device = _root_of_events(trace, roots, device, call)
+    size = np.bincount(root_of_device[root_of_device >= 0], minlength=len(roots))
     is_long = size >= max(min_pattern_len, 0)
     occurrences, size = roots[is_long], size[is_long]
-    number = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
-    below, launched = number[below], number[launched]
+    occurrence_of_root = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
 
-    work = device[launched >= 0]
-    launched = launched[launched >= 0]
-    work = work[np.argsort(launched, kind="stable")]
+    occurrence = occurrence_of_root[root_of_device]
+    work = device[occurrence >= 0]
+    work = work[np.argsort(occurrence[occurrence >= 0], kind="stable")]
     texts, group = _group_sequences(
         part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
@@ -412,7 +405,7 @@ def find_patterns(
         operator_ns[:top_k],
         occurrences,
         np.where(group < len(texts[:top_k]), group, -1),
-        below,
+        occurrence_of_root[root_of_event],
         len(candidates),
         len(work),
     )
@@ -432,11 +425,11 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the root above each event and above each of `device`, as positions, -1 for none."""
-    stops = mask_of_rows(roots, len(trace))
-    above = nearest_ancestor(attach_backward_threads(trace, nested_parents(trace, stops)), stops)
-    root_positions = positions_of_rows(roots, len(trace))[above]
-    launched = root_positions[call[device]]
-    below = root_positions[:-1].copy()
-    below[trace.table.stream >= 0] = -1
-    below[device] = launched
-    return below, launched
+    is_root = mask_of_rows(roots, len(trace))
+    parent = attach_backward_threads(trace, nested_parents(trace, is_root))
+    root_above = positions_of_rows(roots, len(trace))[nearest_ancestor(parent, is_root)]
+    of_device = root_above[call[device]]
+    of_event = root_above[:-1].copy()
+    of_event[trace.table.stream >= 0] = -1
+    of_event[device] = of_device
+    return of_event, of_device

@@ -1,4 +1,8 @@
-"""Launches, their delays, and inefficient launches."""
+"""Launches, their delays, and inefficient launches.
+
+A call launches device work, which starts after a delay: a call from 10 to 15 whose kernel starts at
+22 has a launch delay of 7.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,7 @@ def launch_stats(
           it starts earlier
         - ``launch_id, kernel_id`` (int64): the two events
 
-        ``.attrs["unlaunched"]`` counts selected device work whose launch the files do not hold.
+        ``.attrs["unlaunched"]`` counts selected device work whose launch is not in the files.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
@@ -88,12 +92,12 @@ def launch_stats(
         column,
         matched={**count_by_kind(chosen, kinds), "launched": len(column["rank"])},
         note=prelaunched_note(chosen) if len(column["rank"]) else note_text("no_launches"),
-        unlaunched=sum(lost for _, lost in results),
+        unlaunched=sum(unlaunched for _, unlaunched in results),
     )
 
 
 def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
-    """Return the calls that launched device events, these events, and the number without a call."""
+    """Return the launching calls, the device work of each, and the number of events without one."""
     call = part.trace.launch_of[work]
     is_launched = call >= 0
     return call[is_launched], work[is_launched], int(len(work) - is_launched.sum())
@@ -102,7 +106,7 @@ def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
 def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
     """Return a rank's columns, and the number of its events without a call."""
     table = part.table
-    call, work, lost = launch_pairs(part, part.rows_of_kinds(*kinds))
+    call, work, unlaunched = launch_pairs(part, part.rows_of_kinds(*kinds))
     order = stable_order(call)
     call, work = call[order], work[order]
     call_end = table.start_ns[call] + table.dur_ns[call]
@@ -119,7 +123,7 @@ def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, A
         "launch_id": call,
         "kernel_id": work,
     }
-    return columns, lost
+    return columns, unlaunched
 
 
 @check_arguments
@@ -165,16 +169,14 @@ def launch_outliers(
     events = launch_stats(
         traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks
     )
-    stats = _calls(events)
-    call, kernel, delay = (
-        stats[name].to_numpy() for name in ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
-    )
+    stats = _first_event_of_calls(events)
+    call_ns, kernel_ns = stats["cpu_dur_ns"], stats["gpu_dur_ns"]
     masks = (
-        (call <= runtime_cutoff_ns) & (kernel < call),
-        call > runtime_cutoff_ns,
-        delay > launch_delay_cutoff_ns,
+        (call_ns <= runtime_cutoff_ns) & (kernel_ns < call_ns),
+        call_ns > runtime_cutoff_ns,
+        stats["launch_delay_ns"] > launch_delay_cutoff_ns,
     )
-    stacked = pd.concat([stats[mask].assign(outlier=k) for k, mask in enumerate(masks)])
+    stacked = pd.concat([stats[mask].assign(outlier=code) for code, mask in enumerate(masks)])
     outliers = stacked.groupby(["rank", "outlier", "kernel"], observed=True).agg(
         count=("kernel_id", "size"),
         cpu_sum_ns=("cpu_dur_ns", "sum"),
@@ -184,19 +186,18 @@ def launch_outliers(
     launches = stats.groupby(["rank", "kernel"], observed=True).size().rename("launches")
     outliers = outliers.reset_index().merge(launches.reset_index())
     outliers["code"] = outliers["kernel"].cat.codes
-    order = {"rank": True, "outlier": True, "count": False, "code": True}
-    outliers = outliers.sort_values([*order], ascending=[*order.values()], ignore_index=True)
+    ascending = {"rank": True, "outlier": True, "count": False, "code": True}
+    outliers = outliers.sort_values(
+        list(ascending), ascending=list(ascending.values()), ignore_index=True
+    )
+    columns = ("count", "launches", "share", "cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
+    outliers["share"] = outliers["count"] / outliers["launches"]
     frame = result_frame(
         {
             "rank": outliers["rank"],
             "outlier": categorical(outliers["outlier"].to_numpy(), _OUTLIERS),
             "kernel": outliers["kernel"],
-            "count": outliers["count"],
-            "launches": outliers["launches"],
-            "share": outliers["count"] / outliers["launches"],
-            **{
-                name: outliers[name] for name in ("cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
-            },
+            **{name: outliers[name] for name in columns},
         },
         matched={
             **events.attrs["matched"],
@@ -210,8 +211,8 @@ def launch_outliers(
     return frame
 
 
-def _calls(events: pd.DataFrame) -> pd.DataFrame:
-    """Return the launched events that start first of each call, with the duration of all."""
+def _first_event_of_calls(events: pd.DataFrame) -> pd.DataFrame:
+    """Return the first event that each call launched, with the duration of all of its events."""
     call = ["rank", "launch_id"]
     if not events.duplicated(call).any():
         return events

@@ -3,9 +3,9 @@
 A job may be larger than memory, so the data of a rank is released before the next rank is read.
 Results of ranks are small and are yielded in order of the ranks.
 
-An executor receives batches of ranks. For example, 100 ranks and 4 workers make 16 batches, of
-which 8 are submitted at a time: a worker that is done finds another one, and no worker runs far
-ahead of the results that are read.
+An executor receives batches of ranks. For example, 100 ranks and 4 workers make 16 batches, and at
+most 8 are submitted at a time. So a worker that finishes finds another batch, and no worker runs
+far ahead of the results that are read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
 
 T = TypeVar("T")
-_BATCHES_PER_WORKER = 4  # per worker, so that one that finishes early takes another
-_BATCHES_IN_FLIGHT = 2  # batches per worker
-_Each = Sequence[tuple[Any, ...]]
+_BATCHES_PER_WORKER = 4  # so that a worker that finishes early takes another batch
+_IN_FLIGHT_PER_WORKER = 2  # submitted batches
+_RankArguments = Sequence[tuple[Any, ...]]  # those of each rank
 _RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
 
 
@@ -37,7 +37,7 @@ def map_ranks(
     over: TraceSet | RankParts | Sequence[Trace],
     function: Callable[..., T],
     *args: Any,
-    each: _Each | None = None,
+    each: _RankArguments | None = None,
     executor: Executor | None = None,
 ) -> Iterator[T]:
     """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
@@ -79,7 +79,7 @@ def _map_here(
     traces: Sequence[Trace],
     selection: Selection | None,
     function: Callable[..., Any],
-    arguments: _Each,
+    arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
     for trace, args in zip(iter_ranks(traces), arguments, strict=True):
         if selection is None:
@@ -94,7 +94,7 @@ def _map_elsewhere(
     traces: Sequence[Trace],
     selection: Selection | None,
     function: Callable[..., Any],
-    arguments: _Each,
+    arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
     workers = workers_of(executor)
     edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES_PER_WORKER) + 1).astype(
@@ -103,7 +103,7 @@ def _map_elsewhere(
     batches = deque(pairwise(edges.tolist()))
     futures: deque[Future[Any]] = deque()
     while batches or futures:
-        while batches and len(futures) < workers * _BATCHES_IN_FLIGHT:
+        while batches and len(futures) < workers * _IN_FLIGHT_PER_WORKER:
             low, high = batches[0]
             work = traces[low:high], selection, function, arguments[low:high]
             try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import zlib
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,6 +16,7 @@ from hta_widgets.analysis.frames import int64, result_frame, stack_blocks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments, convert
 from hta_widgets.errors import TraceError
+from hta_widgets.readers.streams import open_stream
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import record_args, to_int64
 from hta_widgets.trace.host_stack import operator_tree
@@ -66,9 +65,9 @@ _REMEDY = f"Write it with {_EXPORT}."
 def memory_events(
     traces: TraceSet, *, window: Window | None = None, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
-    """Return the allocations and releases of memory that traces hold.
+    """Return the allocations and releases of memory in traces.
 
-    Traces recorded with ``profile_memory=True`` hold one instant event called ``[memory]`` for
+    Traces recorded with ``profile_memory=True`` have one instant event called ``[memory]`` for
     each allocation (bytes > 0) and release (bytes < 0) of PyTorch's allocators.
 
     Parameters
@@ -84,25 +83,17 @@ def memory_events(
     DataFrame
         One row per event, by rank and time:
 
-        ``rank``, ``time_ns``
-            int64
-        ``device``
-            category: ``cpu``, ``cuda:0``, … (PyTorch calls AMD's devices ``cuda`` as well)
-        ``bytes``
-            int64, allocated, or released where negative
-        ``total_allocated_bytes, total_reserved_bytes``
-            int64, allocated and reserved by the device's allocator after the event; -1 if
-            unknown (before PyTorch 1.10)
-        ``running_bytes``
-            int64, the sum of ``bytes`` on the rank and device since the recording began
-        ``address``
-            int64, -1 if unknown
-        ``operator_id``
-            int64, id of the innermost operator on the thread at that time, -1 for none
-        ``operator``
-            category: its name, empty for none
-        ``pid, tid``
-            category: the thread, as in the file
+        - ``rank, time_ns`` (int64)
+        - ``device`` (category): ``cpu``, ``cuda:0``, … (PyTorch calls AMD's devices ``cuda``, too)
+        - ``bytes`` (int64): allocated, or released if negative
+        - ``total_allocated_bytes, total_reserved_bytes`` (int64): allocated and reserved by the
+          device's allocator after the event; -1 if unknown (before PyTorch 1.10)
+        - ``running_bytes`` (int64): the sum of ``bytes`` on the rank and device since the recording
+          began
+        - ``address`` (int64): -1 if unknown
+        - ``operator_id`` (int64), ``operator`` (category): id and name of the innermost operator on
+          the thread at that time, -1 and empty for none
+        - ``pid, tid`` (category): the thread, as in the file
     """
     blocks = [_events_of(part) for part in rank_parts(traces, None, window, ranks)]
     schema = {
@@ -110,10 +101,7 @@ def memory_events(
         **int64("bytes total_allocated_bytes total_reserved_bytes running_bytes address"),
         **int64("operator_id"), "operator": "object", "pid": "object", "tid": "object",
     }  # fmt: skip
-    column = stack_blocks(
-        blocks,
-        schema,
-    )
+    column = stack_blocks(blocks, schema)
     for name in ("operator", "pid", "tid"):
         column[name] = pd.Categorical(pd.Series(column[name], dtype=str))
     amounts = column["bytes"]
@@ -140,19 +128,19 @@ def _events_of(part: RankPart) -> dict[str, Any]:
     for code in devices.values():
         running[device == code] = np.cumsum(args["Bytes"][device == code])
     time = table.time_ns[rows]
-    seen = part.is_in_window(time)
-    rows, time = rows[seen], time[seen]
+    is_inside = part.is_in_window(time)
+    rows, time = rows[is_inside], time[is_inside]
     operator = _operator_at(trace, rows, time)
     name = trace.table.name
     return {
         "rank": trace.rank,
         "time_ns": time + trace.shift_ns,
-        "device": (device[seen], list(devices)),
-        "bytes": args["Bytes"][seen],
-        "total_allocated_bytes": args["Total Allocated"][seen],
-        "total_reserved_bytes": args["Total Reserved"][seen],
-        "running_bytes": running[seen],
-        "address": args["Addr"][seen],
+        "device": (device[is_inside], list(devices)),
+        "bytes": args["Bytes"][is_inside],
+        "total_allocated_bytes": args["Total Allocated"][is_inside],
+        "total_reserved_bytes": args["Total Reserved"][is_inside],
+        "running_bytes": running[is_inside],
+        "address": args["Addr"][is_inside],
         "operator_id": operator,
         "operator": [names[name[row]] if row >= 0 else "" for row in operator.tolist()],
         "pid": [table.pid[row] for row in rows.tolist()],
@@ -163,14 +151,14 @@ def _events_of(part: RankPart) -> dict[str, Any]:
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
     args_by_record: dict[int, list[Any]] = {}
     if trace.source is not None:
-        values_of = record_args(list(_ARGS))
-        args_by_record = {record: values_of(body) for record, body in trace.source.records(records)}
-    nothing = [None] * len(_ARGS)
-    args = zip(*(args_by_record.get(record, nothing) for record in records.tolist()), strict=True)
-    columns = list(args) or [()] * len(_ARGS)
+        decode = record_args(list(_ARGS))
+        args_by_record = {record: decode(body) for record, body in trace.source.records(records)}
+    no_args = [None] * len(_ARGS)
+    args = [args_by_record.get(record, no_args) for record in records.tolist()]
+    columns = zip(*args, strict=True) if args else [()] * len(_ARGS)
     return {
-        key: to_int64(values, missing)
-        for (key, missing), values in zip(_ARGS.items(), columns, strict=True)
+        name: to_int64(column, missing)
+        for (name, missing), column in zip(_ARGS.items(), columns, strict=True)
     }
 
 
@@ -202,8 +190,8 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
         # The last operator to start may have ended; then an enclosing one may still run.
         last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
         current = np.where(last >= 0, operators[last], -1)
-        while (over := (current >= 0) & (end[current] <= time[on_thread])).any():
-            current[over] = tree.forest.parent[current[over]]
+        while (has_ended := (current >= 0) & (end[current] <= time[on_thread])).any():
+            current[has_ended] = tree.forest.parent[current[has_ended]]
         innermost[on_thread] = np.where(current >= 0, tree.rows[current], -1)
     return innermost
 
@@ -222,12 +210,9 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per instant of change, by time:
-
-        ``time_ns``
-            int64, since the first event; of whole microseconds in files of sums
-        ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient, Autograd, Unknown``
-            int64, bytes in use after all changes at that instant
+        One row per instant of change, by time, all int64: ``time_ns``, since the first event, in
+        whole microseconds in files of sums; and the bytes in use after all changes at that instant:
+        ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient, Autograd, Unknown``.
 
         ``.attrs`` has ``origin_ns``, the epoch time of the first event (None if all memory was
         allocated before); ``peak_bytes``, the maximum of each category; ``peak_total_bytes``,
@@ -241,30 +226,21 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """
-    value = _decode_file(Path(path))
+    value = _decode_file(path)
     if _has_sums(value):
         return _timeline_of_sums(value, path)
     return _timeline_of_events(value, path)
 
 
-def _decode_file(path: Path) -> Any:
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as cause:
-        raise TraceError(
-            f"cannot be read ({getattr(cause, 'strerror', cause)})",
-            path=path,
-            remedy="Check the path.",
-        ) from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, zlib.error, OSError) as cause:
+def _decode_file(path: str | Path) -> Any:
+    with open_stream(path) as stream:
+        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
+        if stream.fault is not None:
             raise TraceError(
-                f"the compressed data is damaged ({cause})",
+                f"the compressed data is damaged ({stream.fault.message})",
                 path=path,
                 remedy="Copy the file again, or export it again.",
-            ) from None
+            )
     if data.lstrip()[:1] == b"<":
         raise TraceError(
             "is a picture of the timeline, without its numbers", path=path, remedy=_REMEDY
@@ -338,12 +314,9 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")
     return _timeline_frame(
-        time[order] * 1000,
-        table[order],
-        None if origin is None else origin * 1000,
-        {"instants": len(time)},
-        None,
-    )
+        time[order] * 1000, table[order], None if origin is None else origin * 1000,
+        {"instants": len(time)}, None,
+    )  # fmt: skip
 
 
 def _validate(value: Any, expected: Any, path: str | Path) -> Any:
@@ -379,15 +352,15 @@ def _timeline_frame(
     total = sizes.sum(axis=1)
     peak = int(total.argmax()) if len(total) else -1
 
-    def by_category(values: Ints | None) -> dict[str, int]:
-        if values is None:
-            return {}
-        return dict(zip(MEMORY_CATEGORIES, map(int, values), strict=True))
+    def by_category(amounts: Ints | None) -> dict[str, int]:
+        return (
+            {} if amounts is None else dict(zip(MEMORY_CATEGORIES, amounts.tolist(), strict=True))
+        )
 
     return result_frame(
         {"time_ns": time, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
         matched=matched,
-        note="" if len(time) else "the file holds no events: did the device allocate memory?",
+        note="" if len(time) else "the file has no events: did the device allocate memory?",
         origin_ns=origin,
         peak_bytes=by_category(sizes.max(axis=0, initial=0)),
         peak_total_bytes=int(total[peak]) if len(total) else 0,

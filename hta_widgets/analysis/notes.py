@@ -13,14 +13,14 @@ from hta_widgets.facts import facts, note_text
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
-#: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
+#: Keys of the notes if no selected rank has work, and if only the listed ranks have none.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 
 
 def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note on the selected ranks missing from `having`; empty if none is missing."""
+    """Return a note on the selected ranks that are not in `having`; empty if all are."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")
@@ -30,25 +30,22 @@ def missing_ranks_note(
     return note_text(notes[1], ranks=named)
 
 
-def host_names(trace: Trace) -> Counter[str]:
+def count_host_collectives(trace: Trace) -> Counter[str]:
     """Count a rank's collectives on the host by name."""
-    return name_counts(trace, host_collectives(trace))
+    return count_by_name(trace, host_collectives(trace))
 
 
-def name_counts(trace: Trace, rows: Rows) -> Counter[str]:
+def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
     """Count some events by name."""
     codes, counts = np.unique(trace.table.name[rows], return_counts=True)
-    names = trace.table.names
-    return Counter(
-        {names[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
-    )
+    names = [trace.table.names[code] for code in codes.tolist()]
+    return Counter(dict(zip(names, counts.tolist(), strict=True)))
 
 
 def on_hosts_note(
-    counts: Iterable[Counter[str]],
-    meaning: str = "which are not device work and not counted here",
+    counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
-    """Describe communication that libraries run on the hosts, counted by `host_names`."""
+    """Describe communication on the hosts; `counts` are from `count_host_collectives`."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
@@ -59,11 +56,11 @@ def on_hosts_note(
 
 def prelaunched_note(chosen: RankParts) -> str:
     """Describe the share of the selected device work that was launched before recording began."""
-    counts = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
-    count, early_ns, all_ns = counts.sum(axis=0).tolist()
+    times = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
+    count, prelaunched_ns, all_ns = times.sum(axis=0).tolist()
     if not count:
         return ""
-    share = int(100 * early_ns / max(all_ns, 1) + 0.5)
+    share = int(100 * prelaunched_ns / max(all_ns, 1) + 0.5)
     exported = any(trace.stated_work_ns is not None for trace in chosen.traces)
     period = "the exported window" if exported else "recording"
     return (

@@ -89,15 +89,17 @@ def diff_ops(
     on stream 0, so it calls all kernels of AMD runs deleted.
     """
     sides = []
-    for source, own_ranks, steps in (
+    for source, side_ranks, steps in (
         (before, before_ranks, before_steps),
         (after, after_ranks, after_steps),
     ):
-        chosen = side_parts(source, selection=selection, window=window)
-        sides.append(_filter_steps(_filter_ranks(_filter_ranks(chosen, ranks), own_ranks), steps))
-    names, kind, count, total = sums_by_name(sides, device, short_names=short_names)
-    diff_count, diff_ns = count[1] - count[0], total[1] - total[0]
-    change = np.select([count[0] == 0, count[1] == 0, diff_count != 0], [0, 1, 2], 3)
+        parts = side_parts(source, selection=selection, window=window)
+        sides.append(_filter_steps(_filter_ranks(_filter_ranks(parts, ranks), side_ranks), steps))
+    names, kind, counts, times_ns = sums_by_name(sides, device, short_names=short_names)
+    before_count, after_count = counts
+    before_ns, after_ns = times_ns
+    diff_count, diff_ns = after_count - before_count, after_ns - before_ns
+    change = np.select([before_count == 0, after_count == 0, diff_count != 0], [0, 1, 2], 3)
     order = sorted(range(len(names)), key=names.__getitem__)
     order.sort(key=(-np.abs(diff_ns)).__getitem__)
     rows = np.array(order, dtype=np.intp)
@@ -105,15 +107,15 @@ def diff_ops(
         {
             "name": pd.Series([names[row] for row in order], dtype=object),
             "kind": categorical(kind[rows], KINDS),
-            "before_count": count[0][rows],
-            "after_count": count[1][rows],
-            "before_ns": total[0][rows],
-            "after_ns": total[1][rows],
+            "before_count": before_count[rows],
+            "after_count": after_count[rows],
+            "before_ns": before_ns[rows],
+            "after_ns": after_ns[rows],
             "diff_count": diff_count[rows],
             "diff_ns": diff_ns[rows],
             "change": categorical(change[rows], CHANGES),
         },
-        matched={"before": int(count[0].sum()), "after": int(count[1].sum())},
+        matched={"before": int(before_count.sum()), "after": int(after_count.sum())},
         note="" if names else "no events on either side",
     )
 
@@ -122,32 +124,28 @@ def side_parts(
     source: DiffSource, *, selection: Selection | None = None, window: Window | None = None
 ) -> list[RankPart]:
     """Return the events of one side, rank by rank."""
-    traces, own_selection = (
-        (source.owner, source) if isinstance(source, Selection) else (source, None)
-    )
-    narrow = narrow_selection(
+    traces = source.owner if isinstance(source, Selection) else source
+    narrowed = narrow_selection(
         traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window
     )
-    selections = [narrow] if own_selection is None else [own_selection, narrow]
+    selections = [source, narrowed] if isinstance(source, Selection) else [narrowed]
+    starts = [chosen.start_ns for chosen in selections if chosen.start_ns is not None]
+    ends = [chosen.end_ns for chosen in selections if chosen.end_ns is not None]
     parts = []
     for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
         if any(
-            wanted.ranks is not None and trace.rank not in wanted.ranks for wanted in selections
+            chosen.ranks is not None and trace.rank not in chosen.ranks for chosen in selections
         ):
             continue
         masks = [
-            wanted.mask(trace)
-            for wanted in selections
-            if not replace(wanted, ranks=None).is_everything
+            chosen.mask(trace)
+            for chosen in selections
+            if not replace(chosen, ranks=None).is_everything
         ]
         rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
-        starts = [
-            wanted.start_ns - trace.shift_ns for wanted in selections if wanted.start_ns is not None
-        ]
-        ends = [
-            wanted.end_ns - trace.shift_ns for wanted in selections if wanted.end_ns is not None
-        ]
-        parts.append(RankPart(trace, rows, max(starts, default=None), min(ends, default=None)))
+        low = max(starts) - trace.shift_ns if starts else None
+        high = min(ends) - trace.shift_ns if ends else None
+        parts.append(RankPart(trace, rows, low, high))
     return parts
 
 
@@ -155,68 +153,68 @@ def sums_by_name(
     sides: Sequence[Sequence[RankPart]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
     """Return the names of all sides, their kinds, and the counts and times of each side."""
-    columns = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
+    schema = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
     blocks = [
         _sums_of_rank(part, device, short_names=short_names).assign(side=number)
-        for number, chosen in enumerate(sides)
-        for part in chosen
+        for number, parts in enumerate(sides)
+        for part in parts
     ]
-    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in schema.items()})
     table = pd.concat([empty.assign(side=0), *blocks])
     code, names = pd.factorize(table["name"])
     count, total = np.zeros((2, len(sides), len(names)), dtype=np.int64)
     kind_count, kind_time = np.zeros((2, len(names), len(KINDS)), dtype=np.int64)
-    for by_side, by_kind, values in (
+    for by_side, by_kind, amount in (
         (count, kind_count, table["count"]), (total, kind_time, table["time"]),
     ):  # fmt: skip
-        np.add.at(by_side, (table["side"], code), values)
-        np.add.at(by_kind, (code, table["kind"]), values)
+        np.add.at(by_side, (table["side"], code), amount)
+        np.add.at(by_kind, (code, table["kind"]), amount)
     # The kind with most time; without any time, the kind that occurs.
     kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
     return names.tolist(), kind, list(count), list(total)
 
 
-def _filter_ranks(chosen: list[RankPart], ranks: Iterable[int] | int | None) -> list[RankPart]:
+def _filter_ranks(parts: list[RankPart], ranks: Iterable[int] | int | None) -> list[RankPart]:
+    """Return the parts of some ranks, all by default."""
     if ranks is None:
-        return chosen
-    wanted = normalize_ranks(ranks)
-    loaded = sorted(part.rank for part in chosen)
-    if missing := [rank for rank in wanted if rank not in loaded]:
+        return parts
+    numbers = normalize_ranks(ranks)
+    loaded = sorted(part.rank for part in parts)
+    if missing := [rank for rank in numbers if rank not in loaded]:
         raise TraceError(
             f"no rank {', '.join(map(str, missing))}",
             remedy=f"The ranks are {format_ranks(loaded)}.",
         )
-    return [part for part in chosen if part.rank in wanted]
+    return [part for part in parts if part.rank in numbers]
 
 
-def _filter_steps(chosen: list[RankPart], steps: Iterable[int] | int | None) -> list[RankPart]:
-    """Restrict the parts to the events of the given steps."""
+def _filter_steps(parts: list[RankPart], steps: Iterable[int] | int | None) -> list[RankPart]:
+    """Restrict the parts to the events of some steps, all by default."""
     if steps is None:
-        return chosen
-    wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
-    recorded = {step for part in chosen for step in np.unique(part.table.step).tolist()} - {-1}
-    missing = [step for step in wanted if step not in recorded]
+        return parts
+    numbers = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
+    recorded = {step for part in parts for step in np.unique(part.table.step).tolist()} - {-1}
+    missing = [step for step in numbers if step not in recorded]
     if missing:
         listed = ", ".join(map(str, sorted(recorded)))
         raise TraceError(
             f"no step {', '.join(map(str, missing))}",
             remedy=f"The steps are {listed}." if listed else "No event lies in a ProfilerStep.",
         )
-    inside = [np.isin(part.table.step[part.rows], wanted) for part in chosen]
+    rows_of_parts = [part.rows[np.isin(part.table.step[part.rows], numbers)] for part in parts]
     return [
-        RankPart(part.trace, part.rows[mask], part.low, part.high)
-        for part, mask in zip(chosen, inside, strict=True)
+        RankPart(part.trace, rows, part.low, part.high)
+        for part, rows in zip(parts, rows_of_parts, strict=True)
     ]
 
 
 def _sums_of_rank(part: RankPart, device: str, *, short_names: bool) -> pd.DataFrame:
     """Return the count and time of each name and kind of one rank."""
-    table = part.table
-    rows = part.rows
+    table, rows = part.table, part.rows
     if device != "all":
         on_device = table.stream[rows] >= 0
-        work = on_device & (table.kind[rows] != KINDS.index("annotation"))
-        rows = rows[work if device == "gpu" else ~on_device]
+        is_work = on_device & (table.kind[rows] != KINDS.index("annotation"))
+        rows = rows[is_work if device == "gpu" else ~on_device]
     events = pd.DataFrame(
         {"name": table.name[rows], "kind": table.kind[rows], "time": part.durations(rows)}
     )

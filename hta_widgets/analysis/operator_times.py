@@ -1,4 +1,9 @@
-"""Time of operators on the host and on the device."""
+"""Time of operators on the host and on the device.
+
+For example, ``aten::linear`` runs for 10 ns and calls ``aten::addmm`` for 6 ns, which launches a
+kernel of 30 ns. Their host times are 10 and 6 in total, and 4 and 6 without operators below. Their
+device times are 30 and 30 in total, and 0 and 30 without operators below.
+"""
 
 from __future__ import annotations
 
@@ -115,8 +120,8 @@ def operators(
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
     counts = Counter[str]()
-    for _, of_rank in results:
-        counts.update(of_rank)
+    for _, counts_of_rank in results:
+        counts.update(counts_of_rank)
     if len(frame):
         outside_ns = counts["unlinked_ns"] + counts["outside_operators_ns"]
         outside = outside_operators_note(outside_ns, counts["device_ns"])
@@ -150,50 +155,53 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
     work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)
     work = work[part.table.stream[work] >= 0]
-    candidates = _operators_in_window(part, tree, work, annotations=annotations)
-    of_tree = tree.rows[candidates.positions]
-    members = np.flatnonzero(part.contains(of_tree))
-    rows = of_tree[members]
+    window = _operators_in_window(part, tree, work, annotations=annotations)
+    operator_rows = tree.rows[window.positions]
+    selected = np.flatnonzero(part.contains(operator_rows))
+    rows = operator_rows[selected]
 
     start, end = _clipped_edges(part, work)
-    time, linked, position = end - start, candidates.calls >= 0, candidates.innermost
-    device = sum_by_group(position[position >= 0], time[position >= 0], len(of_tree))
-    self_device = alone = below = device
-    if len(members):
-        start, end = _clipped_edges(part, of_tree)
-        self_device = end - start
-        alone = self_device - children_coverage(candidates.forest.parent, start, end)
-        below = candidates.forest.subtree_sums(device)
+    work_ns, has_call, innermost = end - start, window.calls >= 0, window.innermost
+    has_operator = innermost >= 0
+    device_self_ns = sum_by_group(
+        innermost[has_operator], work_ns[has_operator], len(operator_rows)
+    )
+    start, end = _clipped_edges(part, operator_rows)
+    cpu_total_ns = end - start
+    cpu_self_ns, device_total_ns = cpu_total_ns, device_self_ns
+    if len(selected):
+        cpu_self_ns = cpu_total_ns - children_coverage(window.forest.parent, start, end)
+        device_total_ns = window.forest.subtree_sums(device_self_ns)
 
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
-    outermost = ~candidates.forest.is_nested_in_group(members, group)
+    is_outermost = ~window.forest.is_nested_in_group(selected, group)
     first_ns = part.table.start_ns[rows]
-    counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
+    is_counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {
-        "count": counted.astype(np.int64),
-        "cpu_total_ns": self_device[members] * outermost,
-        "cpu_self_ns": alone[members],
-        "device_total_ns": below[members] * outermost,
-        "device_self_ns": device[members],
+        "count": is_counted.astype(np.int64),
+        "cpu_total_ns": cpu_total_ns[selected] * is_outermost,
+        "cpu_self_ns": cpu_self_ns[selected],
+        "device_total_ns": device_total_ns[selected] * is_outermost,
+        "device_self_ns": device_self_ns[selected],
     }
     by_group = pd.DataFrame(measures).groupby(group).sum()
-    shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
-    first = np.unique(group, return_index=True)[1][shown]
+    is_shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
+    first = np.unique(group, return_index=True)[1][is_shown]
     columns = {
         "rank": part.rank,
         **{key: texts[key].iloc[first].to_numpy(dtype=object) for key in keys},
-        **{key: by_group[key].to_numpy()[shown] for key in measures},
+        **{name: by_group[name].to_numpy()[is_shown] for name in measures},
     }
     counts = {
         "all_operators": len(tree.rows),
-        "operators": int(counted.sum()),
+        "operators": int(is_counted.sum()),
         "device_work": len(work),
-        "linked": int(linked.sum()),
-        "device_ns": int(time.sum()),
-        "unlinked_ns": int(time[~linked].sum()),
-        "outside_operators_ns": int(time[linked & (position < 0)].sum()),
-        "not_selected_ns": int(device.sum() - device[members].sum()),
+        "linked": int(has_call.sum()),
+        "device_ns": int(work_ns.sum()),
+        "unlinked_ns": int(work_ns[~has_call].sum()),
+        "outside_operators_ns": int(work_ns[has_call & ~has_operator].sum()),
+        "not_selected_ns": int(device_self_ns.sum() - device_self_ns[selected].sum()),
     }
     return columns, counts
 
@@ -226,19 +234,23 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
     table = trace.table
     python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
-    above = positions_of_rows(functions, len(table))[nearest_ancestor(table.parent, python)]
-    forest = forest_of(above[table.parent[functions]])
-    stack = np.zeros(len(functions) + 1, dtype=np.int64)  # the last is for events without function
+    function_above = positions_of_rows(functions, len(table))[
+        nearest_ancestor(table.parent, python)
+    ]
+    forest = forest_of(function_above[table.parent[functions]])
+    # The number of each function's stack in `texts`; the last one is for events without function.
+    stack = np.zeros(len(functions) + 1, dtype=np.int64)
     texts = [""]
     # Functions with the same name and outer stack share a stack; the outermost come first.
     for members in forest.levels:
-        key = stack[forest.parent[members]] * len(table.names) + table.name[functions[members]]
-        pairs, code = np.unique(key, return_inverse=True)
+        outer_and_name = stack[forest.parent[members]] * len(table.names)
+        outer_and_name += table.name[functions[members]]
+        distinct, code = np.unique(outer_and_name, return_inverse=True)
         stack[members] = len(texts) + code
-        outer_stacks, names = np.divmod(pairs, len(table.names))
+        outer_stacks, names = np.divmod(distinct, len(table.names))
         for outer, name in zip(outer_stacks.tolist(), names.tolist(), strict=True):
             texts.append(f"{table.names[name]};{texts[outer]}" if outer else table.names[name])
-    return [texts[code] for code in stack[above[table.parent[rows]]].tolist()]
+    return [texts[code] for code in stack[function_above[table.parent[rows]]].tolist()]
 
 
 _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
@@ -252,15 +264,16 @@ _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
 class _WindowOperators:
     """The operators with time in a window, and the operators that enclose them."""
 
-    positions: Rows
-    forest: Forest
-    innermost: Ints
-    calls: Ints
+    positions: Rows  # in the operator tree of the rank
+    forest: Forest  # of these operators
+    innermost: Ints  # of these, around the launch of each device event; -1 for none
+    calls: Ints  # that launched each device event, -1 for none
 
 
 def _operators_in_window(
     part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
 ) -> _WindowOperators:
+    """Return the operators that overlap the window or launched `work`, and those around them."""
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
@@ -272,21 +285,20 @@ def _operators_in_window(
         return OverlapIndex(start, start + trace.table.dur_ns[tree.rows])
 
     overlapping = memo(trace, ("operators_overlapping", annotations), derive)
-    inside = np.zeros(len(tree.rows), dtype=bool)
-    operator_rows = np.concatenate(
+    is_included = np.zeros(len(tree.rows) + 1, dtype=bool)
+    added = np.concatenate(
         (overlapping.positions_within(part.low, part.high), innermost[innermost >= 0])
     )
-    while len(operator_rows):
-        operator_rows = operator_rows[~inside[operator_rows]]
-        inside[operator_rows] = True
-        above = tree.forest.parent[operator_rows]
-        operator_rows = above[above >= 0]
-    positions = np.flatnonzero(inside)
-    number = np.cumsum(inside) - 1
-    parent = tree.forest.parent[positions]
-    parent = np.where(parent >= 0, number[parent], -1)
-    innermost = np.where(innermost >= 0, number[innermost], -1) if len(number) else innermost
-    return _WindowOperators(positions, forest_of(parent), innermost, calls)
+    while len(added):
+        added = added[~is_included[added]]
+        is_included[added] = True
+        above = tree.forest.parent[added]
+        added = above[above >= 0]
+    positions = np.flatnonzero(is_included)
+    # The last item is for -1, no operator.
+    renumbered = np.where(is_included, np.cumsum(is_included) - 1, -1)
+    forest = forest_of(renumbered[tree.forest.parent[positions]])
+    return _WindowOperators(positions, forest, renumbered[innermost], calls)
 
 
 def _clipped_edges(part: RankPart, rows: Rows) -> tuple[Ints, Ints]:

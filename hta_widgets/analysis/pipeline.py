@@ -9,15 +9,15 @@ part of it in which the stage computes no pass. For example, with two stages and
 
 takes 10, and stage 0 computes for 6: its bubble is 4, a share of 40 %, as is that of stage 1.
 
-Work is backward if autograd launched it, recomputation included; that of the optimizer is neither.
-A pass ends where the other direction begins, where its result is sent, or where the stage waits.
+Work is backward if autograd launched it, recomputation included. The optimizer is in no pass. A
+pass ends where the other direction begins, where its result is sent, or where the stage waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def pipeline_bubbles(
         ``.attrs``: ``bubble_share``, of all rows, None without any; ``clock``.
     """
     job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
-    results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.arguments))
+    results = list(map_ranks(job.parts, _bubbles_of_rank, each=job.schedules))
     columns = stack_blocks(results, _STAGE | int64(_TIMES) | {"bubble_share": "float64"})
     schedule_ns = int(columns["schedule_ns"].sum())
     share = float(columns["bubble_ns"].sum() / schedule_ns) if schedule_ns else None
@@ -127,10 +127,20 @@ def pipeline_passes(
         ``.attrs``: ``clock``.
     """
     job = _staged_job(traces, clock, rank_parts(traces, selection, window, ranks))
-    results = list(map_ranks(job.parts, _passes_of_rank, each=job.arguments))
+    results = list(map_ranks(job.parts, _passes_of_rank, each=job.schedules))
     columns = stack_blocks(results, _STAGE | int64("direction start_ns end_ns compute_ns"))
     columns["direction"] = categorical(columns["direction"], _DIRECTIONS)
     return _frame(job, columns, "passes")
+
+
+class _Schedules(NamedTuple):
+    """The schedules of a rank's steps, in its table's times."""
+
+    ranks: tuple[int, ...]  # of the pipeline
+    pipeline: int
+    steps: Ints
+    start_ns: Ints
+    end_ns: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,7 @@ class _StagedJob:
     """The chosen ranks of pipelines, and for each the schedules of its steps."""
 
     parts: RankParts
-    arguments: list[tuple[tuple[int, ...], int, Ints, Ints, Ints]]
+    schedules: list[_Schedules]
     texts: list[str]  # ranks of each pipeline
     clock: str
     has_pipelines: bool
@@ -150,27 +160,27 @@ def _staged_job(traces: TraceSet, clock: Clock | None, chosen: RankParts) -> _St
     on_clock = traces.with_clock(clock or shared_clock(traces))
     ranks_of = pipelines(traces)
     staged = [trace for trace in traces.values() if ranks_of[trace.rank]]
-    edges: dict[tuple[int, ...], list[pd.DataFrame]] = {}
-    results = map_ranks(staged, _edges, executor=traces.executor)
-    for trace, on_table in zip(staged, results, strict=True):
-        block = on_table + on_clock[trace.rank].shift_ns
-        edges.setdefault(ranks_of[trace.rank], []).append(block)
-    schedules = {
-        ranks: pd.concat(blocks).groupby(level="step").agg({"start": "min", "end": "max"})
-        for ranks, blocks in edges.items()
+    edges_of: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    results = map_ranks(staged, _edges_of_steps, executor=traces.executor)
+    for trace, edges in zip(staged, results, strict=True):
+        on_job_clock = edges + on_clock[trace.rank].shift_ns
+        edges_of.setdefault(ranks_of[trace.rank], []).append(on_job_clock)
+    steps_of = {
+        ranks: pd.concat(edges).groupby(level="step").agg({"start": "min", "end": "max"})
+        for ranks, edges in edges_of.items()
     }
-    distinct = list(schedules)
-    members = [trace for trace in chosen.traces if ranks_of[trace.rank] in schedules]
-    arguments = []
+    pipeline_of = {ranks: number for number, ranks in enumerate(steps_of)}
+    members = [trace for trace in chosen.traces if ranks_of[trace.rank] in steps_of]
+    schedules = []
     for trace in members:
-        steps, shift = schedules[ranks_of[trace.rank]], on_clock[trace.rank].shift_ns
-        start, end = (steps[edge].to_numpy(np.int64) - shift for edge in ("start", "end"))
-        number = distinct.index(ranks_of[trace.rank])
+        ranks, shift_ns = ranks_of[trace.rank], on_clock[trace.rank].shift_ns
+        steps = steps_of[ranks]
+        start, end = (steps[edge].to_numpy(np.int64) - shift_ns for edge in ("start", "end"))
         numbers = steps.index.to_numpy(np.int64)
-        arguments.append((ranks_of[trace.rank], number, numbers, start, end))
-    texts = [", ".join(run_text(run, "-") for run in consecutive_runs(ranks)) for ranks in distinct]
+        schedules.append(_Schedules(ranks, pipeline_of[ranks], numbers, start, end))
+    texts = [", ".join(run_text(run, "-") for run in consecutive_runs(ranks)) for ranks in steps_of]
     parts = RankParts(members, chosen.selection, traces.executor)
-    return _StagedJob(parts, arguments, texts, on_clock.clock, bool(staged))
+    return _StagedJob(parts, schedules, texts, on_clock.clock, bool(staged))
 
 
 def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any) -> pd.DataFrame:
@@ -185,7 +195,7 @@ def _frame(job: _StagedJob, columns: dict[str, Any], counted: str, **attrs: Any)
     )
 
 
-def _edges(trace: Trace) -> pd.DataFrame:
+def _edges_of_steps(trace: Trace) -> pd.DataFrame:
     """Return the first start and last end of a rank's passes by step."""
     rows, _ = _pass_kernels(trace)
     table = trace.table
@@ -226,23 +236,22 @@ def _stage(trace: Trace, ranks: tuple[int, ...], number: int) -> dict[str, Any]:
 def _bubbles_of_rank(
     part: RankPart, ranks: tuple[int, ...], number: int, steps: Ints, start: Ints, end: Ints
 ) -> dict[str, Any]:
+    """Return the columns of `pipeline_bubbles` for a rank; its arguments are `_Schedules`."""
     rows, is_backward, first, last = _selected_kernels(part)
     start, end = part.clip_edges(start, end)
     is_inside = end > start
     steps, start, end = steps[is_inside], start[is_inside], end[is_inside]
-    times = np.zeros((5, len(steps)), dtype=np.int64)
-    for at, step in enumerate(steps.tolist()):
-        chosen = part.table.step[rows] == step
-        begin, until, backward = first[chosen], last[chosen], is_backward[chosen]
-        work = union(begin, until)
-        times[:, at] = (
-            total_length(union(begin[~backward], until[~backward])),
-            total_length(union(begin[backward], until[backward])),
-            end[at] - start[at] - total_length(work),
-            min(work.start.min(initial=end[at]), end[at]) - start[at],
-            end[at] - max(work.end.max(initial=start[at]), start[at]),
-        )
-    forward, backward, bubble, before, after = times
+    forward, backward, bubble, before, after = np.zeros((5, len(steps)), dtype=np.int64)
+    for number_of_step, step in enumerate(steps.tolist()):
+        is_in_step = part.table.step[rows] == step
+        is_forward, is_of_backward = is_in_step & ~is_backward, is_in_step & is_backward
+        low, high = start[number_of_step], end[number_of_step]
+        work = union(first[is_in_step], last[is_in_step])
+        forward[number_of_step] = total_length(union(first[is_forward], last[is_forward]))
+        backward[number_of_step] = total_length(union(first[is_of_backward], last[is_of_backward]))
+        bubble[number_of_step] = high - low - total_length(work)
+        before[number_of_step] = min(work.start.min(initial=high), high) - low
+        after[number_of_step] = high - max(work.end.max(initial=low), low)
     return {
         **_stage(part.trace, ranks, number),
         "step": steps,
@@ -283,19 +292,21 @@ def _passes_of_rank(
 def _has_message_between(
     trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
 ) -> Bools:
-    """Return whether a pass ends between two kernels: it is sent on, or the stage then waits.
+    """Return whether a pass ends between two kernels: its result is sent, or the stage waits.
 
-    `last_end` and `start` are the end of the kernels before and the start of the next one. A
-    message that arrives during a kernel is for a later pass.
+    `last_end` is the end of the kernels before, and `start` the start of the next one. A message
+    that arrives during a kernel is for a later pass.
     """
     events = comm_events(trace)
     of_pipeline = [set(group.ranks) <= set(ranks) for group in events.groups]
     is_message = (events.operation == _SEND_RECV) & np.array(of_pipeline, bool)[events.group]
     is_own = is_message & (events.source == stated_rank(trace))
     sent, received = events.start_ns[is_own], np.sort(events.end_ns[is_message & ~is_own])
-    places = np.searchsorted(start, sent, "left")
+    next_kernel = np.searchsorted(start, sent, "left")
     is_sent = np.zeros(len(start) + 1, dtype=bool)
-    is_sent[places] = np.append(last_end, 0)[places] <= sent
-    arrived = [np.searchsorted(received, times, "right") for times in (last_end, start)]
-    has_arrived: Bools = arrived[1] > arrived[0]
-    return is_sent[:-1] | has_arrived
+    is_sent[next_kernel] = np.append(last_end, 0)[next_kernel] <= sent
+    received_before, received_after = (
+        np.searchsorted(received, time_ns, "right") for time_ns in (last_end, start)
+    )
+    has_received: Bools = received_after > received_before
+    return is_sent[:-1] | has_received

@@ -52,22 +52,24 @@ class QueueSteps:
     streams: Ints
     code: Rows  # position in `streams`
     time_ns: Ints
-    queue_length: Ints
-    row: Ints
-    device_row: Ints
-    early: int
-    unlaunched: int
+    queue_length: Ints  # from this change on
+    row: Ints  # of the launching call, or of the work that starts
+    device_row: Ints  # of that work
+    early: int  # number of events that start before their call
+    unlaunched: int  # number of events without a call
 
 
 def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
-    """Return all changes of the queues of one rank's selected device work."""
+    """Return all changes of the queues of one rank's selected device work.
+
+    With `launches`, each call counts once on a stream, until its first work there starts.
+    """
     table = part.table
     call, work, unlaunched = launch_pairs(part, part.device_work_rows())
     streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     if launches:
         # Work is sorted by start, so the first of a call and stream is the first to start.
-        entry = call * len(streams) + code
-        first = np.sort(np.unique(entry, return_index=True)[1])
+        first = np.sort(np.unique(call * len(streams) + code, return_index=True)[1])
         call, work, code = call[first], work[first], code[first]
     enters, leaves = table.start_ns[call], table.start_ns[work]
     code = np.concatenate((code, code))
@@ -90,16 +92,16 @@ def _map_queues(
     chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
-    # The function receives the selected events of all times and the window's edges: if work waits
-    # throughout the window, neither the work nor its launching call overlaps the window.
+    # If work waits throughout the window, neither the work nor its launching call overlaps the
+    # window. So queues are those of the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
     counts = np.array([of_rank for _, of_rank in results], dtype=np.int64).reshape(-1, 3)
     launched, unlaunched, early = counts.sum(axis=0).tolist()
     matched = {**count_by_kind(always), "launched": launched}
-    about = {"matched": matched, "unlaunched": unlaunched, "early": early}
-    return [value for value, _ in results], about
+    attrs = {"matched": matched, "unlaunched": unlaunched, "early": early}
+    return [value for value, _ in results], attrs
 
 
 def _queues_of_rank(
@@ -144,15 +146,15 @@ def queue_length(
     -------
     DataFrame
         One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
-        queue_length`` (int64), the length after all changes at that instant; it holds until the
+        queue_length`` (int64), the length after all changes at that instant, until the
         stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
     """
-    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
+    blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
     columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
     return result_frame(
-        columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
+        columns, **attrs, note="" if len(columns["rank"]) else note_text("no_launches")
     )
 
 
@@ -198,44 +200,44 @@ def queue_length_summary(
     Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
     ``time_weighted_mean`` for the usual length of a queue.
     """
-    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
+    blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
     schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
     columns = stack_blocks(blocks, {**schema, "span_ns": "int64"})
     note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = note_text("no_queue_changes")
-    return result_frame(columns, **about, note=note, **device_word_attrs(traces))
+    return result_frame(columns, **attrs, note=note, **device_word_attrs(traces))
 
 
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
     changes = _steps_in_window(part, steps)
     code, time_ns, length = (
-        values[changes] for values in (steps.code, steps.time_ns, steps.queue_length)
+        column[changes] for column in (steps.code, steps.time_ns, steps.queue_length)
     )
     inside = part.is_in_window(time_ns)
-    # A length that lasts until another window of the recording is not known to hold.
+    # The length is unknown between the windows of a recording.
     window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
     hold_ns = hold_times_ns(code, time_ns, part.low, part.high)
     hold_ns[:-1][window[1:] != window[:-1]] = 0
-    area, span = time_weighted_sums(code, groups, length, hold_ns)
+    weighted_sum, span = time_weighted_sums(code, groups, length, hold_ns)
     return {
         "rank": part.rank,
         "stream": steps.streams,
         **describe(code[inside], groups, length[inside]),
-        "time_weighted_mean": area / np.where(span > 0, span, np.nan),
+        "time_weighted_mean": weighted_sum / np.where(span > 0, span, np.nan),
         "span_ns": span.astype(np.int64),
     }
 
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
     """Return the changes in the window, and each stream's last before and first after it."""
-    # Their queue lengths hold at the window's edges.
+    # Between these changes, queues have their lengths at the window's edges.
     if part.low is None and part.high is None:
         return slice(None)
-    bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
+    edges_of_streams = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
     positions = [np.empty(0, dtype=np.intp)]
-    for first, last in pairwise(bounds):
+    for first, last in pairwise(edges_of_streams):
         time_ns = steps.time_ns[first:last]
         low = 0 if part.low is None else int(np.searchsorted(time_ns, part.low, "left")) - 1
         high = len(time_ns)
@@ -258,7 +260,7 @@ def time_blocked_on_full_queue(
 
     Unlike in `queue_length`, a graph launch counts once, until its first kernel starts.
 
-    A duration of 0 does not exclude that the host was blocked: queues in files may be full a few
+    The host may be blocked even if the duration is 0, since queues in files may be full a few
     launches below the limit. Check ``peak`` and ``at_peak_ns``, and lower `max_queue_length` if a
     queue stays at its peak while launch calls last long.
 
@@ -283,20 +285,17 @@ def time_blocked_on_full_queue(
         trace or more within 2 % below it.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
-    results, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
+    results, attrs = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
     schema = {
         **int64("rank stream duration_ns"), "share": "float64",
         **int64("trace_ns peak at_peak_ns"),
     }  # fmt: skip
-    column = stack_blocks([columns for columns, _ in results], schema)
-    near_texts = [text for _, texts in results for text in texts]
-    return result_frame(
-        column,
-        **about,
-        note=_nearly_full_note(near_texts, max_queue_length)
-        if len(column["rank"])
-        else note_text("no_launches"),
-    )
+    columns = stack_blocks([columns for columns, _ in results], schema)
+    note = note_text("no_launches")
+    if len(columns["rank"]):
+        near_texts = [text for _, texts in results for text in texts]
+        note = _nearly_full_note(near_texts, max_queue_length)
+    return result_frame(columns, **attrs, note=note)
 
 
 def _blocked_times(
@@ -307,27 +306,28 @@ def _blocked_times(
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(hold_ns > 0, length, 0))
-    near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
+    is_full = length >= max_queue_length
+    is_nearly_full = (length >= _NEARLY * max_queue_length) & ~is_full
 
-    def time_of(is_counted: Bools) -> Ints:
+    def time_while(is_counted: Bools) -> Ints:
         return sum_by_group(steps.code, np.where(is_counted, hold_ns, 0), groups)
 
-    duration, nearly = time_of(length >= max_queue_length), time_of(near_limit)
+    full_ns, nearly_full_ns = time_while(is_full), time_while(is_nearly_full)
     trace_ns = _trace_ns(part)
-    almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
+    is_noted = (full_ns == 0) & (nearly_full_ns > 0) & (nearly_full_ns >= _LONG * trace_ns)
     near_texts = [
-        f"of rank {part.rank} stream {steps.streams[index]} for {nearly[index] / 1e6:,.1f} ms,"
-        f" at up to {peak[index]:,}"
-        for index in np.flatnonzero(almost).tolist()
+        f"of rank {part.rank} stream {steps.streams[group]}"
+        f" for {nearly_full_ns[group] / 1e6:,.1f} ms, at up to {peak[group]:,}"
+        for group in np.flatnonzero(is_noted).tolist()
     ]
     columns = {
         "rank": part.rank,
         "stream": steps.streams,
-        "duration_ns": duration,
-        "share": duration / (trace_ns or np.nan),
+        "duration_ns": full_ns,
+        "share": full_ns / (trace_ns or np.nan),
         "trace_ns": trace_ns,
         "peak": peak,
-        "at_peak_ns": time_of(length == peak[steps.code]),
+        "at_peak_ns": time_while(length == peak[steps.code]),
     }
     return columns, near_texts
 
@@ -345,8 +345,8 @@ def _nearly_full_note(near: list[str], limit: int) -> str:
 def _trace_ns(part: RankPart) -> int:
     """Return the time from the rank's first to its last start, without the profiler's own span."""
     table = part.table
-    span = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
-    start = table.start_ns[~np.isin(table.category, span)] if span else table.start_ns
+    profiler = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
+    start = table.start_ns[~np.isin(table.category, profiler)] if profiler else table.start_ns
     if not len(start):
         return 0
     low, high = int(start[0]), int(start[-1])

@@ -72,18 +72,18 @@ class RankPart:
 
     trace: Trace
     rows: Rows
-    low: int | None
-    high: int | None
-    plain: bool = False
+    low: int | None  # start of the window
+    high: int | None  # end of the window
+    plain: bool = False  # whether all events of the window are selected
     chosen_by: Selection = field(default_factory=Selection)
-    _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    _results: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def get_or_compute(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return the result kept under `key`, computed on first use. Callers must not change it."""
-        if key not in self._found:
-            self._found[key] = find()
-        value: T = self._found[key]
-        return value
+    def get_or_compute(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached result of `key`, computed on first use. Callers must not change it."""
+        if key not in self._results:
+            self._results[key] = compute()
+        result: T = self._results[key]
+        return result
 
     @property
     def rank(self) -> int:
@@ -182,13 +182,13 @@ class RankPart:
         if not len(marks):
             return Intervals.empty()
         start, end = self.without_window.clip_rows(self.without_window.device_work_rows())
-        pieces = [
+        gaps = [
             (int(end[start < mark].max()), int(start[start >= mark].min()))
             for mark in marks.tolist()
             if (start < mark).any() and (start >= mark).any()
         ]
-        low, high = np.array(pieces, np.int64).reshape(-1, 2).T
-        return clip(union(low, high), self.low, self.high)
+        gap_start, gap_end = np.array(gaps, np.int64).reshape(-1, 2).T
+        return clip(union(gap_start, gap_end), self.low, self.high)
 
     @property
     def recorded_span_ns(self) -> int:
@@ -367,7 +367,7 @@ def rank_parts(
 
 def rank_part(trace: Trace, selection: Selection) -> RankPart:
     """Return the events of one rank in a selection; results of recent selections are cached."""
-    # The result does not depend on other selected ranks, nor on the set that holds the trace.
+    # The result does not depend on other selected ranks, nor on the set of the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
     recent: LRU[Selection, RankPart] = memo(
@@ -397,11 +397,10 @@ def host_collectives(trace: Trace) -> Rows:
     """
     table = trace.table
     for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
-        codes = [k for k, name in enumerate(table.names.values) if re.match(pattern, name)]
+        codes = [code for code, name in enumerate(table.names.values) if re.match(pattern, name)]
         is_call = np.isin(table.name, codes) & (table.stream < 0)
-        rows = np.flatnonzero(
-            is_call & (table.dur_ns > 0)
-        )  # dumps have enqueued ones, of no length
+        # Dumps also have collectives that are only enqueued, without length.
+        rows = np.flatnonzero(is_call & (table.dur_ns > 0))
         if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():
             return rows
     return rows

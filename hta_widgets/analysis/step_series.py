@@ -41,7 +41,8 @@ def running_total(group: Array, change: Array) -> Array:
     if not len(total):
         return total
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
-    total -= np.repeat((total - change)[first], np.diff(np.append(first, len(total))))
+    total_of_earlier_groups = (total - change)[first]
+    total -= np.repeat(total_of_earlier_groups, np.diff(np.append(first, len(total))))
     return total
 
 
@@ -55,35 +56,35 @@ def is_last_at_instant(group: Array, time_ns: Ints) -> Bools:
 def hold_times_ns(
     group: Array, time_ns: Ints, low: int | None = None, high: int | None = None
 ) -> Ints:
-    """Return how long each value holds within the window; the last of a group holds no time."""
+    """Return how long each value holds within the window, 0 for the last value of a group."""
     until = np.append(time_ns[1:], time_ns[-1:])
-    ends = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
-    until[ends] = time_ns[ends]
+    is_last_of_group = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
+    until[is_last_of_group] = time_ns[is_last_of_group]
     start = time_ns if low is None else np.maximum(time_ns, low)
     until = until if high is None else np.minimum(until, high)
     return np.maximum(until - start, 0)
 
 
 def time_weighted_sums(
-    group: Array, groups: int, value: Array, held: Ints
+    group: Array, groups: int, value: Array, hold_ns: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the sum of each group's values weighted by the time that they hold, and that time."""
-    time = held.astype(np.float64)
-    area = np.bincount(group, weights=value * time, minlength=groups).astype(np.float64)
-    return area, np.bincount(group, weights=time, minlength=groups).astype(np.float64)
+    """Return the sum of each group's values weighted by how long they hold, and the total time."""
+    weight = hold_ns.astype(np.float64)
+    weighted_sum = np.bincount(group, weights=value * weight, minlength=groups).astype(np.float64)
+    return weighted_sum, np.bincount(group, weights=weight, minlength=groups).astype(np.float64)
 
 
 def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
     """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
-    result = np.full((groups, len(STATISTICS)), np.nan)
-    order, first = order_and_bounds(group, groups)
+    statistics = np.full((groups, len(STATISTICS)), np.nan)
+    order, bounds = order_and_bounds(group, groups)
     for code in range(groups):
-        values = value[order[first[code] : first[code + 1]]].astype(np.float64)
-        result[code, 0] = len(values)
-        if len(values):
-            std = values.std(ddof=1) if len(values) > 1 else np.nan
-            quartiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
-            result[code, 1:] = (values.mean(), std, *quartiles)
-    columns: dict[str, Any] = dict(zip(STATISTICS, result.T, strict=True))
+        sample = value[order[bounds[code] : bounds[code + 1]]].astype(np.float64)
+        statistics[code, 0] = len(sample)
+        if len(sample):
+            std = sample.std(ddof=1) if len(sample) > 1 else np.nan
+            quartiles = np.quantile(sample, (0, 0.25, 0.5, 0.75, 1))
+            statistics[code, 1:] = (sample.mean(), std, *quartiles)
+    columns: dict[str, Any] = dict(zip(STATISTICS, statistics.T, strict=True))
     columns["count"] = columns["count"].astype(np.int64)
     return columns

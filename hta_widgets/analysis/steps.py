@@ -1,8 +1,9 @@
 """Durations of steps and of their phases, compared between ranks.
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
-the operators and annotations in it. All ranks end a step together, so a slow rank does not show in
-the step's length: `own_ns`, the step less the waiting for others, does.
+the operators and annotations in it. All ranks end a step together, so the step's length does not
+show which rank is slow. ``own_ns``, the step without the waiting for others, does: of two ranks in
+a step of 100, one waits for 30 and the other for 0, so their own times are 70 and 100.
 """
 
 from __future__ import annotations
@@ -94,10 +95,9 @@ def step_times(
         The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; steps and device work are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks; deviations are from their median.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Steps and device work are clipped to the window,
+        and deviations are from the median of these ranks.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def step_times(
         deviations[f"{name}_deviation_ns"], deviations[f"{name}_deviation_share"] = (
             deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
         )
-    without = [
+    without_steps = [
         trace
         for trace, columns in zip(chosen.traces, columns_of_ranks, strict=True)
         if not len(columns["step"])
@@ -150,24 +150,23 @@ def step_times(
     return result_frame(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_by_kind(chosen)},
-        note=(_missing_steps_note(without, len(chosen)), _clipped_note(is_whole)),
+        note=(_missing_steps_note(without_steps, len(chosen)), _clipped_note(is_whole)),
         clock=waits.clock,
         ahead=ahead.tolist(),
     )
 
 
-def _missing_steps_note(without: list[Trace], ranks: int) -> str:
+def _missing_steps_note(without_steps: list[Trace], ranks: int) -> str:
+    """Return a note on the ranks without selected steps; `ranks` is the number of all ranks."""
     if not ranks:
         return note_text("no_ranks")
-    recorded = sum(len(_all_steps(trace)[0]) for trace in iter_ranks(without))
-    if len(without) == ranks:
-        if recorded:
-            return note_text("no_steps_selected", steps=recorded)
-        return note_text("no_steps")
-    if not without:
+    if not without_steps:
         return ""
-    listed = ", ".join(str(trace.rank) for trace in without)
-    return note_text("no_steps_selected_on" if recorded else "no_steps_on", ranks=listed)
+    recorded = sum(len(_all_steps(trace)[0]) for trace in iter_ranks(without_steps))
+    if len(without_steps) < ranks:
+        listed = ", ".join(str(trace.rank) for trace in without_steps)
+        return note_text("no_steps_selected_on" if recorded else "no_steps_on", ranks=listed)
+    return note_text("no_steps_selected", steps=recorded) if recorded else note_text("no_steps")
 
 
 def _clipped_note(is_whole: Bools) -> str:
@@ -244,13 +243,13 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
     The hosts' ranges are also shorter than the devices' spans: a few late events do not count.
     """
-    spans = list(map_ranks(traces, _spans))
-    steps, *times_ns = (concat_arrays([span[k] for span in spans]) for k in range(4))
-    numbers, inverse = np.unique(steps, return_inverse=True)
-    on_device, inside, on_host = (
-        sum_by_group(inverse, time_ns, len(numbers)) for time_ns in times_ns
+    spans = list(map_ranks(traces, _spans_of_steps))
+    step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
+    numbers, code = np.unique(step, return_inverse=True)
+    device_ns, overlap_ns, host_ns = (
+        sum_by_group(code, time_ns, len(numbers)) for time_ns in times_ns
     )
-    return numbers[(2 * inside < on_device) & (on_host < on_device)]
+    return numbers[(2 * overlap_ns < device_ns) & (host_ns < device_ns)]
 
 
 def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
@@ -265,17 +264,17 @@ def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
     return steps_of_rank
 
 
-def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the steps with device work, and by step three times.
+def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the steps with device work, and the lengths of three spans in each.
 
-    They are the length of the device's span, the part of it within the host's range, and the
-    length of that range.
+    These are the device's span, the part of it within the host's range, and that range.
     """
     numbers, start, end = _all_steps(trace)
-    worked, first, last = device_edges(trace)
-    positions = np.searchsorted(numbers, worked)
-    inside = np.minimum(last, end[positions]) - np.maximum(first, start[positions])
-    return worked, last - first, np.maximum(inside, 0), end[positions] - start[positions]
+    steps, first, last = device_edges(trace)
+    positions = np.searchsorted(numbers, steps)
+    start, end = start[positions], end[positions]
+    overlap_ns = np.maximum(np.minimum(last, end) - np.maximum(first, start), 0)
+    return steps, last - first, overlap_ns, end - start
 
 
 @memoize
@@ -290,7 +289,7 @@ def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
-    """Return the time of each step: the host's, or the device's if hosts are ahead of devices."""
+    """Return the time of each step: on the host, or on the device if hosts are ahead of devices."""
     return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
@@ -324,18 +323,18 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
     first_ns, last_ns = (np.concatenate(times) for times in zip((start, end), edges, strict=True))
     ranges = _ConcatenatedRanges(int(first_ns.min(initial=0)), int(last_ns.max(initial=0)), count)
-    busy = ranges.pieces(code[rows], start, end)
-    working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
-    working = [
-        rows_of_kind[(code[rows_of_kind] >= 0) & (part.table.stream[rows_of_kind] >= 0)]
-        for rows_of_kind in working
-    ]
+    busy = ranges.unite(code[rows], start, end)
+
+    def unite_rows(rows: Rows) -> Intervals:
+        rows = rows[code[rows] >= 0]
+        return ranges.unite(code[rows], *part.clip_rows(rows))
+
     compute, communication = (
-        ranges.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
+        unite_rows(rows_of_kind[part.table.stream[rows_of_kind] >= 0])
+        for rows_of_kind in (part.rows_of_kinds("compute"), part.rows_of_kinds("communication"))
     )
-    wait = ranges.pieces(code[waits.rows[is_selected]], *edges)
-    rows = waits.unmatched[part.contains(waits.unmatched) & (code[waits.unmatched] >= 0)]
-    unmatched = ranges.pieces(code[rows], *part.clip_rows(rows))
+    wait = ranges.unite(code[waits.rows[is_selected]], *edges)
+    unmatched = unite_rows(waits.unmatched[part.contains(waits.unmatched)])
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
     busy_ns = ranges.lengths(busy)
     return {
@@ -353,24 +352,25 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
 
 
 class _ConcatenatedRanges:
-    """Places overlapping time ranges end to end, to unite the intervals of each in one pass."""
+    """Time ranges, moved end to end so that one pass unites the intervals of each range."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count
         # One ns between ranges, so that intervals of neighbours do not touch.
         self._width = last - first + 1
 
-    def pieces(self, code: Ints, start: Ints, end: Ints) -> Intervals:
-        moved = code * self._width - self._first
-        return union(start + moved, end + moved)
+    def unite(self, code: Ints, start: Ints, end: Ints) -> Intervals:
+        """Return the union of intervals by range, on the axis of the moved ranges."""
+        moved_by = code * self._width - self._first
+        return union(start + moved_by, end + moved_by)
 
-    def lengths(self, pieces: Intervals) -> Ints:
+    def lengths(self, united: Intervals) -> Ints:
         """Return the covered time of each range."""
-        return sum_by_group(pieces.start // self._width, pieces.end - pieces.start, self._count)
+        return sum_by_group(united.start // self._width, united.end - united.start, self._count)
 
 
 _LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
-#: Ranges of communication libraries.
+#: Prefixes of the ranges of communication libraries.
 _NOT_A_PHASE = re.compile(r"(nccl|gloo|mpi|ucc|c10d|rccl):", re.IGNORECASE)
 _LABELS = (
     (re.compile(r"Optimizer\.step#|.*\boptimizer[._ ]?step\b", re.IGNORECASE), "optimizer"),
@@ -406,10 +406,9 @@ def phase_times(
     traces : TraceSet
     selection : Selection, optional
         The events to work on; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; phases are clipped to it.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks; deviations are from their median.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Phases are clipped to the window, and deviations
+        are from the median of these ranks.
 
     Returns
     -------
@@ -518,7 +517,7 @@ def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: RankParts) -> s
     if not len(chosen):
         return note_text("no_ranks")
     if phases:
-        return "the selection or window holds no phase of a step"
+        return "no phase of a step is in the selection or window"
     if not any(len(_ranges_in_steps(trace).steps) for trace in iter_ranks(traces.values())):
         return note_text("no_steps")
     return "no range occurs once in most steps: mark phases with torch.profiler.record_function"
@@ -538,20 +537,19 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     table = trace.table
     steps, on_host = _step_rows(trace), table.stream < 0
     is_step = mask_of_rows(steps, len(table))
-    loads, others = np.zeros((2, len(table.names)), dtype=bool)
+    loads_data, communicates = np.zeros((2, len(table.names)), dtype=bool)
     for code in np.unique(table.name[on_host]).tolist():
         text = table.names[code]
-        loads[code] = _LOADING.search(text) is not None
-        others[code] = _NOT_A_PHASE.match(text) is not None
-    range_kind = table.kind == KINDS.index("annotation")
-    is_range = (range_kind | loads[table.name]) & ~others[table.name] & on_host & ~is_step
-    is_range &= ~repeats_step(trace)
+        loads_data[code] = _LOADING.search(text) is not None
+        communicates[code] = _NOT_A_PHASE.match(text) is not None
+    is_range = (table.kind == KINDS.index("annotation")) | loads_data[table.name]
+    is_range &= on_host & ~is_step & ~communicates[table.name] & ~repeats_step(trace)
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
     # The range or step that encloses each; ranges within other ranges do not count.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
-    direct = (above >= 0) & is_step[above]
-    rows = rows[direct]
-    return _RangesInSteps(rows, table.step[above[direct]], np.unique(table.step[steps]))
+    is_outermost = (above >= 0) & is_step[above]
+    rows, step = rows[is_outermost], table.step[above[is_outermost]]
+    return _RangesInSteps(rows, step, np.unique(table.step[steps]))
 
 
 @memoize

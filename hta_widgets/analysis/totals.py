@@ -1,7 +1,7 @@
 """Count and time of the selected events by kind and by name.
 
-Durations add up, also if events overlap or enclose each other. `device_time` splits the
-time of a device instead, in which every instant counts once.
+Durations are added up even if events overlap or enclose each other. In `device_time`, every instant
+of a device counts once instead.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     window; events that overlap or enclose each other all count. ``device_ns`` and ``host_ns`` are
     the parts of ``sum_ns`` on device streams and elsewhere.
     """
-    added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
-    frame = sums.groupby(keys, sort=False).agg(added).reset_index()
+    aggregation = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
+    by_key = sums.groupby(keys, sort=False)
+    frame = by_key.agg({**aggregation, "device_ns": "sum"}).reset_index()
     order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
     frame = frame.iloc[order].reset_index(drop=True)
     frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
@@ -85,18 +86,18 @@ def statistics_by_name(
 ) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
     """Return columns of statistics of durations by name and kind, and the row of each event."""
     table = part.table
-    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = compact_codes(key, len(table.names) * len(KINDS))
-    lasts = group_statistics(code, len(occurring), part.durations(rows))
-    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
+    name_and_kind = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
+    code, occurring = compact_codes(name_and_kind, len(table.names) * len(KINDS))
+    statistics = group_statistics(code, len(occurring), part.durations(rows))
+    names = [table.names[name_code] for name_code in (occurring // len(KINDS)).tolist()]
     columns = {
         "rank": np.full(len(occurring), part.rank, dtype=np.int64),
         "kind": occurring % len(KINDS),
         "name": np.array(names, dtype=object),
-        "count": lasts.count,
-        "sum_ns": lasts.sum,
-        "min_ns": lasts.min,
-        "max_ns": lasts.max,
-        "std_ns": lasts.std,
+        "count": statistics.count,
+        "sum_ns": statistics.sum,
+        "min_ns": statistics.min,
+        "max_ns": statistics.max,
+        "std_ns": statistics.std,
     }
     return columns, code

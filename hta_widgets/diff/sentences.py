@@ -11,17 +11,20 @@ between the two (`FormatComparison.finding_words`). No number is written before:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import libraries
 from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
 from hta_widgets.diff.late_ranks import lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
 from hta_widgets.diff.sides import is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.taxonomy import HOST_COLLECTIVES, kind_of
 from hta_widgets.text import (
     consecutive_runs,
     count,
@@ -33,6 +36,7 @@ from hta_widgets.text import (
     run_text,
     share_delta,
 )
+from hta_widgets.trace.columns import PARAM_COMMS
 from hta_widgets.trace.names import short_name
 
 #: Function that returns the sentence of a finding.
@@ -55,7 +59,7 @@ _CAUSE_WORDS = {
     "host_allocation": "idle time while the host allocates or frees memory",
     "host_data_loading": "idle time while the host loads data",
     "host_operator": "idle time while the host is inside operators",
-    "host_python": "idle time while the host runs Python",
+    "host_python": "idle time while the host is inside Python functions",
     "host_nothing": "idle time before the host launches",
     "launch_call": "idle time within calls that launch",
     "launch_latency": "idle time between launch and start",
@@ -311,6 +315,14 @@ def _paired_ranks_text(diff: Comparison) -> str:
     return f" ({'mean over ' if len(diff.rank_pairs) > 1 else ''}{paired_ranks(diff)})"
 
 
+def _includes_waits(finding: Finding, diff: Comparison) -> bool:
+    """Return whether a change is of a collective's time on devices, whose waits are unknown."""
+    is_collective = kind_of("kernel", finding.name) == "communication" or re.match(
+        rf"{HOST_COLLECTIVES}|{PARAM_COMMS}", finding.name
+    )
+    return bool(is_collective) and "device" in finding.measure and not splits_communication(diff)
+
+
 def _change_text(finding: Finding, diff: Comparison) -> str:
     name = f"{short_name(finding.name)}{_caller_text(finding)}"
     unit = _a_step(diff)
@@ -321,6 +333,9 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
         change_text = f"is {finding.kind} on the {finding.measure}"
         if any(map(is_host_only, diff.before.formats)):
             change_text, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+        elif _includes_waits(finding, diff):
+            change_text = f"takes {longer_or_less(finding)} on the {finding.measure}"
+            change_text += ", waits for other ranks included"
         text = f"{name} {change_text}: {times_text(finding)}{unit}{relative_text(finding)}"
     elif finding.kind == "replaced":
         counts = f"{mean_count(finding.before_count)} → {calls}"

@@ -31,9 +31,11 @@ from hta_widgets.analysis.host_activity import (
     loading_launches,
     longest_memory_call,
     pinned_memory_calls,
+    python_pauses,
     stream_wait_calls,
     waiting_calls,
 )
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
 from hta_widgets.panels.run_times import (
@@ -50,6 +52,7 @@ from hta_widgets.panels.run_times import (
 from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.intervals import Intervals, intersect, total_length
 from hta_widgets.trace.names import disambiguate, kernel_family, short_name
 from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.selection import Selection
@@ -392,6 +395,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "launches": host_bound_rate(traces, times),
             **(_memory_call_facts(traces, times) if cause == "host_allocation" else {}),
             **(_loading_facts(traces, times, cause_ns) if cause == "launch_call" else {}),
+            "is_paused": cause == "host_python" and 2 * _idle_pauses_ns(traces, times) > cause_ns,
         },
     )
 
@@ -439,6 +443,13 @@ def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     if pinned:
         longest["pinned_by"] = pinned.most_common(1)[0]
     return {"freed_by": calls.most_common(1)[0]} if calls and not pinned else longest
+
+
+def _idle_pauses_ns(traces: TraceSet, times: RunTimes) -> int:
+    """Return how long devices idle while their hosts sleep in Python or wait for a thread."""
+    parts = rank_parts(traces, ranks=times.ranks)
+    idle = ((part.trace, Intervals(*part.device_gaps())) for part in parts)
+    return sum(total_length(intersect(gaps, python_pauses(trace))) for trace, gaps in idle)
 
 
 def _has_waits(traces: TraceSet, times: RunTimes) -> bool:

@@ -201,15 +201,19 @@ def _idle_text(
     pinned_by: tuple[str, int] | None = None,
     longest_call: tuple[str, int] | None = None,
     loading: tuple[int, int] | None = None,
+    is_paused: bool = False,
 ) -> list[Piece]:
     """State the largest cause of idleness; `freed_by` is the call that frees memory uncached.
 
     `pinned_by` is the call for memory of the host, if such calls take most time. `longest_call`
     takes more time than all other calls for memory. `loading` are first launches of kernels.
+    `is_paused` is whether the host mostly sleeps or waits in Python.
     """
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    if is_paused:
+        meaning = "the host sleeps in Python or waits for another thread there"
     if not has_waits:
         meaning += ", as they hold no calls that wait"
     if pinned_by:

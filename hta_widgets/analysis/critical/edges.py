@@ -1,4 +1,9 @@
-"""The edges of the graph of dependencies: launches, streams, threads, and waits."""
+"""The edges of the graph of dependencies: launches, streams, threads, and waits.
+
+For example, a thread launches two kernels of a stream and waits for them. The edges are: along the
+thread, from each call to its kernel, from the first kernel to the second one, and from the second
+kernel to the end of the call that waits.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +40,29 @@ from hta_widgets.trace.trace import Trace
 #: A time earlier than any end.
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
-#: The args of recorded waits for a CUDA event.
-_ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+#: Args of recorded waits for a CUDA event: its stream, and the correlation of the call that
+#: recorded it.
+_STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
 #: The arg of a call for the stream that it makes wait, in files without events of waits.
-_WAITING = "waiting stream"
+_WAITING_STREAM = "waiting stream"
 #: Calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 8
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: Time from the end of awaited work to the start of a kernel that waited for it: the maximum unless
-#: the waits of the file are slower, the maximum in any file, and how many waits show that.
+#: Usual maximum of the time from the end of awaited work to the start of a kernel that waited.
 _LATENCY_NS: Final = 30_000
+#: Maximum of that time in files whose waits are slower, and the number of waits that show it.
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
-#: Minimum pause of a thread that counts as waiting for a kernel or another thread, and the maximum
-#: time that such a thread needs to go on.
+#: Minimum pause of a thread that counts as waiting for a kernel or another thread.
 _MIN_PAUSE_NS: Final = 1_000_000
+#: Maximum time that such a thread needs to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of pieces of work, or events of threads, within these times to consider.
-_MAX_WORK: Final = 16
+#: Maximum number of candidates for what a kernel or a thread waited for, the last ones to end.
+_MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
-_COUNTED = frozenset(
+_COUNTED_IN_HTA = frozenset(
     {
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
@@ -77,81 +83,85 @@ _COUNTED = frozenset(
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: GraphRules
 ) -> int:
-    """Add edges to device work from its launch, the work before it, and the work it waits for."""
+    """Add edges to device work from its launch, the work before it, and the work it waits for.
+
+    Returns the number of edges from launches.
+    """
     # A kernel can start once it is launched, the one before it on its stream has ended, and the
     # work that its stream waits for has ended. The last of these binds it, so the time from there
     # on counts: from the start of the launching call, or from the end of the kernel before.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
-    end = table.start_ns + table.dur_ns
+    end_ns = table.end_ns
     previous = _previous_on_stream(nodes, rules)
-    previous_end = np.where(previous >= 0, end[previous], _NEVER)
+    previous_end = np.where(previous >= 0, end_ns[previous], _NEVER)
 
     awaited, waiting = kernel_waits
     is_analysed = nodes.of_end[awaited] >= 0
     awaited, waiting = awaited[is_analysed], waiting[is_analysed]
     edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
-    latest = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
-    np.maximum.at(latest, waiting, end[awaited])
-    awaited_end = latest[rows]
+    last_awaited_end = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
+    np.maximum.at(last_awaited_end, waiting, end_ns[awaited])
+    awaited_end = last_awaited_end[rows]
 
     call = nodes.trace.launch_of[rows]
-    called = np.where(call >= 0, table.start_ns[call], _NEVER)
+    has_call = call >= 0
+    launched_ns = np.where(has_call, table.start_ns[call], _NEVER)
+    call_ns = np.zeros(len(rows), dtype=np.int64)
     if not rules.as_hta:
         # If the call returned before the kernel started, the launch may have lasted to the return.
-        returned = np.where(call >= 0, end[call], _NEVER)
-        called = np.where(returned <= table.start_ns[rows], returned, called)
-    by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
+        has_returned = has_call & (end_ns[call] <= table.start_ns[rows])
+        call_ns[has_returned] = table.dur_ns[call[has_returned]]
+        launched_ns += call_ns
+    by_launch = has_call & (previous_end < launched_ns) & (awaited_end < launched_ns)
     if rules.as_hta:
         by_launch &= _had_empty_queue(nodes.trace, rows)
+    has_launch_edge = by_launch if rules.as_hta else has_call
     # A stream runs its work in order, so the edge stays if the kernel waited for something else.
-    by_previous = ~by_launch & (previous >= 0)
+    has_previous_edge = ~by_launch & (previous >= 0)
     if rules.as_hta:
-        by_previous &= awaited_end < previous_end
-    launches = call >= 0 if not rules.as_hta else by_launch
-    call_ns = called - np.where(call >= 0, table.start_ns[call], called)
-    launched = edges.add(
-        nodes.of_start[call[launches]],
-        nodes.of_start[rows[launches]],
+        has_previous_edge &= awaited_end < previous_end
+    launches = edges.add(
+        nodes.of_start[call[has_launch_edge]],
+        nodes.of_start[rows[has_launch_edge]],
         LAUNCH,
-        rows[launches],
-        counts=by_launch[launches],
-        limit_ns=NO_LIMIT if rules.as_hta else call_ns[launches] + LAUNCH_GAP_NS,
+        rows[has_launch_edge],
+        counts=by_launch[has_launch_edge],
+        limit_ns=NO_LIMIT if rules.as_hta else call_ns[has_launch_edge] + LAUNCH_GAP_NS,
     )
     edges.add(
-        nodes.of_end[previous[by_previous]],
-        nodes.of_start[rows[by_previous]],
+        nodes.of_end[previous[has_previous_edge]],
+        nodes.of_start[rows[has_previous_edge]],
         KERNEL_KERNEL,
-        previous[by_previous],
-        counts=(awaited_end < previous_end)[by_previous],
+        previous[has_previous_edge],
+        counts=(awaited_end < previous_end)[has_previous_edge],
         limit_ns=NO_LIMIT if rules.as_hta else KERNEL_GAP_NS,
     )
-    return launched
+    return launches
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start."""
-    # As in HTA, a stream's queue length is the number of calls in `_COUNTED` so far, less the work
+    # As in HTA, a queue's length is the number of calls in `_COUNTED_IN_HTA` so far, less the work
     # of these calls that has started. All events of the rank count, not only those in the analysed
-    # range. Work without a counted call has an unknown length, which is not taken as 0.
+    # range. For work without a counted call the length is unknown, which does not count as empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
     device, call = device[call >= 0], call[call >= 0]
-    counted = name_mask(trace, call, _COUNTED.__contains__)
+    counted = name_mask(trace, call, _COUNTED_IN_HTA.__contains__)
     device, call = device[counted], call[counted]
     count = len(device)
     time = np.concatenate((table.start_ns[call], table.start_ns[device]))
-    step = np.repeat((1, -1), count)
+    change = np.repeat((1, -1), count)
     stream = np.tile(table.stream[device], 2)
-    order = np.lexsort((-step, time, stream))
-    running = np.cumsum(step[order])
+    order = np.lexsort((-change, time, stream))
     # The launches and starts of a stream add up to zero, so the next stream begins at 0.
     length = np.empty(2 * count, dtype=np.int64)
-    length[order] = running
-    empty = np.zeros(len(trace) + 1, dtype=bool)
-    empty[device] = (length[:count] == 1) & (length[count:] == 0)
-    return empty[rows]
+    length[order] = np.cumsum(change[order])
+    had_empty_queue = np.zeros(len(trace) + 1, dtype=bool)
+    had_empty_queue[device] = (length[:count] == 1) & (length[count:] == 0)
+    return had_empty_queue[rows]
 
 
 def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
@@ -217,10 +227,10 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
 
 
 class _Pauses:
-    """Long pauses of threads between two nodes; what a thread waits for ends just before it ends.
+    """Long pauses of threads between two nodes, which may be waits that files do not record.
 
-    Files record neither kind of wait. A kernel can write to memory that the host reads in a loop,
-    and a thread can hand its work to another one, which launches it.
+    A kernel can write to memory that the host reads in a loop, and a thread can hand its work to
+    another one, which launches it. A pause is such a wait if what it waits for ends with it.
     """
 
     def __init__(self, nodes: Nodes, source: Ints, target: Ints) -> None:
@@ -233,18 +243,19 @@ class _Pauses:
         nodes, target = self._nodes, self._target
         trace, table = nodes.trace, nodes.trace.table
         work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
-        returned = table.end_ns[trace.launch_of[work]]
-        order = np.argsort(returned, kind="stable")
-        work, returned = np.append(work[order], -1), returned[order]
-        last = work[np.searchsorted(returned, self._begin, side="right") - 1]
-        polls: Bools = np.abs(table.end_ns[last] - self._end) <= self._tolerance
+        end_ns = table.end_ns
+        returned_ns = end_ns[trace.launch_of[work]]
+        order = np.argsort(returned_ns, kind="stable")
+        work, returned_ns = np.append(work[order], -1), returned_ns[order]
+        last = work[np.searchsorted(returned_ns, self._begin, side="right") - 1]
+        polls: Bools = np.abs(end_ns[last] - self._end) <= self._tolerance
         polls &= (last >= 0) & (table.start_ns[last] < self._end)
-        ended = table.end_ns[last] <= self._end
-        finished, running = polls & ended, polls & ~ended
-        edges.add(nodes.of_end[last[finished]], target[finished], SYNC, counts=False)
-        # The host goes on as soon as the kernel has written, before the kernel ends.
-        work = last[running]
-        edges.add(nodes.of_start[work], target[running], OPERATOR, work, counts=True)
+        has_ended = end_ns[last] <= self._end
+        by_end, by_write = polls & has_ended, polls & ~has_ended
+        edges.add(nodes.of_end[last[by_end]], target[by_end], SYNC, counts=False)
+        # The host resumes as soon as the kernel has written, before the kernel ends.
+        work = last[by_write]
+        edges.add(nodes.of_start[work], target[by_write], OPERATOR, work, counts=True)
         return polls
 
     def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:
@@ -255,22 +266,23 @@ class _Pauses:
         nodes, trace = self._nodes, self._nodes.trace
         table = trace.table
         call = trace.launch_of[nodes.device]
-        launching = np.isin(chains.track, table.track[call[call >= 0]])
-        ends = np.sort(chains.node[launching & (chains.depth == 0) & ~chains.is_start])
+        is_launching = np.isin(chains.track, table.track[call[call >= 0]])
+        ends = np.sort(chains.node[is_launching & (chains.depth == 0) & ~chains.is_start])
         events = nodes.row[ends]
         track = table.track[nodes.row[self._target]]
         joined = np.full(len(track), -1, dtype=np.int64)
-        place = np.searchsorted(ends, self._target) - 1
-        for _ in range(_MAX_WORK):
-            open_ = np.flatnonzero(within & (joined < 0) & (place >= 0))
-            end_ns = nodes.time_ns[ends[place[open_]]]
-            open_ = open_[end_ns >= self._end[open_] - self._tolerance[open_]]
-            event = events[place[open_]]
-            fits = table.start_ns[event] >= self._begin[open_]
-            fits &= table.track[event] != track[open_]
-            fits &= 2 * table.dur_ns[event] > self._end[open_] - self._begin[open_]
-            joined[open_[fits]] = event[fits]
-            place[open_] -= 1
+        # From the last event to end before the end of each pause, back in time.
+        candidate = np.searchsorted(ends, self._target) - 1
+        for _ in range(_MAX_CANDIDATES):
+            pause = np.flatnonzero(within & (joined < 0) & (candidate >= 0))
+            end_ns = nodes.time_ns[ends[candidate[pause]]]
+            pause = pause[end_ns >= self._end[pause] - self._tolerance[pause]]
+            event = events[candidate[pause]]
+            fits = table.start_ns[event] >= self._begin[pause]
+            fits &= table.track[event] != track[pause]
+            fits &= 2 * table.dur_ns[event] > self._end[pause] - self._begin[pause]
+            joined[pause[fits]] = event[fits]
+            candidate[pause] -= 1
         has_joined = joined >= 0
         event = joined[has_joined]
         for before, after in (
@@ -290,18 +302,18 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
     for pair in _backward_threads(nodes):
-        both = outermost[np.isin(chains.track[outermost], pair)]
-        both = both[np.argsort(chains.node[both], kind="stable")]
-        before, after = both[:-1], both[1:]
-        over = (chains.track[before] != chains.track[after]) & ~chains.is_start[before]
-        over &= chains.is_start[after]
-        before, after = chains.node[before[over]], chains.node[after[over]]
+        of_pair = outermost[np.isin(chains.track[outermost], pair)]
+        of_pair = of_pair[np.argsort(chains.node[of_pair], kind="stable")]
+        before, after = of_pair[:-1], of_pair[1:]
+        is_handoff = chains.track[before] != chains.track[after]
+        is_handoff &= ~chains.is_start[before] & chains.is_start[after]
+        before, after = chains.node[before[is_handoff]], chains.node[after[is_handoff]]
         count += edges.add(before, after, DEPENDENCY, counts=False)
     return count
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: of forward operators, and of their backward pass."""
+    """Return pairs of tracks: a thread of forward operators, and one of their backward pass."""
     trace = nodes.trace
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:
@@ -324,38 +336,38 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     """Return awaited work and the kernels that waited for it, as inferred from calls and times."""
-    # A kernel waited if all of this holds: its stream was idle although the kernel had been
-    # launched; since the previous launch into that stream, the host had called for a stream to wait
-    # for an event; and work of another stream of the device, launched before that call, had ended
-    # just before the kernel started. The calls for work from before the recording are not in the
-    # file, so there a stream that was idle for longer than between two kernels has to suffice.
+    # A kernel waited if three conditions are met. Its stream was idle although the kernel had been
+    # launched. Since the previous launch into that stream, the host had called for a stream to wait
+    # for an event. Work of another stream of the device, launched before that call, ended just
+    # before the kernel started. The calls for work from before the recording are not in the file;
+    # for such work the second condition is that the stream was idle for longer than usual.
     trace, rows = nodes.trace, nodes.device.astype(np.int64)
     table = trace.table
     call, start = trace.launch_of[rows], table.start_ns[rows]
-    asked_ns = _wait_calls(trace, rows, call)
+    wait_call_ns = _wait_call_times(trace, rows, call)
     previous = DeviceWorkIndex.by_end(trace).last_until(table.track[rows], start, rows)
     idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
     ready = np.where(call >= 0, np.maximum(idle_from, table.start_ns[call]), idle_from)
-    waited = (asked_ns >= 0) & (start > ready)
-    paused = (call < 0) & (previous >= 0) & (start - idle_from > KERNEL_GAP_NS)
-    asked_ns[paused], waited = start[paused], waited | paused
+    has_waited = (wait_call_ns >= 0) & (start > ready)
+    is_paused = (call < 0) & (previous >= 0) & (start - idle_from > KERNEL_GAP_NS)
+    wait_call_ns[is_paused] = start[is_paused]
+    has_waited |= is_paused
     after = np.maximum(ready, start - _MAX_LATENCY_NS)
-    rows = rows[waited]
-    work = _last_awaited_work(nodes, rows, after[waited], asked_ns[waited])
+    rows = rows[has_waited]
+    work = _last_awaited_work(nodes, rows, after[has_waited], wait_call_ns[has_waited])
     latency = np.where(work >= 0, table.start_ns[rows] - table.end_ns[work], NO_LIMIT)
     return np.where(latency < _max_latency(latency[work >= 0]), work, -1), rows
 
 
 def _max_latency(latency: Ints) -> int:
-    """Return the maximum latency of a wait, from the file's likely waits."""
+    """Return the maximum latency of a wait, given the latencies of the file's likely waits."""
     usual_ns = 2 * int(np.median(latency)) if len(latency) >= _ENOUGH_WAITS else 0
     return max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
 
 
-def _wait_calls(trace: Trace, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the host's last waiting call between each launch and the previous one."""
-    # The time is -1 if there is none. Calls on any thread count, because the code after a
-    # backward pass makes the waiting call for it.
+def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
+    """Return the time of the last stream wait between each launch and the previous; -1 for none."""
+    # Calls on any thread count, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
     order = np.lexsort((rows, called))
@@ -367,8 +379,11 @@ def _wait_calls(trace: Trace, rows: Ints, call: Ints) -> Ints:
     return np.where(last_wait_ns > before, last_wait_ns, -1)
 
 
-def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
-    """Return the last work of other streams to end in ``(after, start]``, -1 for none."""
+def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints) -> Ints:
+    """Return the last work of other streams to end in ``(after, start]``, -1 for none.
+
+    Only work that was launched before `wait_call_ns` counts.
+    """
     trace = nodes.trace
     table, tracks = trace.table, trace.tracks
     processes = {track.pid: k for k, track in enumerate(tracks)}
@@ -381,18 +396,19 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) ->
     called = np.where(call >= 0, table.start_ns[call], -1)
 
     result = np.full(len(rows), -1, dtype=np.int64)
-    place = np.searchsorted(end, table.start_ns[rows], side="right") - 1
-    for _ in range(_MAX_WORK):
-        open_ = np.flatnonzero((result < 0) & (place >= 0))
-        open_ = open_[end[place[open_]] > after[open_]]
-        if not len(open_):
+    # From the last work to end before the start of each row, back in time.
+    candidate = np.searchsorted(end, table.start_ns[rows], side="right") - 1
+    for _ in range(_MAX_CANDIDATES):
+        waiting = np.flatnonzero((result < 0) & (candidate >= 0))
+        waiting = waiting[end[candidate[waiting]] > after[waiting]]
+        if not len(waiting):
             break
-        other, waiting_row = place[open_], rows[open_]
-        fits = table.track[work[other]] != table.track[waiting_row]
-        fits &= device_of[table.track[work[other]]] == device_of[table.track[waiting_row]]
-        fits &= called[other] < asked_ns[open_]
-        result[open_[fits]] = work[other[fits]]
-        place[open_] -= 1
+        position = candidate[waiting]
+        track, waiting_track = table.track[work[position]], table.track[rows[waiting]]
+        fits = (track != waiting_track) & (device_of[track] == device_of[waiting_track])
+        fits &= called[position] < wait_call_ns[waiting]
+        result[waiting[fits]] = work[position[fits]]
+        candidate[waiting] -= 1
     return result
 
 
@@ -400,11 +416,11 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) ->
 class WaitPairs:
     """Pairs of awaited device work and the calls, or kernels, that waited for it."""
 
-    work: Ints
+    work: Ints  # that calls waited for
     call: Ints
-    awaited: Ints
+    awaited: Ints  # that kernels waited for
     waiting: Ints
-    recorded: int
+    recorded: int  # number of calls' waits in the file
     inferred: int
 
 
@@ -426,53 +442,46 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
     of_event = rows[kernel_to_kernel | event]
     work_of[of_event] = _work_before_record(trace, of_event, launches)
+    track = _stream_tracks(trace, rows, table.stream[rows])
+    ends = DeviceWorkIndex.by_end(trace)
 
-    pairs = [
+    recorded = [
         (work_of[rows[event]], call[event]),
-        (
-            DeviceWorkIndex.by_end(trace).last_until(
-                _stream_tracks(trace, rows[stream], table.stream[rows[stream]]),
-                table.end_ns[call[stream]],
-            ),
-            call[stream],
-        ),
+        (ends.last_until(track[stream], table.end_ns[call[stream]]), call[stream]),
         _last_work_of_streams(trace, rows[context], call[context]),
     ]
-    recorded_count = len(pairs)
+    inferred: list[tuple[Ints, Ints]] = []
     if not rules.as_hta:
         # A recorded wait for a stream without work has waited for nothing.
+        on_stream = call[stream & (table.stream[rows] >= 0)]
         recorded_calls = np.concatenate(
-            [call[stream & (table.stream[rows] >= 0)], *(calls[work >= 0] for work, calls in pairs)]
+            [on_stream, *(calls[work >= 0] for work, calls in recorded)]
         )
-        pairs.append(_last_before_return(nodes, recorded_calls, launched))
-        pairs.append(_blocking_copies(nodes, recorded_calls, launched))
-    pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
-    waiting = launches.first_from(
-        _stream_tracks(trace, rows[kernel_to_kernel], table.stream[rows[kernel_to_kernel]]),
-        table.start_ns[call[kernel_to_kernel]],
-    )
+        inferred.append(_last_before_return(nodes, recorded_calls, launched))
+        inferred.append(_blocking_copies(nodes, recorded_calls, launched))
     awaited = work_of[rows[kernel_to_kernel]]
+    waiting = launches.first_from(track[kernel_to_kernel], table.start_ns[call[kernel_to_kernel]])
     if not rules.as_hta and not kernel_to_kernel.any():
         stated = _stated_kernel_waits(trace, launches)
         awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
-    both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
-    return WaitPairs(
-        np.concatenate([work for work, _ in pairs]),
-        np.concatenate([calls for _, calls in pairs]),
-        awaited[both],
-        waiting[both],
-        sum(len(work) for work, _ in pairs[:recorded_count]),
-        sum(len(work) for work, _ in pairs[recorded_count:]),
+    is_pair = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
+    recorded_count, inferred_count = (
+        sum(int((work >= 0).sum()) for work, _ in pairs) for pairs in (recorded, inferred)
     )
+    work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
+    return WaitPairs(
+        work[work >= 0], calls[work >= 0], awaited[is_pair], waiting[is_pair],
+        recorded_count, inferred_count,
+    )  # fmt: skip
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
     """Return awaited work and the work that waited for it, by the args of calls; None without."""
     calls = stream_wait_calls(trace)
-    first = event_args(trace, calls[:_PROBED_CALLS], _ARGS)
-    if not any(value is not None for value in first[_ARGS[1]]):
+    args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
+    if all(record is None for record in args[_RECORD_OF_EVENT]):
         return None
-    streams = to_int64(event_args(trace, calls, (_WAITING,))[_WAITING])
+    streams = to_int64(event_args(trace, calls, (_WAITING_STREAM,))[_WAITING_STREAM])
     tracks = _stream_tracks(trace, calls, streams)
     waiting = launches.first_from(tracks, trace.table.start_ns[calls])
     return _work_before_record(trace, calls, launches), waiting
@@ -481,18 +490,15 @@ def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints,
 def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the last work on each stream of a call's device before the call returned."""
     table, tracks = trace.table, trace.tracks
-    ends = DeviceWorkIndex.by_end(trace)
+    ends, end_ns = DeviceWorkIndex.by_end(trace), table.end_ns
+    pids = np.array([tracks[track].pid for track in table.track[rows].tolist()], dtype=object)
     work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for number, track in enumerate(tracks):
-        if track.role != "stream":
-            continue
-        is_same_process = np.array(
-            [tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool
-        )
-        calls_of_device = call[is_same_process]
-        streams = np.full(len(calls_of_device), number, np.int32)
-        work.append(ends.last_until(streams, table.end_ns[calls_of_device]))
-        calls.append(calls_of_device)
+        if track.role == "stream":
+            calls_of_device = call[pids == track.pid]
+            streams = np.full(len(calls_of_device), number, np.int32)
+            work.append(ends.last_until(streams, end_ns[calls_of_device]))
+            calls.append(calls_of_device)
     return np.concatenate(work), np.concatenate(calls)
 
 
@@ -502,23 +508,23 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     Waits may be on a row of their own, such as ``stream 7 (sync)``. The stream of a call on
     the host may be of any device.
     """
-    table, tracks = trace.table, trace.tracks
-    number = {
-        (track.pid, track.stream): k
-        for k, track in reversed(list(enumerate(tracks)))
+    number_of = {
+        (track.pid, track.stream): number
+        for number, track in reversed(list(enumerate(trace.tracks)))
         if track.role == "stream"
     }
-    of_any_device = {stream: k for (_, stream), k in number.items()}
-    pairs = zip(table.track[rows].tolist(), streams.tolist(), strict=True)
-    return np.array(
-        [
-            of_any_device.get(stream, -1)
-            if tracks[own_track].stream < 0
-            else number.get((tracks[own_track].pid, stream), -1)
-            for own_track, stream in pairs
-        ],
-        np.int64,
-    )
+    of_any_device = {stream: number for (_, stream), number in number_of.items()}
+    numbers = []
+    for row_track, stream in zip(
+        (trace.tracks[number] for number in trace.table.track[rows].tolist()),
+        streams.tolist(),
+        strict=True,
+    ):
+        on_host = row_track.stream < 0
+        numbers.append(
+            of_any_device.get(stream, -1) if on_host else number_of.get((row_track.pid, stream), -1)
+        )
+    return np.array(numbers, np.int64)
 
 
 def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
@@ -526,23 +532,25 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
     table = trace.table
     if not len(rows):
         return np.empty(0, dtype=np.int64)
-    args = event_args(trace, rows, _ARGS)
-    stream, recorded_by = (to_int64(args[key]) for key in _ARGS)
+    args = event_args(trace, rows, (_STREAM_OF_EVENT, _RECORD_OF_EVENT))
+    track = _stream_tracks(trace, rows, to_int64(args[_STREAM_OF_EVENT]))
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
     records = host[name_mask(trace, host, lambda name: "EventRecord" in name)]
-    # Ids may repeat: the dict keeps the last record, as rows are in time order.
+    # Ids may repeat: the dict has the last record of each, as rows are in time order.
     record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
-    track = _stream_tracks(trace, rows, stream)
-    record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
-    result = np.full(len(rows), -1, dtype=np.int64)
-    has_both = (track >= 0) & (record >= 0)
-    result[has_both] = launches.last_before(track[has_both], table.start_ns[record[has_both]])
-    return result
+    correlations = to_int64(args[_RECORD_OF_EVENT]).tolist()
+    record = np.array([record_of.get(correlation, -1) for correlation in correlations], np.int64)
+    work = np.full(len(rows), -1, dtype=np.int64)
+    is_found = (track >= 0) & (record >= 0)
+    work[is_found] = launches.last_before(track[is_found], table.start_ns[record[is_found]])
+    return work
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work that synchronising calls without a recorded wait have waited for."""
-    # It is the last work of any stream to end while the call ran, if launched before the call.
+    """Return the work that synchronising calls without a recorded wait have waited for.
+
+    It is the last work of any stream that ended while the call ran, if launched before the call.
+    """
     trace = nodes.trace
     table = trace.table
     calls = nodes.host[name_mask(trace, nodes.host, SYNCHRONIZING.search)]
@@ -551,9 +559,9 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     work_end = table.start_ns[work] + table.dur_ns[work]
     order = np.argsort(work_end, kind="stable")
     last = np.append(-1, work[order])[np.searchsorted(work_end[order], end, side="right")]
-    ended_during = table.start_ns[last] + table.dur_ns[last] > start
-    launched = table.start_ns[trace.launch_of[last]] <= start
-    return np.where(ended_during & launched, last, -1), calls
+    has_ended_during = table.start_ns[last] + table.dur_ns[last] > start
+    is_launched = table.start_ns[trace.launch_of[last]] <= start
+    return np.where(has_ended_during & is_launched, last, -1), calls
 
 
 def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:

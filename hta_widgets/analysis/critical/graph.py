@@ -236,6 +236,6 @@ def critical_path_of(
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))
     for text in rules.data_loading:
-        require_pattern(text, f"data_load_events holds {text!r}, which")
+        require_pattern(text, f"{text!r} in data_load_events")
     within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
     return None if within is None else build_graph(trace, within, rules)

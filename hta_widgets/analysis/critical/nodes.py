@@ -117,8 +117,8 @@ class AnalysisRange:
 
     start_ns: int | None
     end_ns: int | None
-    rows: Rows
-    is_closed: bool = False
+    rows: Rows  # the events that are the range, none for all of the rank
+    is_closed: bool = False  # whether events that start at the end are analysed
 
     def contains(self, time: Ints) -> Bools:
         """Return whether each instant is in the range."""
@@ -170,16 +170,11 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
     if annotation != PROFILER_STEP:
         return annotation
     for prefix in (PROFILER_STEP, *_ENGINE_STEPS):
-        if any(_has_host_event(trace, prefix) for trace in traces):
-            return prefix
+        for table in (trace.table for trace in traces):
+            codes = [k for k, name in enumerate(table.names.values) if name.startswith(prefix)]
+            if codes and (np.isin(table.name, codes) & (table.stream < 0)).any():
+                return prefix
     return ""
-
-
-def _has_host_event(trace: Trace, prefix: str) -> bool:
-    """Return whether the name of any host event begins with a text."""
-    table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if name.startswith(prefix)]
-    return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
@@ -215,11 +210,11 @@ class Nodes:
     """Starts and ends of events, in topological order."""
 
     trace: Trace
-    host: Rows
-    device: Rows
-    row: Rows
+    host: Rows  # the host events
+    device: Rows  # the device work
+    row: Rows  # the event of each node
     time_ns: Ints
-    is_start: Bools
+    is_start: Bools  # else the node is an end
     on_host: Bools
 
     def __len__(self) -> int:
@@ -235,9 +230,9 @@ class Nodes:
         """The node of each event's end, -1 for none."""
         return self._lookup(~self.is_start)
 
-    def _lookup(self, wanted: Bools) -> Ints:
+    def _lookup(self, is_counted: Bools) -> Ints:
         node_of_row = np.full(len(self.trace) + 1, -1, dtype=np.int64)
-        nodes = np.flatnonzero(wanted)
+        nodes = np.flatnonzero(is_counted)
         node_of_row[self.row[nodes]] = nodes
         return node_of_row
 
@@ -282,13 +277,14 @@ def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
+    """Return the operators, calls and loading of data that start in the range."""
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
     is_call = np.isin(table.category, codes)
     member = (table.stream < 0) & inside
     if rules.as_hta:
-        # HTA drops events without duration, which its call stacks cannot hold.
+        # HTA drops events without duration, which cannot be in its call stacks.
         member &= table.dur_ns > 0
     rows = np.flatnonzero(member & is_call)
     if not len(rows) and not rules.as_hta:
@@ -305,6 +301,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
+    """Return the work launched in the range; by no known call, the work that starts in it."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
@@ -316,44 +313,43 @@ def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
-    """Return the nodes in topological order."""
-    # At one instant ends come before starts, the device's ends before the host's, the host's starts
-    # before the device's; both nodes of events without duration count as starts. Rows are ordered
-    # by start, longest first, so of events that end together the later row is the inner one.
+    """Return the nodes in topological order.
+
+    At one instant the order is: ends on the device, ends on the host, starts on the host, starts on
+    the device. Both nodes of an event without duration count as starts.
+    """
     table = trace.table
     rows = np.concatenate((host, device))
     on_host = np.arange(len(rows)) < len(host)
-    instant = table.dur_ns[rows] == 0
-    started = np.where(on_host, 2, 3)
-    ended = np.where(instant, started, np.where(on_host, 1, 0))
-    last = np.where(instant, 2 * rows + 1, np.where(on_host, -rows, 2 * rows + 1))
+    is_instant = table.dur_ns[rows] == 0
+    class_of_start = np.where(on_host, 2, 3)
+    class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
+    # Rows are ordered by start, longest first. So of host events that end together, the later row
+    # is the inner one, which ends first. An event without duration ends before later rows start.
+    order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
     end[: len(host)] = within.clip_ends(end[: len(host)])
     start = table.start_ns[rows]
     if within.start_ns is not None:
         start = np.maximum(start, within.start_ns)
     time = np.concatenate((start, end))
-    order = np.lexsort((np.concatenate((2 * rows, last)), np.concatenate((started, ended)), time))
+    class_ = np.concatenate((class_of_start, class_of_end))
+    order = np.lexsort((np.concatenate((2 * rows, order_of_end)), class_, time))
     return Nodes(
-        trace,
-        host,
-        device,
-        np.concatenate((rows, rows))[order],
-        time[order],
-        order < len(rows),
+        trace, host, device, np.concatenate((rows, rows))[order], time[order], order < len(rows),
         np.concatenate((on_host, on_host))[order],
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Dependencies, sorted by target; `source` < `target` always."""
+    """Dependencies between nodes, sorted by target; `source` < `target` always."""
 
     source: Ints
     target: Ints
     weight_ns: Ints
-    type: Codes
-    event: Ints
+    type: Codes  # into `EDGE_TYPES`
+    event: Ints  # that the time of the edge belongs to, -1 for none
 
     def __len__(self) -> int:
         return len(self.source)
@@ -364,7 +360,7 @@ class EdgeList:
     """Collects edges; edges that would go back in time are only counted."""
 
     nodes: Nodes
-    backward: int = 0
+    backward: int = 0  # the number of such edges
     _parts: list[tuple[Ints, Ints, Ints, Codes, Ints]] = field(default_factory=list)
 
     def add(
@@ -433,14 +429,15 @@ class DeviceWorkIndex:
 
     def last_until(self, track: Tracks, time: Ints, below: Rows | None = None) -> Ints:
         """Return the last row on `track` at or before `time`, below row `below`; -1 for none."""
-        place = self._position(track, time, "right") - 1
+        position = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
             # Work without duration ends at its start, so later rows may also end by `time`.
-            later = (place >= 0) & (self._row[place] >= below) & (self._track[place] == track)
-            if not later.any():
+            is_later = (position >= 0) & (self._row[position] >= below)
+            is_later &= self._track[position] == track
+            if not is_later.any():
                 break
-            place[later] -= 1
-        return self._row_at(place, track)
+            position[is_later] -= 1
+        return self._row_at(position, track)
 
     def last_before(self, track: Tracks, time: Ints) -> Ints:
         """Return the last row on `track` before `time`, -1 for none."""
@@ -454,9 +451,9 @@ class DeviceWorkIndex:
         key = track.astype(np.int64) * self._width + np.clip(time, -1, self._width - 1)
         return np.searchsorted(self._key, key, side=side)
 
-    def _row_at(self, place: Ints, track: Tracks) -> Ints:
-        result = np.full(len(place), -1, dtype=np.int64)
-        inside = np.flatnonzero((place >= 0) & (place < len(self._row)))
-        inside = inside[self._track[place[inside]] == track[inside]]
-        result[inside] = self._row[place[inside]]
-        return result
+    def _row_at(self, position: Ints, track: Tracks) -> Ints:
+        rows = np.full(len(position), -1, dtype=np.int64)
+        inside = np.flatnonzero((position >= 0) & (position < len(self._row)))
+        inside = inside[self._track[position[inside]] == track[inside]]
+        rows[inside] = self._row[position[inside]]
+        return rows

@@ -162,7 +162,7 @@ def critical_path(
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
-          it runs Python;
+          it runs Python or sleeps;
         - ``outside_path``: nothing is recorded.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);

@@ -25,15 +25,18 @@ from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
 from hta_widgets.trace.arrays import Bools, Ints
 
 OUTSIDE = BOUNDS.index("outside_path")
-_WIDTH = 8  # rows of `PathWalker.segments`
+#: Rows of `PathWalker.segments`: start and end in ns, place of the rank, type, edge of the rank's
+#: graph or -1, event, bound, and whether the segment is on the longest chain.
+_START, _END, _PLACE, _TYPE, _EDGE, _EVENT, _BOUND, _IS_LONGEST = range(8)
+_ROWS = _IS_LONGEST + 1
 
 
 class RankGraph:
     """The steps of a walk back through the nodes of one rank.
 
-    A step depends on the node and on whether the walk follows the chain that it had gone to. Both
-    are a state: twice the node, plus 1 on the way to the longest chain before that node. Chains
-    are followed state by state in Python, so the loop reads a list and does nothing else.
+    A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
+    It determines the next step back. Chains are followed state by state in Python, so the loop
+    only reads a list.
     """
 
     def __init__(self, path: CriticalPath, time_ns: Ints, exits: Collection[int] = ()) -> None:
@@ -70,7 +73,7 @@ class RankGraph:
         return 2 * node + int(self._longest[node] != node)
 
     def trail(self, state: int) -> list[int]:
-        """Return the states from one back to the next exit, or to the first of its chain."""
+        """Return the states from this one back to the next exit, or to the start of the walk."""
         states, before, exits = [state], self._before, self.exits
         while (state := before[state]) >= 0:
             states.append(state)
@@ -81,7 +84,7 @@ class RankGraph:
     def running_between(self, before: int, after: int) -> tuple[int, int]:
         """Return the event that runs between two nodes that no edge joins, and its bound.
 
-        -1 stands for the start and the end of the span.
+        Node -1 is the start or the end of the span.
         """
         nodes, table, rows = self.path.nodes, self.path.trace.table, self.path.within.rows
         event = -1
@@ -164,13 +167,13 @@ class PathWalker:
         is_longest = is_on_chain & ~np.logical_or.accumulate(is_on_chain & (edge < 0))
         lasting = np.flatnonzero(time[1:] < time[:-1])
         edge = edge[lasting]
-        block = np.full((_WIDTH, len(lasting)), -1, dtype=np.int64)
-        block[0], block[1], block[2] = time[lasting + 1], time[lasting], place
-        block[3] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
-        block[4], block[7] = edge, is_longest[lasting]
+        block = np.full((_ROWS, len(lasting)), -1, dtype=np.int64)
+        block[_START], block[_END], block[_PLACE] = time[lasting + 1], time[lasting], place
+        block[_TYPE] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
+        block[_EDGE], block[_IS_LONGEST] = edge, is_longest[lasting]
         for column in np.flatnonzero(edge < 0).tolist():
-            position = int(lasting[column])
-            block[5:7, column] = graph.running_between(int(node[position + 1]), int(node[position]))
+            before, after = node[lasting[column] + 1], node[lasting[column]]
+            block[[_EVENT, _BOUND], column] = graph.running_between(int(before), int(after))
         if block.size:
             self._blocks.append(block)
         return int(time[-1])
@@ -187,24 +190,20 @@ class PathWalker:
         """Add a segment of a type along an edge; without length, set the type of the last one."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
-        elif self._blocks and self._blocks[-1][2, -1] == place:
-            self._blocks[-1][3, -1] = type_
+        elif self._blocks and self._blocks[-1][_PLACE, -1] == place:
+            self._blocks[-1][_TYPE, -1] = type_
 
     def segments(self, paths: Mapping[int, CriticalPath]) -> Ints:
-        """Return the segments in order of time, given the graph of each rank.
-
-        The rows are: start, end, place of the rank, type, edge of the rank's graph or -1, event,
-        bound, and whether the segment is on the longest chain, whose weights add up to its length.
-        """
+        """Return the segments in order of time, given the graph of each rank by its place."""
         if not self._blocks:
-            return np.empty((_WIDTH, 0), dtype=np.int64)
-        columns = np.concatenate(self._blocks, axis=1)[:, ::-1].copy()
-        _, _, places, _, edges, events, bounds, _ = columns
+            return np.empty((_ROWS, 0), dtype=np.int64)
+        segments = np.concatenate(self._blocks, axis=1)[:, ::-1].copy()
         for place, path in paths.items():
-            positions = np.flatnonzero((places == place) & (edges >= 0))
-            events[positions] = path.edges.event[edges[positions]]
-            bounds[positions] = path.bound_by(edges[positions])
-        return columns
+            edges = segments[_EDGE]
+            positions = np.flatnonzero((segments[_PLACE] == place) & (edges >= 0))
+            segments[_EVENT, positions] = path.edges.event[edges[positions]]
+            segments[_BOUND, positions] = path.bound_by(edges[positions])
+        return segments
 
 
 def path_segments(path: CriticalPath) -> Ints:

@@ -67,29 +67,30 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
 def align_sequences(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
 ) -> Ints:
-    """Return the position in the first rank's sequence of each event of the other rank."""
-    # Both are parts of the sequence of collectives of one process group. The second is shifted
-    # along the first to the position at which contents agree. If there are several, it
-    # is the one at which all ends differ by nearly the same time, whatever the clocks. If
-    # events are missing in between, those events match whose ends differ by the time that most
-    # pairs share.
+    """Return the position in the first rank's sequence of each event of the other rank.
+
+    Both are parts of the sequence of collectives of one process group. The second is shifted along
+    the first to the position at which contents agree. If there are several, it is the one at which
+    all ends differ by nearly the same time, whatever the clocks. If events are missing in between,
+    those events match whose ends differ by the time that most pairs share.
+    """
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
     shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
     in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
-    together = 0
+    pairs = 0
     if shift is not None:
-        together = min(len(content), shift + count) - max(0, shift)
+        pairs = min(len(content), shift + count) - max(0, shift)
     # A few agreeing ends may be chance, unless all agree.
-    proof = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
-    if agreeing >= max(0.5 * together, proof):
+    min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
+    if agreeing >= max(0.5 * pairs, min_agreeing):
         return in_order
     by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
-    timed = int((by_time != MISSING).sum())
+    pairs_by_time = int((by_time != MISSING).sum())
     # The order of a named group is better evidence than times that explain only a part of it.
-    part = 0.75 * together if sure else 0
-    if timed >= max(part, 2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
+    min_pairs = max(0.75 * pairs, 2) if sure else _MIN_AGREEING
+    if pairs_by_time >= min_pairs and pairs_by_time > 1.5 * agreeing:
         return by_time
     # Ends of one or two events prove nothing.
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
@@ -107,8 +108,7 @@ def _best_shift(
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
     shorter = min(first, second)
-    need = max(1, shorter // 2)
-    shifts = _shifts_of_equal_content(content, other_content, need)
+    shifts = _shifts_of_equal_content(content, other_content, min_pairs=max(1, shorter // 2))
     best: tuple[float, int, int] | None = None
     for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
         low, high = _overlap(shift, first, second)
@@ -128,25 +128,25 @@ def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
     return np.maximum(shift, 0), np.minimum(first, shift + second)
 
 
-def _cost(apart: Ints, share: Any) -> tuple[Any, Floats]:
-    """Return how unlikely a shift is by differences of ends (last axis), and what varies in them.
+def _cost(differences: Ints, share: Any) -> tuple[Any, Floats]:
+    """Return how unlikely a shift is, and the deviations of its differences from their median.
 
-    `share` is the part of the shorter sequence that has partners.
+    `differences` are those of ends, on the last axis. `share` is the part of the shorter sequence
+    that has partners.
     """
-    # The farther apart the ends are, the less likely a match; but clocks may differ by many steps.
-    middle = np.median(apart, axis=-1, keepdims=True)
-    deviations = np.abs(apart - middle)
-    return (np.median(deviations, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(
-        middle[..., 0]
-    ), deviations
+    middle = np.median(differences, axis=-1, keepdims=True)
+    deviations = np.abs(differences - middle)
+    scatter = np.median(deviations, axis=-1) + 1_000.0
+    # The median difference counts little, since clocks may differ by many steps.
+    return scatter / share**2 + 0.003 * np.abs(middle[..., 0]), deviations
 
 
-def _shifts_of_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
-    """Return the shifts at which at least `need` pairs meet, all of equal content, by hashes."""
+def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: int) -> Ints:
+    """Return the shifts at which at least `min_pairs` pairs meet, all of equal hashes."""
     first, second = len(content), len(other_content)
-    shifts = np.arange(need - second, first - need + 1)
-    # The sum of content[k] · base^k over a slice, times base^d, is that of the same contents
-    # d places on. Unequal contents with equal sums are rare, and excluded afterwards.
+    shifts = np.arange(min_pairs - second, first - min_pairs + 1)
+    # The hash of a slice is the sum of content[k] · base^k. Times base^d, it is that of the same
+    # contents d positions on. The caller excludes unequal contents with equal hashes.
     powers = accumulate(repeat(_BASE, max(first, second)), lambda a, b: a * b % _PRIME, initial=1)
     power = np.fromiter(powers, np.int64)
     sums, other_sums = (
@@ -190,17 +190,20 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
         return matched_positions
     differences = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
-    sorted_apart = np.sort(differences[equal])
-    if not len(sorted_apart):
+    in_order = np.sort(differences[equal])
+    if not len(in_order):
         return matched_positions
-    reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
-    votes = reach - np.arange(len(sorted_apart))
-    leaders = np.flatnonzero(votes == votes.max())
-    leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
-    middle = int(np.median(sorted_apart[leader : reach[leader]]))
+    # The window of the tolerance with most differences; of several, the one nearest to 0.
+    window_end = np.searchsorted(in_order, in_order + _TOLERANCE_NS, side="right")
+    counts = window_end - np.arange(len(in_order))
+    fullest = np.flatnonzero(counts == counts.max())
+    start = int(fullest[np.abs(in_order[fullest]).argmin()])
+    middle = int(np.median(in_order[start : window_end[start]]))
     deviations = np.where(equal, np.abs(differences - middle), np.iinfo(np.int64).max)
-    nearest, back = deviations.argmin(axis=1), deviations.argmin(axis=0)
+    # Events match if each is the nearest to the other.
+    nearest, nearest_other = deviations.argmin(axis=1), deviations.argmin(axis=0)
     positions = np.arange(len(other_content))
-    good = (deviations[positions, nearest] <= _TOLERANCE_NS) & (back[nearest] == positions)
-    matched_positions[good] = nearest[good]
+    is_match = deviations[positions, nearest] <= _TOLERANCE_NS
+    is_match &= nearest_other[nearest] == positions
+    matched_positions[is_match] = nearest[is_match]
     return matched_positions

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import (
+    MAX_ELEMENTS,
     OPERATIONS,
     JobHeader,
     bytes_of,
@@ -50,29 +51,26 @@ _SCHEMA: Final = {
 }
 
 
-class _PeerTraffic(NamedTuple):
-    """Exchange of a rank with a peer: calls, their bytes, and whether all are split equally."""
+class _Exchange(NamedTuple):
+    """The bytes of one call between a rank and a peer, by the splits of one of them."""
 
-    calls: int = 0
-    size_bytes: int = 0
-    is_equal: bool = True
-
-    def plus(self, size_bytes: int, *, is_equal: bool) -> _PeerTraffic:
-        """Return the traffic with one more call."""
-        both_equal = self.is_equal and is_equal
-        return _PeerTraffic(self.calls + 1, self.size_bytes + size_bytes, both_equal)
+    group: str
+    sender: int
+    receiver: int
+    size_bytes: int
+    is_equal: bool  # whether the call splits equally
+    source: str  # the rank whose splits they are: sender or receiver
 
 
 @dataclass(frozen=True, slots=True)
 class _RankTraffic:
-    """The traffic of a rank by group and peer."""
+    """The all-to-alls of a rank."""
 
     rank: int
     header: JobHeader
-    sent: dict[tuple[str, int], _PeerTraffic]
-    received: dict[tuple[str, int], _PeerTraffic]
+    exchanges: list[_Exchange]
     calls: int
-    unknown: int
+    unknown: int  # number of calls without splits or sizes
 
 
 @check_arguments
@@ -119,11 +117,12 @@ def all_to_all_matrix(
     """
     parts = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(parts, _traffic_of_rank))
-    pairs, mismatches = _pairs(results)
-    peers = {peer for each in results for _, peer in (*each.sent, *each.received)}
-    headers = {each.rank: each.header for each in results}
+    rows, mismatches = _sums_of_pairs(
+        [exchange for traffic in results for exchange in traffic.exchanges]
+    )
+    peers = {*rows["sender"].tolist(), *rows["receiver"].tolist()}
+    headers = {traffic.rank: traffic.header for traffic in results}
     node_of, nodes_from = node_numbers(headers, peers | set(parts.ranks), gpus_per_node)
-    rows = pd.DataFrame(columns_of_rows(pairs, {key: _SCHEMA[key] for key in _PAIR}))
     sender, receiver = (rows[key].map(node_of) for key in ("sender", "receiver"))
     rows = rows.assign(same_node=sender == receiver, local=rows["sender"] == rows["receiver"])
     inter_bytes = int(rows.loc[~rows["same_node"], "bytes"].sum())
@@ -138,14 +137,14 @@ def all_to_all_matrix(
     frame["share"] = frame["bytes"] / sent.where(sent > 0)
     received = frame[~frame["local"]].groupby("receiver")["bytes"].sum()
     has_traffic = len(received) and received.mean() > 0
-    calls, unknown = (sum(getattr(each, key) for each in results) for key in ("calls", "unknown"))
+    calls = sum(traffic.calls for traffic in results)
     dtypes: Any = _SCHEMA
     none = "no all-to-all collectives" if not calls else "no all-to-all states its sizes and splits"
     return result_frame(
         {name: frame.astype(dtypes)[name] for name in _SCHEMA},
         matched={"collectives": calls},
         note=note_text("no_ranks") if not results else none if frame.empty else "",
-        unknown=unknown,
+        unknown=sum(traffic.unknown for traffic in results),
         mismatches=mismatches,
         imbalance=float(received.max() / received.mean()) if has_traffic else None,
         inter_node_bytes=inter_bytes,
@@ -153,33 +152,25 @@ def all_to_all_matrix(
     )
 
 
-_PAIR: Final = ("group", "sender", "receiver", "count", "bytes", "source")
-
-
-def _pairs(results: list[_RankTraffic]) -> tuple[list[tuple[Any, ...]], int]:
-    """Return group, sender, receiver, count, bytes and source, and the number of mismatches."""
-    rows, mismatches = [], 0
-    received = {
-        (group, peer, each.rank): value
-        for each in results
-        for (group, peer), value in each.received.items()
-    }
-    for each in results:
-        for (group, peer), (count, size, is_equal) in each.sent.items():
-            other = received.pop((group, each.rank, peer), None)
-            if other is not None and other.calls > count:
-                # Some of the sender's lists are cut.
-                received[group, each.rank, peer] = other
-                continue
-            mismatches += other is not None and other.calls == count and other.size_bytes != size
-            rows.append(
-                (group, each.rank, peer, count, size, "equal split" if is_equal else "sender")
-            )
-    rows += [
-        (group, sender, receiver, count, size, "equal split" if is_equal else "receiver")
-        for (group, sender, receiver), (count, size, is_equal) in received.items()
-    ]
-    return rows, mismatches
+def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
+    """Return one row per group, sender and receiver, and the number of pairs that mismatch."""
+    schema = {
+        "group": "str", "sender": "int64", "receiver": "int64", "bytes": "int64",
+        "is_equal": "bool", "source": "str",
+    }  # fmt: skip
+    pair = ["group", "sender", "receiver"]
+    table = pd.DataFrame(columns_of_rows(exchanges, schema))
+    sums = table.groupby([*pair, "source"], sort=False).agg(
+        count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
+    )
+    # The side with more calls counts, as lists of the other one are cut; the sender if equal.
+    sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
+    # Both sides of these pairs have all calls; the rows of a pair are duplicates if they agree.
+    both = sums[sums.duplicated([*pair, "count"], keep=False)]
+    mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
+    sums = sums.drop_duplicates(pair)
+    sums["source"] = sums["source"].mask(sums["is_equal"], "equal split")
+    return sums.drop(columns="is_equal"), mismatches
 
 
 def _traffic_of_rank(part: RankPart) -> _RankTraffic:
@@ -187,19 +178,23 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
     chosen = np.flatnonzero((events.operation == _ALL_TO_ALL) & part.contains(events.rows))
     start, end = part.clip_rows(events.rows[chosen])
     chosen = chosen[end > start]
-    sent: dict[tuple[str, int], _PeerTraffic] = {}
-    received: dict[tuple[str, int], _PeerTraffic] = {}
+    exchanges: list[_Exchange] = []
     unknown = 0
     for place, stated in zip(chosen.tolist(), split_args(trace, events.rows[chosen]), strict=True):
         group = events.groups[int(events.group[place])]
-        sizes = [split_bytes(stated, way, len(group.ranks)) for way in ("In", "Out")]
-        unknown += sizes[0] is None and sizes[1] is None
-        for sums, split, way in zip((sent, received), sizes, ("In", "Out"), strict=True):
-            is_equal = str(stated[f"{way} split size"]) == "[]"
-            for peer, size in zip(group.ranks, split or (), strict=False):
-                key = group.name, peer
-                sums[key] = sums.get(key, _PeerTraffic()).plus(size, is_equal=is_equal)
-    return _RankTraffic(part.rank, job_header(trace), sent, received, len(chosen), unknown)
+        name, ranks = group.name, group.ranks
+        sent, received = (split_bytes(stated, way, len(ranks)) for way in ("In", "Out"))
+        unknown += sent is None and received is None
+        is_equal = [str(stated[f"{way} split size"]) == "[]" for way in ("In", "Out")]
+        exchanges += [
+            _Exchange(name, part.rank, peer, size, is_equal[0], "sender")
+            for peer, size in zip(ranks, sent or (), strict=False)
+        ]
+        exchanges += [
+            _Exchange(name, peer, part.rank, size, is_equal[1], "receiver")
+            for peer, size in zip(ranks, received or (), strict=False)
+        ]
+    return _RankTraffic(part.rank, job_header(trace), exchanges, len(chosen), unknown)
 
 
 def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
@@ -224,7 +219,9 @@ def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | Non
         split = json.loads(str(args.get(f"{way} split size")))
     except ValueError:  # none, or a list that was cut
         return None
-    if type(elements) is not int or item_bytes <= 0 or not members or not isinstance(split, list):
+    if type(elements) is not int or not 0 <= elements < MAX_ELEMENTS or item_bytes <= 0:
+        return None
+    if not members or not isinstance(split, list):
         return None
     if not split:
         is_equal = str(args.get("Collective name")) == "all_to_all"

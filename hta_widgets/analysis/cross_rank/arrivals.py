@@ -31,9 +31,9 @@ class Arrivals:
     clocks: list[RankClock]
     arrival_ns: Ints
     end_ns: Ints
-    last_ns: Ints
-    last_rank: Ints
-    is_last: Bools
+    last_ns: Ints  # the last arrival at the collective
+    last_rank: Ints  # -1 if several ranks arrive last
+    is_last: Bools  # whether the entry alone arrives last
 
     @property
     def wait_ns(self) -> Ints:

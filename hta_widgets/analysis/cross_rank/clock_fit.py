@@ -58,11 +58,11 @@ class ClockFit:
 
     offset_ns: Ints
     residual_ns: Ints
-    collectives: Ints
-    part: Ints
+    collectives: Ints  # number of collectives used
+    part: Ints  # number of the part of ranks that collectives connect
     drift_ppm: Floats
     recorded_residual_ns: Ints
-    origin_offset_ns: int
+    origin_offset_ns: int  # to be added, so that no time is negative
     #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
     drift_ns: Ints
 
@@ -204,8 +204,8 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
         if not has_collectives:
             return "no collective is found on two ranks, so clocks cannot be compared"
         return (
-            "the selection or window holds none of the collectives that are on two ranks, so"
-            " clocks are not compared"
+            "no collective that is on two ranks is in the selection or window, so clocks are not"
+            " compared"
         )
     parts = positions_by_code(fit.part, int(fit.part.max()) + 1)
     if len(parts) == 1:
@@ -225,20 +225,19 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     collective, trace = match.collective[used], match.trace[used]
     end = (match.event_field("end_ns") + shifts[match.trace])[used]
     offset, part = _solve_offsets(count, collective, trace, end, match.group[used])
-    residuals = deviation_from_peers(collective, end - offset[trace])
-    raw = deviation_from_peers(collective, end)
+    from_peers_ns = deviation_from_peers(collective, end - offset[trace])
+    recorded_from_peers_ns = deviation_from_peers(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
-    sums = np.bincount(trace, minlength=count)
-    entries = positions_by_code(trace, count)
-    for rank in np.flatnonzero(sums).tolist():
-        entries_of_rank = entries[rank]
-        residual[rank] = round(float(np.median(np.abs(residuals[entries_of_rank]))))
-        recorded[rank] = round(float(np.median(np.abs(raw[entries_of_rank]))))
-        slope, moved[rank] = _drift(end[entries_of_rank], residuals[entries_of_rank])
-        drift[rank] = slope * 1e6
-    lift_ns = _origin_offset_ns(match.traces, offset.tolist())
-    return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
+    counts = np.bincount(trace, minlength=count)
+    for rank, entries in enumerate(positions_by_code(trace, count)):
+        if len(entries):
+            residual[rank] = round(float(np.median(np.abs(from_peers_ns[entries]))))
+            recorded[rank] = round(float(np.median(np.abs(recorded_from_peers_ns[entries]))))
+            slope, moved[rank] = _drift(end[entries], from_peers_ns[entries])
+            drift[rank] = slope * 1e6
+    origin_offset_ns = _origin_offset_ns(match.traces, offset.tolist())
+    return ClockFit(offset, residual, counts, part, drift, recorded, origin_offset_ns, moved)
 
 
 def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
@@ -252,12 +251,14 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable_mask(match: Matching) -> Bools:
-    """Return a mask of the entries to fit."""
-    # They belong to collectives that all ranks leave together. A group without such collectives
-    # contributes all entries except those in which a rank may leave early.
-    together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
-    has = mask_of_rows(match.group[together], len(match.groups))
-    usable: Bools = together | (~has[match.group] & (match.event_field("early") == 0))
+    """Return a mask of the entries to fit: those of collectives that all ranks leave together.
+
+    A group without such collectives has all entries except those in which a rank may leave early.
+    """
+    is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
+    has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
+    may_leave_early = match.event_field("early") == 1
+    usable: Bools = is_synchronizing | ~(has_synchronizing[match.group] | may_leave_early)
     return usable
 
 
@@ -269,11 +270,12 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     first = np.searchsorted(group, group)
     last = np.searchsorted(group, group, side="right") - 1
 
-    def without_entry(middle: Ints) -> Ints:
+    def skip_entry(middle: Ints) -> Ints:
         # `middle` counts the other entries only: from the entry itself on, positions are one more.
         return np.clip(middle + (middle >= position), first, last)
 
-    low, high = without_entry((first + last - 1) // 2), without_entry((first + last) // 2)
+    # The median is the mean of the two values in the middle, which are equal for an odd number.
+    low, high = skip_entry((first + last - 1) // 2), skip_entry((first + last) // 2)
     deviations = np.empty(len(group))
     # Halved last, so that integers stay exact.
     deviations[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
@@ -407,6 +409,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     """Return the lines of the ranks' clocks; all are level unless a drift is clear."""
     fit, match = clock_fit(traces), matching(traces)
     ranks = len(match.traces)
+    # The line of each rank: how much it gains per second, and how far it is ahead at the center.
     rate, level = np.zeros((2, ranks))
     worst_ns = int(fit.residual_ns.max(initial=-1))
     if not fit.drift_text:
@@ -418,17 +421,17 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     center_ns = float(end.mean())
     time = (end - center_ns) / _SECOND_NS
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
-    drifts = ~np.isnan(fit.drift_ppm)
+    has_slope = ~np.isnan(fit.drift_ppm)
     # The lines of ranks that share no group are compared through ranks that do, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
         ahead = rate[trace] * time + level[trace]
-        rest = end - center_ns - ahead
-        common = np.bincount(collective, rest) / np.bincount(collective)
-        off = rest - common[collective]
-        limit = _OUTLIER * float(np.median(np.abs(off))) + _FLOOR_NS
-        rate, level = _lines(trace, time, ahead + np.clip(off, -limit, limit), ranks)
+        corrected_ns = end - center_ns - ahead
+        mean_ns = np.bincount(collective, corrected_ns) / np.bincount(collective)
+        from_mean_ns = corrected_ns - mean_ns[collective]
+        limit_ns = _OUTLIER * float(np.median(np.abs(from_mean_ns))) + _FLOOR_NS
+        rate, level = _lines(trace, time, ahead + np.clip(from_mean_ns, -limit_ns, limit_ns), ranks)
         # A rank with few collectives has no slope of its own.
-        rate, level = np.where(drifts, rate, 0.0), np.where(drifts, level, 0.0)
+        rate, level = np.where(has_slope, rate, 0.0), np.where(has_slope, level, 0.0)
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     rate, level = (
         line / (1 - rate[first] / _SECOND_NS) for line in (rate - rate[first], level - level[first])
@@ -490,7 +493,7 @@ def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
         if offset_by_rank is None:
             continue
         offsets = [offset_by_rank.get(rank, 0) for rank in traces]
-        lift = _origin_offset_ns(traces.values(), offsets)
-        return [offset - lift for offset in offsets], lift
+        origin_offset_ns = _origin_offset_ns(traces.values(), offsets)
+        return [offset - origin_offset_ns for offset in offsets], origin_offset_ns
     fit = clock_fit(traces)
     return (fit.offset_ns - fit.origin_offset_ns).tolist(), fit.origin_offset_ns

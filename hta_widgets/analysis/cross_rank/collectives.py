@@ -74,10 +74,8 @@ def collectives(
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection : Selection, optional
         Only rows of the selected events are returned; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; events are not cut at its edges.
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks. Events are not cut at the window.
 
     Returns
     -------
@@ -118,7 +116,7 @@ def collectives(
     name_code, names = _entry_names(match)
     links = [device_link(header) for header in match.headers]
     rates = np.array([link.gb_per_s for link in links], dtype=np.float64)
-    headers = {each.rank: header for each, header in zip(match.traces, match.headers, strict=True)}
+    headers = dict(zip((rank.rank for rank in match.traces), match.headers, strict=True))
     members = {rank for group_ in match.groups for rank in group_.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
     return result_frame(

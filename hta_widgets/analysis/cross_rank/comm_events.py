@@ -88,6 +88,8 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
+#: Numbers of elements from here on count as unknown, so that sums of sizes fit into int64.
+MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
 
@@ -157,9 +159,9 @@ class GroupName:
 
     name: str
     ranks: tuple[int, ...]
-    listed: str
-    size: int
-    stream: int = -1
+    listed: str  # the list of ranks as in the args, which may be cut
+    size: int  # -1 if unknown
+    stream: int = -1  # of events without a group
     description: str = ""
 
 
@@ -234,7 +236,7 @@ def host_comm_events(trace: Trace) -> CommEvents:
             if listed:
                 args[_RANKS][place], args[_SIZE][place] = list(listed[0]), len(listed[0])
         places.append(place)
-    args = {key: [values[place] for place in places] for key, values in args.items()}
+    args = {key: [column[place] for place in places] for key, column in args.items()}
     events = _identify(trace, rows[places], args)
     return replace(events, early=np.isin(events.operation, _ROOTED_OPERATIONS).astype(np.int64))
 
@@ -260,23 +262,15 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
-    size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
+    size = message_bytes(elements, bytes_each)
     source, target = _send_recv_ranks(trace, args, labels)
     group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
     states_groups = any(group_name.stream < 0 for group_name in groups)
-
-    def shared_label(index: int) -> str:
-        # A name in the args takes precedence over the kernel's name, which is that of the algorithm
-        # and the same on all members. If the file names groups, a kernel of sends and receives
-        # without a name in its args is a coalesced batch, whose peers are not recorded.
-        if stated[index] is not None:
-            return _shared_label(trace, labels[index], has_peer=bool(has_peer[index]))
-        is_batch = labels[index] == _BATCH and states_groups
-        kernel: str = args["kernel"][index]
-        return f"{kernel} of rank {trace.rank}" if is_batch else kernel
-
-    shared_labels = [shared_label(index) for index in range(len(labels))]
+    shared_labels = [
+        _shared_label(trace, kernel, value, states_groups=states_groups, has_peer=bool(peer))
+        for kernel, value, peer in zip(args["kernel"], stated, has_peer.tolist(), strict=True)
+    ]
     shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
     content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
     return CommEvents(
@@ -302,6 +296,13 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     )
 
 
+def _records(trace: Trace) -> Rows:
+    """Return the ``record_param_comms`` operators of a rank."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
+    return np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+
+
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
     """Return the ``record_param_comms`` operator that launched each event, -1 for none."""
     return _enclosing_events(trace, trace.launch_of[rows], _RECORD)
@@ -311,16 +312,13 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
     """Return ``rank, peer, bytes, group, start_ns`` of sends that share a kernel with others."""
     # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
-    records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
     launched = recorded_operators(trace, comm_events(trace).rows)
-    records = np.setdiff1d(records, launched)
+    records = np.setdiff1d(_records(trace), launched)
     args = event_args(trace, records, _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
     source, target = _send_recv_ranks(trace, args, labels)
-    element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
-    elements = to_int64(args["In msg nelems"])
-    size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
+    bytes_each = np.array([bytes_of(str(dtype)) for dtype in args["dtype"]], dtype=np.int64)
+    size = np.maximum(message_bytes(to_int64(args["In msg nelems"]), bytes_each), 0)
     is_send = np.isin(labels, list(_SENDS)) & (target >= 0)
     columns = {"rank": source, "peer": target, "bytes": size, "group": args[_GROUP]}
     return pd.DataFrame(columns | {"start_ns": table.start_ns[records]})[is_send]
@@ -345,33 +343,31 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 
 
 def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
+    """Return args of device events, taken from their operators where they have no name."""
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
-    args = {key: list(values) for key, values in stated.items()}
-    without_name = np.array([value is None for value in args[_NAME]], dtype=bool)
-    if not without_name.any():
-        return args
-    operator = _enclosing_events(trace, trace.launch_of[rows[without_name]], _RECORD)
-    _take_args(trace, args, np.flatnonzero(without_name), operator)
-    _name_by_ranges(trace, rows, args[_NAME])
+    args = {key: list(column) for key, column in stated.items()}
+    without_name = np.flatnonzero([name is None for name in args[_NAME]])
+    if len(without_name):
+        operators = _enclosing_events(trace, trace.launch_of[rows[without_name]], _RECORD)
+        _take_args(trace, args, without_name, operators)
+        _name_by_ranges(trace, rows, args[_NAME])
     return args
 
 
 def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    args = {
-        key: list(values) for key, values in event_args(trace, rows, COMMUNICATION_KEYS).items()
-    }
-    without_group = np.array([name is None for name in args[_GROUP]], dtype=bool)
-    _take_args(
-        trace, args, np.flatnonzero(without_group), _records_before(trace, rows)[without_group]
-    )
+    """Return args of ranges, taken from the operators before them where they have no group."""
+    stated = event_args(trace, rows, COMMUNICATION_KEYS)
+    args = {key: list(column) for key, column in stated.items()}
+    without_group = np.flatnonzero([name is None for name in args[_GROUP]])
+    _take_args(trace, args, without_group, _records_before(trace, rows)[without_group])
     _take_shapes(trace, rows, args)
     return args
 
 
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
-    """Set elements and type by the shapes of inputs, of calls that state no size.
+    """Set elements and type of calls that state no size, by the shapes of their inputs.
 
-    The inputs of a call that gathers are only a part of what it moves.
+    Calls that gather are left out, as they move more than their inputs.
     """
     names = trace.table.names
     places = [
@@ -382,8 +378,9 @@ def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
         if elements is None and "gather" not in names[code]
     ]
     shapes = event_args(trace, rows[places], _SHAPES)
-    for place, *stated in zip(places, *shapes.values(), strict=True):
-        dims, types = (value if isinstance(value, list) else [] for value in stated)
+    for place, dims, types in zip(places, *(shapes[key] for key in _SHAPES), strict=True):
+        if not isinstance(dims, list) or not isinstance(types, list):
+            continue
         tensors = [
             (math.prod(shape), dtype)
             for shape, dtype in zip(dims, types, strict=False)
@@ -397,16 +394,14 @@ def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
     """Set the args at some places to operators' args; -1 stands for no operator."""
     places, operators = places[operators >= 0], operators[operators >= 0]
-    for key, values in event_args(trace, operators, _OF_OPERATORS).items():
-        for place, value in zip(places.tolist(), values, strict=True):
+    for key, column in event_args(trace, operators, _OF_OPERATORS).items():
+        for place, value in zip(places.tolist(), column, strict=True):
             args[key][place] = value
 
 
 def _records_before(trace: Trace, rows: Rows) -> Ints:
     """Return the ``record_param_comms`` of each range: the latest since the thread's last range."""
-    table = trace.table
-    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
-    records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    table, records = trace.table, _records(trace)
     results = np.full(len(rows), -1, dtype=np.int64)
     for track in np.unique(table.track[rows]).tolist():
         places = np.flatnonzero(table.track[rows] == track)
@@ -424,17 +419,18 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
     These are NCCL's generic kernel, and its kernel for sends, which also runs ``all_to_all``.
     """
     table = trace.table
+    kernels = [table.names[code] for code in table.name[rows].tolist()]
     unknown = [
         place
-        for place, (value, code) in enumerate(zip(stated, table.name[rows].tolist(), strict=True))
-        if value is None and _kernel_label(table.names[code]) in {table.names[code], _BATCH}
+        for place, (name, kernel) in enumerate(zip(stated, kernels, strict=True))
+        if name is None and _kernel_label(kernel) in {kernel, _BATCH}
     ]
     if not unknown:
         return
-    around = _enclosing_events(trace, trace.launch_of[rows[unknown]], _RANGE)
-    for place, row in zip(unknown, around.tolist(), strict=True):
+    ranges = _enclosing_events(trace, trace.launch_of[rows[unknown]], _RANGE)
+    for place, row in zip(unknown, ranges.tolist(), strict=True):
         label = _RANGE.sub("", table.names[int(table.name[row])], count=1) if row >= 0 else ""
-        is_batch = _kernel_label(table.names[int(table.name[rows[place]])]) == _BATCH
+        is_batch = _kernel_label(kernels[place]) == _BATCH
         if label and not (is_batch and _operation(label) in {_SEND_RECV, _OTHER}):
             stated[place] = label
 
@@ -449,20 +445,30 @@ def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     parent = nested_parents(trace)
     ancestors = rows.copy()
     for _ in range(_LEVELS):
-        open_rows = np.flatnonzero((ancestors >= 0) & (result < 0))
-        if not len(open_rows):
+        unresolved = np.flatnonzero((ancestors >= 0) & (result < 0))
+        if not len(unresolved):
             break
-        hit = np.isin(table.name[ancestors[open_rows]], codes)
-        result[open_rows[hit]] = ancestors[open_rows[hit]]
-        ancestors[open_rows] = parent[ancestors[open_rows]]
+        is_match = np.isin(table.name[ancestors[unresolved]], codes)
+        result[unresolved[is_match]] = ancestors[unresolved[is_match]]
+        ancestors[unresolved] = parent[ancestors[unresolved]]
     return result
 
 
-def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
-    """Return a label shared by a send and its receive, or one of this rank if no peer is known."""
-    if label.lower() not in _POINT_TO_POINT:
-        return label
-    return "p2p" if has_peer else f"{label} of rank {trace.rank}"
+def _shared_label(
+    trace: Trace, kernel: str, stated: str | None, *, states_groups: bool, has_peer: bool
+) -> str:
+    """Return a label that all members of a collective share, or a label of this rank alone.
+
+    A name in the args takes precedence over the kernel's name, which is that of the algorithm and
+    the same on all members. If the file names groups, a kernel of sends and receives without a name
+    in its args is a coalesced batch, whose peers are not recorded.
+    """
+    if stated is None:
+        is_batch = states_groups and _kernel_label(kernel) == _BATCH
+        return f"{kernel} of rank {trace.rank}" if is_batch else kernel
+    if stated.lower() not in _POINT_TO_POINT:
+        return stated
+    return "p2p" if has_peer else f"{stated} of rank {trace.rank}"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -487,6 +493,12 @@ def bytes_of(dtype: str) -> int:
     """Return the bytes of an element, -1 if the type is not known."""
     name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
+
+
+def message_bytes(elements: Ints, bytes_each: Ints) -> Ints:
+    """Return the sizes of messages, -1 if unknown; `bytes_each` are the bytes of an element."""
+    is_known = (elements >= 0) & (elements < MAX_ELEMENTS) & (bytes_each > 0)
+    return np.where(is_known, np.where(is_known, elements, 0) * bytes_each, -1)
 
 
 def sum_known_bytes(sizes: Ints) -> int:
@@ -523,13 +535,14 @@ def _send_recv_ranks(
 
 
 def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
+    """Return the group of each event, as a position in the list of groups, and that list."""
     keys = []
-    purposes: dict[Hashable, str] = {}
-    for name, listed, purpose, size, stream in zip(
-        args["Process Group Name"],
-        args["Process Group Ranks"],
+    descriptions: dict[Hashable, str] = {}
+    for name, listed, description, size, stream in zip(
+        args[_GROUP],
+        args[_RANKS],
         args[_DESCRIPTION],
-        to_int64(args["Group size"]).tolist(),
+        to_int64(args[_SIZE]).tolist(),
         args["stream"],
         strict=True,
     ):
@@ -538,20 +551,15 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
             text = ""
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
-        purposes.setdefault(keys[-1], purpose if isinstance(purpose, str) else "")
+        descriptions.setdefault(keys[-1], description if isinstance(description, str) else "")
     codes, distinct = factorize(keys)
     config = {group.name: group.ranks for group in job_header(trace).groups if group.is_listed}
-    return codes, [
-        GroupName(
-            name,
-            _group_ranks(name, text, size, config),
-            sys.intern(text),
-            size,
-            stream,
-            purposes[name, text, size, stream],
-        )
-        for name, text, size, stream in distinct
-    ]
+    groups = []
+    for key in distinct:
+        name, text, size, stream = key
+        ranks = _group_ranks(name, text, size, config)
+        groups.append(GroupName(name, ranks, sys.intern(text), size, stream, descriptions[key]))
+    return codes, groups
 
 
 def _group_ranks(

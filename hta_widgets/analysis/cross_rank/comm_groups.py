@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, count
 
 import numpy as np
 
@@ -33,55 +33,55 @@ from hta_widgets.trace.traceset import most_frequent_size
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """A process group of the whole set."""
+    """A process group of a set; `ranks` is empty and `size` -1 if the files do not state them."""
 
     label: str
     ranks: tuple[int, ...]
     size: int
-    named: bool
+    named: bool  # else the events of a stream
     description: str = ""
 
 
 def identify_groups(
     traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[JobHeader]
 ) -> tuple[list[list[int]], list[ProcessGroup]]:
-    """Return the numbers of each trace's groups in a common list of groups, and that list."""
-    # A group is identified by its name and the list of its ranks. If no two ranks share a name for
-    # the groups with one list, the n-th name on each rank is the same group.
-    copies = _run_numbers(traces)
-    by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
-    for t, comm in enumerate(events):
+    """Return the numbers of each trace's groups in a common list of groups, and that list.
+
+    A group is identified by its name and the list of its ranks. If no two ranks share a name for
+    the groups with one list, the n-th name on each rank is the same group.
+    """
+    runs = _run_numbers(traces)
+    names_of: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
+    for number, comm in enumerate(events):
         for group in comm.groups:
-            by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-    # By list of ranks: whether ranks call the same groups by different names.
-    ordinal = {
-        key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
-        for key, names in by_members.items()
+            names = names_of[_members_key(group, runs[number])]
+            names.setdefault(number, []).append(group.name)
+    has_own_names = {
+        members: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
+        for members, names in names_of.items()
     }
     streams = _stream_numbers(events)
-    listed = _groups_of_streams(traces, events, headers, copies, streams)
-    numbers: dict[Hashable, int] = {}
-    identities: list[tuple[GroupName, int]] = []
-    keys = []
-    for t, comm in enumerate(events):
+    ranks_of_streams = _ranks_of_streams(traces, events, headers, runs, streams)
+    group_numbers: dict[Hashable, int] = {}
+    groups: list[tuple[GroupName, int]] = []
+    numbers_of_traces = []
+    for number, comm in enumerate(events):
         numbers_of_trace = []
         for stated_group in comm.groups:
-            group = replace(
-                stated_group, ranks=listed[t].get(stated_group.stream, stated_group.ranks)
-            )
-            members = _members_key(group, copies[t])
+            ranks = ranks_of_streams[number].get(stated_group.stream, stated_group.ranks)
+            group = replace(stated_group, ranks=ranks)
+            members = _members_key(group, runs[number])
             identity: Hashable = group.name
             if group.stream >= 0:
-                identity = streams[t][group.stream]
-            elif ordinal[members]:
-                # Ranks call the same group by different names: the n-th of each is the same.
-                identity = by_members[members][t].index(group.name)
-            number = numbers.setdefault((members, identity), len(numbers))
-            if number == len(identities):
-                identities.append((group, copies[t]))
-            numbers_of_trace.append(number)
-        keys.append(numbers_of_trace)
-    return keys, _label_streams(identities, headers)
+                identity = streams[number][group.stream]
+            elif has_own_names[members]:
+                identity = names_of[members][number].index(group.name)
+            group_number = group_numbers.setdefault((members, identity), len(groups))
+            if group_number == len(groups):
+                groups.append((group, runs[number]))
+            numbers_of_trace.append(group_number)
+        numbers_of_traces.append(numbers_of_trace)
+    return numbers_of_traces, _label_groups(groups, headers)
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
@@ -100,20 +100,24 @@ def _run_numbers(traces: Sequence[Trace]) -> list[int]:
     return run_numbers
 
 
-def _members_key(group: GroupName, copy: int) -> Hashable:
+def _members_key(group: GroupName, run: int) -> Hashable:
+    """Return a key that groups of the same ranks of a run share."""
     if group.stream >= 0:
-        return ("stream", group.ranks, copy)
+        return ("stream", group.ranks, run)
     # Use the event's list: not every file has a header that completes long lists.
-    return (_group_numbers_in(group.listed) or group.ranks, group.size, copy)
+    return (_numbers_in(group.listed) or group.ranks, group.size, run)
 
 
 @lru_cache(maxsize=4096)
-def _group_numbers_in(listed: str) -> tuple[str, ...]:
+def _numbers_in(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", listed))
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return each stream's identity, without groups: its number, or position if numbers differ."""
+    """Return an identity for each trace's streams without groups, which other traces share.
+
+    It is the stream's number, or its position among the streams if numbers differ between traces.
+    """
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
     is_same_everywhere = len({tuple(streams) for streams in used if streams}) <= 1
     return [
@@ -122,39 +126,42 @@ def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     ]
 
 
-def _groups_of_streams(
+def _ranks_of_streams(
     traces: Sequence[Trace],
     events: Sequence[CommEvents],
     headers: Sequence[JobHeader],
-    copies: Sequence[int],
+    runs: Sequence[int],
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
-    """Return by trace the ranks of streams without a group, where headers and times decide them."""
-    # A stream serves one group: the largest group in the header whose ranks' events can belong to
-    # the same collectives. If it is the group of all ranks, or two groups that
-    # do not contain each other are possible, it stays open.
+    """Return by trace the ranks of streams without a group, if headers and times decide them.
+
+    A stream serves one group: the largest group in the header whose ranks' events can belong to
+    the same collectives. The ranks are unknown if that is the group of all ranks, or if two groups
+    that do not contain each other are possible.
+    """
     contents: dict[Hashable, int] = {}
-    place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
+    number_of = {(runs[number], stated_rank(trace)): number for number, trace in enumerate(traces)}
 
     @cache
-    def sequence(t: int, identity: int) -> RankSequence:
-        comm = events[t]
+    def sequence(number: int, identity: int) -> RankSequence:
+        comm, shift_ns = events[number], recorded_shift(traces[number])
         is_on_stream = np.array(
-            [streams[t].get(group.stream) == identity for group in comm.groups], bool
+            [streams[number].get(group.stream) == identity for group in comm.groups], bool
         )
         rows = np.flatnonzero(is_on_stream[comm.group])
         codes = [contents.setdefault(item, len(contents)) for item in comm.content]
         return RankSequence(
             np.array(codes, dtype=np.int64)[comm.content_code[rows]],
-            comm.start_ns[rows] + recorded_shift(traces[t]),
-            comm.end_ns[rows] + recorded_shift(traces[t]),
+            comm.start_ns[rows] + shift_ns,
+            comm.end_ns[rows] + shift_ns,
             comm.ends_together[rows],
         )
 
     @cache
-    def is_possible(ranks: tuple[int, ...], copy: int, identity: int) -> bool:
-        loaded = [place[copy, rank] for rank in ranks if (copy, rank) in place]
-        sequences = [member for t in loaded if len((member := sequence(t, identity)).end)]
+    def is_possible(ranks: tuple[int, ...], run: int, identity: int) -> bool:
+        loaded = [number_of[run, rank] for rank in ranks if (run, rank) in number_of]
+        sequences = [sequence(number, identity) for number in loaded]
+        sequences = [member for member in sequences if len(member.end)]
         longest = max(sequences, key=lambda member: len(member.end))
         return all(
             np.mean(align_to_longest(longest, member, sure=False) != MISSING) >= 0.5
@@ -162,29 +169,30 @@ def _groups_of_streams(
         )
 
     ranks_by_stream: list[dict[int, tuple[int, ...]]] = []
-    for trace, header, copy, of_stream in zip(traces, headers, copies, streams, strict=True):
+    for trace, header, run, of_stream in zip(traces, headers, runs, streams, strict=True):
         rank = stated_rank(trace)
         groups = {
             group.ranks for group in header.groups if rank in group.ranks and len(group.ranks) > 1
         }
         ranks_by_stream.append({})
         for stream, identity in of_stream.items() if len(groups) > 1 else ():
-            possible = [ranks for ranks in groups if is_possible(ranks, copy, identity)]
+            possible = [ranks for ranks in groups if is_possible(ranks, run, identity)]
             largest = max(possible, key=len, default=())
-            is_whole = len(largest) == header.world_size
-            if not is_whole and all(set(ranks) <= set(largest) for ranks in possible):
+            has_all_ranks = len(largest) == header.world_size
+            if not has_all_ranks and all(set(ranks) <= set(largest) for ranks in possible):
                 ranks_by_stream[-1][stream] = largest
     return ranks_by_stream
 
 
-def _label_streams(
-    identities: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
+def _label_groups(
+    names_and_runs: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
 ) -> list[ProcessGroup]:
-    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
+    """Return groups with distinct labels, given the name of each and the number of its run."""
+    names = Counter((group.name, run) for group, run in names_and_runs if group.stream < 0)
     groups: list[ProcessGroup] = []
     used_labels: set[str] = set()
     world = world_size(headers)
-    for group, copy in identities:
+    for group, run in names_and_runs:
         label, size, ranks = group.name, group.size, group.ranks
         if group.stream >= 0:
             label = f"stream {group.stream} {list(ranks) or ''}".strip()
@@ -192,16 +200,18 @@ def _label_streams(
         else:
             if not ranks and size == world > 0:
                 ranks = tuple(range(size))
-            if names[label, copy] > 1 or not label:
+            if names[label, run] > 1 or not label:
                 listed = group.listed or f"{size} ranks"
                 label = f"{label} {listed}".strip()
-        if copy:
-            label = f"{label} ({copy + 1})"
-        unique, again = label, 2
-        while unique in used_labels:
-            unique, again = f"{label} #{again}", again + 1
-        used_labels.add(unique)
-        groups.append(ProcessGroup(unique, ranks, size, group.stream < 0))
+        if run:
+            label = f"{label} ({run + 1})"
+        label = next(
+            candidate
+            for candidate in chain([label], (f"{label} #{number}" for number in count(2)))
+            if candidate not in used_labels
+        )
+        used_labels.add(label)
+        groups.append(ProcessGroup(label, ranks, size, group.stream < 0))
     return groups
 
 
@@ -228,12 +238,12 @@ def missing_peers_mask(
     elsewhere after it, may have waited for a missing rank.
     """
     loaded = loaded_ranks(traces)
-    members = Counter(k for groups_of_rank in keys for k in set(groups_of_rank))
-    incomplete = [
-        bool(set(group.ranks) - loaded) if group.ranks else members[k] < group.size
-        for k, group in enumerate(groups)
+    members = Counter(number for groups_of_rank in keys for number in set(groups_of_rank))
+    is_incomplete = [
+        bool(set(group.ranks) - loaded) if group.ranks else members[number] < group.size
+        for number, group in enumerate(groups)
     ]
-    return [any(incomplete[k] for k in groups_of_rank) for groups_of_rank in keys]
+    return [any(is_incomplete[number] for number in groups_of_rank) for groups_of_rank in keys]
 
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:

@@ -42,7 +42,7 @@ class ImposedWaits:
     matched: dict[str, int]
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
-    stated_steps: bool
+    stated_steps: bool  # whether the files state steps, else they are estimated
     is_counted: Bools  # whether the collective counts
     is_charged: Bools
     is_only_last: Bools  # charged, and no other rank arrived at the same time
@@ -52,10 +52,10 @@ class ImposedWaits:
 
     def sum_by_step(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
-        shape = len(self.steps), len(self.match.traces)
-        totals = np.zeros(shape, dtype=np.result_type(values, np.int64))
-        np.add.at(totals, (self.step, self.match.trace), values)
-        return totals
+        steps, ranks = len(self.steps), len(self.match.traces)
+        totals = np.zeros(steps * ranks, dtype=np.result_type(values, np.int64))
+        np.add.at(totals, self.step * ranks + self.match.trace, values)
+        return totals.reshape(steps, ranks)
 
     def sum_by_rank(self, values: Array) -> Array:
         """Add up values of entries by rank."""
@@ -151,33 +151,35 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
         return step, True
+    lane, trace, place = (
+        column[match.starts].tolist() for column in (match.lane, match.trace, match.place)
+    )
+    events = [match.events[number] for number in trace]
     content = [
-        match.events[t].content[match.events[t].content_code[p]]
-        for t, p in zip(
-            match.trace[match.starts].tolist(), match.place[match.starts].tolist(), strict=True
-        )
+        of_rank.content[of_rank.content_code[position]]
+        for of_rank, position in zip(events, place, strict=True)
     ]
-    kinds = Counter(zip(match.lane[match.starts].tolist(), content, strict=True))
-    stretches = min(kinds.values())
-    first = np.minimum.reduceat(times.arrival_ns, match.starts)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return match.per_entry(place * stretches // len(first)), False
+    # The rarest collective is assumed to run once in each step.
+    steps = min(Counter(zip(lane, content, strict=True)).values())
+    first_ns = np.minimum.reduceat(times.arrival_ns, match.starts)
+    number = np.empty(len(first_ns), dtype=np.int64)
+    number[np.argsort(first_ns, kind="stable")] = np.arange(len(first_ns))
+    return match.per_entry(number * steps // len(first_ns)), False
 
 
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
     """Return the cost of each rank for the others, by (step, rank), as a share of their time.
 
-    The second array includes inherited lateness. NaN stands for steps that the file of the rank
-    holds only in part. With `complete`, only collectives with events of all their ranks count.
+    The second array includes inherited lateness. NaN stands for steps that are only partly in the
+    file of the rank. With `complete`, only collectives with events of all their ranks count.
     """
     match = work.match
     counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
     collectives = work.sum_by_step(counts)
     is_step = work.steps >= 0
     has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
-    usual = np.median(collectives[is_step], axis=0) if is_step.any() else 0
-    is_partial = ~has_collectives[:, None] | (collectives * 2 < usual) | (collectives == 0)
+    usual_count = np.median(collectives[is_step], axis=0) if is_step.any() else 0
+    is_partial = ~has_collectives[:, None] | (collectives * 2 < usual_count) | (collectives == 0)
     scale = work.time_of_others()
     lost, exposed = (
         np.where(is_partial, np.nan, work.sum_by_step(np.where(counts, cost, 0)) / scale)

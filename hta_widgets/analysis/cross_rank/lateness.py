@@ -32,6 +32,8 @@ from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
+#: A time before all events.
+_NEVER = int(np.iinfo(np.int64).min) // 2
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
 
@@ -43,7 +45,7 @@ class EntryLateness:
     late_ns: Floats
     own_share: Floats
     exposed_wait_ns: Ints
-    excess_ns: dict[str, Floats]
+    excess_ns: dict[str, Floats]  # by part; NaN for the first entry of a rank in its group
 
 
 def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
@@ -62,15 +64,13 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
 
-_NEVER = int(np.iinfo(np.int64).min) // 2
-
-
 def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
-    before = np.empty(len(match), dtype=np.int64)
-    before[order] = sequences.shift(fill_value=-1)
+    trace, lane = match.trace[order], match.lane[order]
+    is_next = (trace[1:] == trace[:-1]) & (lane[1:] == lane[:-1])
+    before = np.full(len(match), -1, dtype=np.int64)
+    before[order[1:]] = np.where(is_next, order[:-1], -1)
     return before
 
 
@@ -100,15 +100,16 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    opens = np.ones(len(order), dtype=bool)
-    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
-    # carried[c] = max(0, carried[c-1] + more[c] - paid[c]) is the sum less its minimum so far.
+    # Nothing is carried on to the first collective of a group in a step, nor from a rank in time.
+    is_fresh = np.ones(len(order), dtype=bool)
+    is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
+    # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains less its minimum so far.
     gain = extra_wait - paid[order]
     total = np.cumsum(gain)
-    sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
-    carried = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
+    sums = pd.Series(np.where(is_fresh, np.minimum(total, total - gain), total))
+    carried = total - sums.groupby(np.cumsum(is_fresh)).cummin().to_numpy()
     inherited = np.empty(len(order))
-    inherited[order] = extra_wait + np.where(opens, 0, np.roll(carried, 1))
+    inherited[order] = extra_wait + np.where(is_fresh, 0, np.roll(carried, 1))
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
@@ -118,18 +119,20 @@ def _time_before_arrival(
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = np.zeros(len(match), dtype=np.int64)
-    # The parts add up from one arrival to the next, since ranks also work while a collective runs.
-    # The last rank may do later what the others do during their wait; the wait is not a part.
+    # Ranks also work while a collective runs, so parts add up from one arrival to the next. The
+    # last rank may do later what the others do during their wait, so that wait does not count.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
-    free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
+    waits_since = np.where(
+        has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER
+    )
     arguments = []
-    for number, (entries, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
-        to_rank = times.clocks[number].to_rank
+    for clock, entries, events in zip(times.clocks, match.of_trace, match.events, strict=True):
         instants = (
-            to_rank(values[entries]) for values in (since, free, times.arrival_ns, times.last_ns)
+            clock.to_rank(time_ns[entries])
+            for time_ns in (since, waits_since, times.arrival_ns, times.last_ns)
         )
-        # The part of it in which the rank waited is unknown, so all of it counts as waiting.
+        # How long the rank waited in unmatched events is unknown, so all of it counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
@@ -137,10 +140,10 @@ def _time_before_arrival(
     results = map_ranks(
         match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
     )
-    for entries, (parts, waited) in zip(match.of_trace, results, strict=True):
-        for part, values in zip(PARTS, parts, strict=True):
-            spent[part][entries] = values
-        exposed[entries] = waited
+    for entries, (parts_ns, exposed_wait_ns) in zip(match.of_trace, results, strict=True):
+        for part, part_ns in zip(PARTS, parts_ns, strict=True):
+            spent[part][entries] = part_ns
+        exposed[entries] = exposed_wait_ns
     return spent, exposed
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,19 @@ from hta_widgets.analysis.cross_rank.comm_groups import (
     missing_ranks,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import host_names, name_counts
+from hta_widgets.analysis.notes import count_by_name, count_host_collectives
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
-from hta_widgets.trace.arrays import Array, Bools, Ints
+from hta_widgets.trace.arrays import Array, Bools, Ints, number_in_group
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-_COLUMNS = [
-    "trace", "place", "group", "source", "target", "sequence", "content", "start", "end",
-    "together", "lane", "numbered", "slot",
-]  # fmt: skip
+#: Columns of the communication of all ranks, one item per event.
+_Events = dict[str, Array]
+#: The columns of `_entries_with_partners` that `_match` reads.
+_COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,17 +58,21 @@ class Matching:
 
     traces: list[Trace]
     events: list[CommEvents]
+    #: by entry: its collective, trace, position in the trace's events, sequence, and group
     collective: Ints
     trace: Ints
     place: Ints
     lane: Ints
     group: Ints
+    #: by rank, its entries
     of_trace: list[Ints]
+    #: by collective: its first entry, and how many ranks take part (-1 if unknown)
     starts: Ints
     expected: Ints
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
     missing_ranks: int
+    #: by rank, whether the file of another rank of its groups is missing
     incomplete: list[bool]
     headers: list[JobHeader]
     #: by rank, the step of each of its events
@@ -130,13 +135,12 @@ def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str,
         for trace, events in zip(match.traces, match.events, strict=True)
     ]
     if not replace(chosen, ranks=None).is_everything:
-        wanted = [k for k, member in enumerate(members) if member.any()]
-        selected = RankParts([match.traces[k] for k in wanted], chosen, match.executor)
-        rows_by_rank = [(match.events[k].rows,) for k in wanted]
-        for k, member in zip(
-            wanted, map_ranks(selected, RankPart.contains, each=rows_by_rank), strict=True
-        ):
-            members[k] = member
+        numbers = [number for number, member in enumerate(members) if member.any()]
+        parts = RankParts([match.traces[number] for number in numbers], chosen, match.executor)
+        rows_by_rank = [(match.events[number].rows,) for number in numbers]
+        selected = map_ranks(parts, RankPart.contains, each=rows_by_rank)
+        for number, member in zip(numbers, selected, strict=True):
+            members[number] = member
     is_selected = np.zeros(len(match), dtype=bool)
     for entries, member in zip(match.of_trace, members, strict=True):
         is_selected[entries] = member[match.place[entries]]
@@ -173,20 +177,18 @@ def _match(trace_set: TraceSet) -> Matching:
     traces = list(trace_set.values())
     events, steps, headers, on_hosts = _communication_of_ranks(trace_set)
     keys, groups = identify_groups(traces, events, headers)
-    order = pd.DataFrame(columns=_COLUMNS, dtype=np.int64)
+    entries: _Events = dict.fromkeys(_COLUMNS, np.empty(0, np.int64))
     if sum(len(events_of_rank.rows) > 0 for events_of_rank in events) > 1:
-        order = _entries_with_partners(_events_of_all(traces, events, keys), groups)
-    trace, place, lane, group, slot, is_numbered = (
-        order[name].to_numpy() for name in ("trace", "place", "lane", "group", "slot", "numbered")
-    )
+        entries = _entries_with_partners(_events_of_all(traces, events, keys), groups)
+    trace, place, lane, group, source, slot, is_numbered = (entries[name] for name in _COLUMNS)
     starts = np.flatnonzero(np.diff(slot, prepend=-1))
     by_number = int(is_numbered[starts].sum())
     group_size = np.array([process_group.size for process_group in groups], dtype=np.int64)
-    is_pair = order["source"].to_numpy()[starts] >= 0
+    is_pair = source[starts] >= 0
     return Matching(
         traces=traces,
         events=events,
-        collective=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order)))),
+        collective=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(trace)))),
         trace=trace,
         place=place,
         lane=lane,
@@ -204,31 +206,51 @@ def _match(trace_set: TraceSet) -> Matching:
     )
 
 
-def _entries_with_partners(table: pd.DataFrame, groups: Sequence[ProcessGroup]) -> pd.DataFrame:
+def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
     """Return the events that other ranks share, by collective and rank.
 
-    `table` is from `_events_of_all`. Collectives, the column ``slot``, are ordered by first start;
-    those with ``numbered`` are matched by the sequence numbers of the files.
+    `events` are from `_events_of_all`. Collectives, the column ``slot``, are ordered by first
+    start; those with ``numbered`` are matched by the sequence numbers of the files.
     """
-    table["numbered"] = table.groupby("lane")["sequence"].transform("min") >= 0
-    for _, of_lane in table[~table["numbered"]].groupby("lane"):
-        named = groups[of_lane["group"].iloc[0]].named
-        table.loc[of_lane.index, "sequence"] = _assign_by_order(of_lane, sure=named)
-        table.loc[of_lane.index, "content"] = 0
+    lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
+    lanes = int(lane.max()) + 1
+    min_sequence = np.full(lanes, np.iinfo(np.int64).max)
+    np.minimum.at(min_sequence, lane, sequence)
+    is_numbered = min_sequence >= 0
+    rows_of_lanes = positions_by_code(lane, lanes)
+    for number in np.flatnonzero(~is_numbered).tolist():
+        rows = rows_of_lanes[number]
+        is_sure = groups[events["group"][rows[0]]].named
+        of_lane = {name: column[rows] for name, column in events.items()}
+        sequence[rows] = _assign_by_order(of_lane, sure=is_sure)
+        events["content"][rows] = 0
     # Events of a rank that repeat a sequence number belong to different collectives.
-    table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
-    slots = table.groupby(["lane", "sequence", "content", "repeat"])
-    table["slot"], first_ns = slots.ngroup(), slots["start"].transform("min")
-    has_partner = (slots["trace"].transform("size") >= 2) & (table["sequence"] != MISSING)
-    order = np.lexsort((table["trace"], table["slot"], first_ns))
-    return table.iloc[order[has_partner.to_numpy()[order]]]
+    slot = _number_combinations(lane, sequence, events["content"])
+    repeat = number_in_group(_number_combinations(slot, trace))
+    slot = _number_combinations(slot, repeat)
+    first_ns = np.full(len(slot), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, slot, events["start"])
+    has_partner = (np.bincount(slot)[slot] >= 2) & (sequence != MISSING)
+    order = np.lexsort((trace, slot, first_ns[slot]))
+    order = order[has_partner[order]]
+    columns = events | {"slot": slot, "numbered": is_numbered[lane]}
+    return {name: column[order] for name, column in columns.items()}
+
+
+def _number_combinations(*columns: Array) -> Ints:
+    """Return the number of each item's combination of values, in the order of the combinations."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        code, distinct = pd.factorize(column, sort=True)
+        number = pd.factorize(number * len(distinct) + code, sort=True)[0]
+    return number
 
 
 def _comm_of_rank(
     trace: Trace, events_of: Callable[[Trace], CommEvents]
 ) -> tuple[CommEvents, Ints, JobHeader, Counter[str], bool]:
     events = events_of(trace)
-    rest = host_names(trace) - name_counts(trace, events.rows)
+    rest = count_host_collectives(trace) - count_by_name(trace, events.rows)
     has_device = any(track.stream >= 0 for track in trace.tracks)
     return events, trace.table.step[events.rows], job_header(trace), rest, has_device
 
@@ -256,9 +278,12 @@ def _communication_of_ranks(
 
 def _events_of_all(
     traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
-) -> pd.DataFrame:
-    """Concatenate the communication of all ranks, on the recorded clock."""
-    # A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
+) -> _Events:
+    """Concatenate the communication of all ranks, on the recorded clock.
+
+    A ``lane`` is a sequence of collectives, of a group or of a pair of its ranks. Lanes are ordered
+    by their first trace.
+    """
     contents: dict[Hashable, int] = {}
     blocks = []
     for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
@@ -275,19 +300,20 @@ def _events_of_all(
             "end": events_of_rank.end_ns + recorded_shift(trace),
             "together": events_of_rank.ends_together,
         }
-        blocks.append(pd.DataFrame(columns))
-    table = pd.concat(blocks, ignore_index=True)
-    of_lane = ["group", "source", "target"]
-    first = table.groupby(of_lane)["trace"].transform("min")
-    table["lane"] = table.groupby([first, *of_lane]).ngroup()
-    return table
+        blocks.append(columns)
+    table = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    lane = _number_combinations(table["group"], table["source"], table["target"])
+    first_trace = table["trace"][np.unique(lane, return_index=True)[1]]
+    return table | {"lane": _number_combinations(first_trace[lane], lane)}
 
 
-def _assign_by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
+def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
     """Assign slots by order, contents and times, aligned with the rank that has most events."""
+    # Events are in the order of traces.
+    edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
     ranks = [
-        RankSequence(*(lane[name].to_numpy() for name in RankSequence._fields))
-        for _, lane in of_lane.groupby("trace")
+        RankSequence(*(of_lane[name][low:high] for name in RankSequence._fields))
+        for low, high in pairwise(edges.tolist())
     ]
     longest = max(ranks, key=lambda sequence: len(sequence.end))
     return np.concatenate(

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -104,21 +103,18 @@ def parallel_groups(
     places = [number_of[rank] for rank in chosen.ranks]
     arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
     traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
-    rows: list[tuple[Any, ...]] = []
+    rows: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by their order
     for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
         rank = stated_rank(match.traces[place])
         for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):
-            group, (kind, guessed) = groups[number], kinds[number]
+            group, (kind, is_guessed) = groups[number], kinds[number]
             members = ", ".join(run_text(run, "-") for run in consecutive_runs(group.ranks))
             position = group.ranks.index(rank) if rank in group.ranks else -1
-            rows.append(
-                (
-                    (-group.size, number, place), group.label, match.traces[place].rank, members,
-                    position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
-                    traffic.operations, traffic.event_count, traffic.time_ns, traffic.size_bytes,
-                )
+            rows[-group.size, number, place] = (
+                group.label, match.traces[place].rank, members, position, group.size,
+                GROUP_KINDS.index(kind), is_guessed, group.description, traffic.operations,
+                traffic.event_count, traffic.time_ns, traffic.size_bytes,
             )  # fmt: skip
-    rows.sort(key=itemgetter(0))
     if not chosen:
         notes = [note_text("no_ranks")]
     elif not rows:
@@ -136,7 +132,7 @@ def parallel_groups(
         "guessed": "bool", "description": "str", "operations": "str",
         **int64("collectives time_ns bytes"),
     }  # fmt: skip
-    columns = columns_of_rows((row[1:] for row in rows), schema)
+    columns = columns_of_rows((rows[order] for order in sorted(rows)), schema)
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(
         columns,
@@ -171,70 +167,64 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
-    # The groups of each rank are ascending: its kernels' groups, and the groups in its header.
+    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
+
+    The groups of a rank are ascending. They are those of its kernels and those in its header.
+    """
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
-    by_members: dict[tuple[str, tuple[int, ...]], int] = {}
-    for place, (group_numbers, events) in enumerate(zip(numbers, match.events, strict=True)):
-        for number, group_name in zip(group_numbers, events.groups, strict=True):
+    number_of: dict[tuple[str, tuple[int, ...]], int] = {}
+    for numbers_of_rank, events, header in zip(numbers, match.events, match.headers, strict=True):
+        for number, group_name in zip(numbers_of_rank, events.groups, strict=True):
             if group_name.stream < 0:
-                by_members.setdefault((group_name.name, groups[number].ranks), number)
-                if not groups[number].description:
-                    groups[number].description = _stated_kind(
-                        match.headers[place], events, group_name.name
-                    )
-    for place, trace in enumerate(match.traces):
-        own_rank = stated_rank(trace)
-        for group in match.headers[place].groups:
-            name, ranks = group.name, group.ranks
-            if own_rank not in ranks:
-                continue
-            number = by_members.setdefault((name, ranks), len(groups))
-            if number == len(groups):
-                label = (
-                    name
-                    if all(group.label != name for group in groups)
-                    else f"{name} {list(ranks)}"
+                group = groups[number]
+                number_of.setdefault((group_name.name, group.ranks), number)
+                group.description = group.description or _stated_description(
+                    header, events, group_name.name
                 )
-                groups.append(ProcessGroup(label, ranks, len(ranks), named=True))
-            groups_of[place].add(number)
-            groups[number].description = groups[number].description or group.description
-    return numbers, groups, [sorted(numbers_of_rank) for numbers_of_rank in groups_of]
+    for trace, header, groups_of_rank in zip(match.traces, match.headers, groups_of, strict=True):
+        for listed in header.groups:
+            if stated_rank(trace) not in listed.ranks:
+                continue
+            number = number_of.setdefault((listed.name, listed.ranks), len(groups))
+            if number == len(groups):
+                is_used = any(group.label == listed.name for group in groups)
+                label = f"{listed.name} {list(listed.ranks)}" if is_used else listed.name
+                groups.append(ProcessGroup(label, listed.ranks, len(listed.ranks), named=True))
+            groups_of_rank.add(number)
+            groups[number].description = groups[number].description or listed.description
+    return numbers, groups, [sorted(groups_of_rank) for groups_of_rank in groups_of]
 
 
-def _stated_kind(header: JobHeader, events: CommEvents, name: str) -> str:
-    """Return a group's purpose in a file, from its header or the group's first event."""
-    for group in header.groups:
-        if group.name == name and group.ranks and group.description:
-            return group.description
-    return next(
-        (group_name.description for group_name in events.groups if group_name.name == name), ""
-    )
+def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str:
+    """Return a group's description in a file, from its header or the group's first event."""
+    listed = [group.description for group in header.groups if group.name == name and group.ranks]
+    stated = [group.description for group in events.groups if group.name == name]
+    return next(filter(None, [*listed, *stated[:1]]), "")
 
 
 def _group_kinds(
     match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[ProcessGroup]
 ) -> list[tuple[str, bool]]:
     """Return the purpose of each group, and whether it is a guess."""
-    used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
+    counts = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
     for numbers_of_rank, events in zip(numbers, match.events, strict=True):
         if len(events.rows):
             group = np.array(numbers_of_rank, dtype=np.int64)[events.group]
-            np.add.at(used, (group, events.operation), 1)
-    listed = [len(group.ranks) for header in match.headers for group in header.groups]
-    world = max([world_size(match.headers), *listed])
-    return [_guess_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
+            np.add.at(counts, (group, events.operation), 1)
+    listed_sizes = [len(group.ranks) for header in match.headers for group in header.groups]
+    world = max([world_size(match.headers), *listed_sizes])
+    return [_guess_kind(group, used, world) for group, used in zip(groups, counts, strict=True)]
 
 
 def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]:
     """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
-    everyone = group.named and 1 < group.size == world
+    has_all_ranks = group.named and 1 < group.size == world
     words = set(re.findall(r"[a-z]+", group.description.lower()))
-    for kind, signs in _WORDS:
-        if words & signs and (kind != "all" or everyone):
+    for kind, words_of_kind in _WORDS:
+        if words & words_of_kind and (kind != "all" or has_all_ranks):
             return kind, False
-    if everyone:
+    if has_all_ranks:
         return "all", False
     count = int(used.sum())
     if not group.named:

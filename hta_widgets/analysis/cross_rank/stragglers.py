@@ -7,8 +7,9 @@ median step, and twice as much as to the typical rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,21 +95,19 @@ def stragglers(
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank is always last; a straggler is last more often than by chance, and at a cost that matters.
-    The measure is time lost: waits of the others without compute, as a share of
-    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice as much as the typical rank. With few
-    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
-    as much again for two ranks, each compared with the other alone. A rank is an occasional
-    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
-    inherits by waiting, without compute, in another group, such as for its neighbour in tensor
-    parallelism or for the stage before it, is not counted against it. A rank is never a straggler
-    if a file is missing from one of its groups, because the late rank may be the missing one, or if
-    it has fewer than four collectives with events of all their ranks; others are left out of the
-    verdict for the same reason.
+    The cost is the time that the others wait without computing, as a share of their time per step.
 
-    If the cause is a launch-bound host, its host must also be as far behind the others in a step,
-    5 % of its time or a quarter in some, as devices that wait for their own hosts idle without the
-    late rank, too.
+    A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
+    as much in the median step, and twice as much as the typical rank. With few steps and ranks the
+    limit is higher: 5 % times 1 + 1 / steps + 12 / (ranks · steps²). Of two ranks, each is compared
+    with the other alone, so the limit is half as much again. A rank is an occasional straggler if
+    it stalls the others for a quarter of a step's time in some steps.
+
+    A rank is not charged for lateness that it inherits by waiting, without compute, in another
+    group, such as for its neighbour in tensor parallelism or for the stage before it. A rank is
+    never a straggler if a file is missing from one of its groups, because the late rank may be the
+    missing one, or if it has fewer than four collectives with events of all their ranks.
+    Collectives without events of all their ranks do not count for the verdict.
 
     The cause is the part of the time from the arrival at the previous collective of the group to
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
@@ -116,6 +115,10 @@ def stragglers(
     whose waits are unknown; time in which the device idles while the host loads data; other idle
     time, due to a slow host; or copies without compute. It is not stated if it is less than a
     quarter of the time that each of the others loses.
+
+    The devices of a launch-bound job also idle without a late rank. A rank with a launch-bound host
+    is therefore a straggler only if its host gets behind the others by 5 % of a step's time on
+    average, or by a quarter in some steps.
 
     Parameters
     ----------
@@ -157,7 +160,7 @@ def stragglers(
     work = imposed_waits(traces, chosen, clock)
     match, times, is_counted = work.match, work.times, work.is_counted
     collectives = work.sum_by_rank(is_counted)
-    middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
+    median_ns = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = _excess_by_rank(work)
     pattern, cause = _verdict(work, excess)
     columns = {
@@ -165,7 +168,7 @@ def stragglers(
         "host": np.array([header.host for header in match.headers], dtype=object),
         "collectives": collectives,
         "score": work.sum_by_rank(work.is_only_last) / np.maximum(collectives, 1),
-        "late_ns_mean": work.sum_by_rank(np.where(is_counted, times.arrival_ns - middle, 0.0))
+        "late_ns_mean": work.sum_by_rank(np.where(is_counted, times.arrival_ns - median_ns, 0.0))
         / np.maximum(collectives, 1),
         "imposed_wait_ns": work.sum_by_rank(work.imposed_ns),
         "wait_ns": work.sum_by_rank(np.where(is_counted, times.wait_ns, 0)),
@@ -178,7 +181,7 @@ def stragglers(
     }
     shown = selected_ranks(traces, chosen) if len(match) else slice(0)
     return result_frame(
-        {name: values[shown] for name, values in columns.items()},
+        {name: column[shown] for name, column in columns.items()},
         matched=work.matched,
         note=_straggler_notes(work),
         clock=work.clock,
@@ -232,7 +235,7 @@ def stragglers_by_step(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[place],
             "step": work.steps[step],
-            **{name: values[step, place] for name, values in columns.items()},
+            **{name: column[step, place] for name, column in columns.items()},
         },
         matched=work.matched,
         note=_straggler_notes(work),
@@ -291,15 +294,12 @@ def _always_last_ranks(
     run_ns = sum(high - low for low, high in traces.windows)
     companion_counts = work.companion_counts().tolist()
     complete_counts = work.complete_counts().tolist()
-    last = []
+    last_ranks = []
     for place, row in enumerate(straggler_frame.to_dict("records")):
-        if (
-            not match.incomplete[place]
-            and complete_counts[place] < _NEARLY_ALWAYS_SHARE * row["collectives"]
-        ):
-            continue
-        always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS_SHARE
-        if row["is_straggler"] or not always:
+        count, score = int(row["collectives"]), row["score"]
+        is_last = count >= _MIN_COLLECTIVES and score >= _NEARLY_ALWAYS_SHARE
+        is_complete = complete_counts[place] >= _NEARLY_ALWAYS_SHARE * count
+        if row["is_straggler"] or not is_last or not (is_complete or match.incomplete[place]):
             continue
         charged = work.is_charged & (match.trace == place)
         wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
@@ -307,21 +307,17 @@ def _always_last_ranks(
             continue
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:
-            # A rank that compute hides is as late to all collectives of a step as to the first.
-            late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
-            (cause,) = _causes(
-                work,
-                _excess_by_rank(work),
-                np.array([place]),
-                np.full(len(straggler_frame), late_ns),
-            )
-        imposed_ns, exposed_ns = (
-            int(values[charged].sum()) for values in (work.imposed_ns, work.exposed_ns)
+            # A rank whose lateness compute hides is as late to all collectives of a step.
+            late_ns = np.full(len(straggler_frame), wait_ns * len(work.steps) / charged.sum())
+            (cause,) = _causes(work, _excess_by_rank(work), np.array([place]), late_ns)
+        exposed_ns, imposed_ns = (
+            int(time_ns[charged].sum()) for time_ns in (work.exposed_ns, work.imposed_ns)
         )
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        counts = round(row["score"] * row["collectives"]), int(row["collectives"])
-        last.append(LastRank(int(row["rank"]), wait_ns, hidden_share, *counts, cause))
-    return sorted(last, key=lambda last_rank: -last_rank.wait_ns)
+        last_ranks.append(
+            LastRank(int(row["rank"]), wait_ns, hidden_share, round(score * count), count, cause)
+        )
+    return sorted(last_ranks, key=lambda last_rank: -last_rank.wait_ns)
 
 
 def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
@@ -335,11 +331,13 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the minimum share of their time that the others lose to a straggler."""
-    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
-    # the limit for one or two steps is so high that chance hardly reaches it.
-    min_share = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY_SHARE * (1 + min_share) * (_OF_TWO if ranks == 2 else 1.0)
+    """Return the minimum share of their time that the others lose to a straggler.
+
+    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`, the
+    limit for one or two steps is so high that chance hardly reaches it.
+    """
+    increase = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY_SHARE * (1 + increase) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
@@ -365,12 +363,10 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
 
 def _excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
     """Return by how much each part of each late rank's time exceeds the others', added up."""
-    return {part: _charged_sums(work, values) for part, values in work.late.excess_ns.items()}
-
-
-def _charged_sums(work: ImposedWaits, values: Floats) -> Floats:
-    """Return the sums of entries' values over the collectives at which each rank is last."""
-    return work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
+    return {
+        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(excess_ns), 0.0))
+        for part, excess_ns in work.late.excess_ns.items()
+    }
 
 
 def _verdict(
@@ -389,9 +385,9 @@ def _verdict(
     # The last loaded rank may have waited for a rank whose file is missing.
     is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
     pattern[is_unsure] = ""
-    main = np.array([max(PARTS, key=lambda name: excess[name][k]) for k in range(len(pattern))])
-    if ((pattern != "") & (main == "host")).any():
-        pattern[(main == "host") & _keeps_pace(work, step_ns)] = ""
+    is_by_host = np.stack([excess[part] for part in PARTS]).argmax(axis=0) == PARTS.index("host")
+    if ((pattern != "") & is_by_host).any():
+        pattern[is_by_host & _keeps_pace(work, step_ns)] = ""
     cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
     places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
@@ -405,8 +401,9 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     """Return whether each rank starts collectives as launched, and its host is hardly behind.
 
     The devices of a launch-bound job wait for the rank that launches last, and would idle as long
-    without it: a host that is 0.4 ms behind all the time makes them wait at each collective of a
-    step, and a step takes 0.4 ms longer. So what counts is how far a host gets behind in a step.
+    without it. For example, a host that is always 0.4 ms behind makes them wait at each collective
+    of a step, but the step takes only 0.4 ms longer. So the measure is how far a host gets behind
+    in a step.
     """
     match, times = work.match, work.times
     rows, called_ns = match.event_field("rows"), times.arrival_ns.copy()
@@ -424,9 +421,11 @@ def _keeps_pace(work: ImposedWaits, step_ns: Floats) -> Bools:
     )
     shares = behind_ns / step_ns[:, None]
     is_behind = mean_share(shares, step_ns) >= costly_share(*shape)
-    delays = pd.Series(delay_ns).groupby(match.trace).median()
-    as_launched = delays.reindex(range(len(match.traces))).to_numpy() < _LAUNCH_NS
-    return as_launched & ~is_behind & (shares < _STALL).all(axis=0)
+    starts_as_launched = [
+        bool(len(entries)) and np.median(delay_ns[entries]) < _LAUNCH_NS
+        for entries in match.of_trace
+    ]
+    return np.array(starts_as_launched, bool) & ~is_behind & (shares < _STALL).all(axis=0)
 
 
 def _causes(
@@ -439,48 +438,58 @@ def _causes(
     """
     if not len(places):
         return []
-    kernels_per_ns, mean_ns, on_device, has_launches = np.array(
-        list(map_ranks(work.match.traces, _compute_kernels, executor=work.match.executor)),
-        np.float64,
-    ).T
+    match = work.match
+    contents = list(map_ranks(match.traces, _contents, executor=match.executor))
     causes = []
     for place in places.tolist():
         part = max(PARTS, key=lambda name: excess[name][place])
+        excess_ns = float(excess[part][place])
         cause = _CAUSES[part]
-        if part == "host" and not has_launches[place]:
-            cause = _NOT_RECORDED if on_device.any() else _HOST_WORK
+        if excess_ns < _EXPLAINS * cost_ns[place]:
+            cause = ""
+        elif part == "compute":
+            cause = _compute_cause(contents, place)
+        elif part == "host" and not contents[place].has_launches:
+            has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
+            cause = _NOT_RECORDED if has_devices else _HOST_WORK
         elif part == "host":
-            late = np.flatnonzero(work.is_charged & (work.match.trace == place))
-            half_ns = excess[part][place] / 2
-            is_paused = has_longer_pauses(work.match, work.times, place, late, half_ns)
-            cause = _PAUSED if is_paused else cause
-        if part == "compute":
-            usual_per_ns, usual_mean_ns = (
-                float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
-            )
-            count_ratio = kernels_per_ns[place] / max(usual_per_ns, 1e-12)
-            duration_ratio = mean_ns[place] / max(usual_mean_ns, 1.0)
-            if count_ratio > max(duration_ratio, 1.0):
-                cause = _EXTRA_WORK
-            if max(count_ratio, duration_ratio) < _MIN_RATIO:
-                cause = ""
-        causes.append(cause if excess[part][place] >= _EXPLAINS * cost_ns[place] else "")
+            late = np.flatnonzero(work.is_charged & (match.trace == place))
+            if has_longer_pauses(match, work.times, place, late, excess_ns / 2):
+                cause = _PAUSED
+        causes.append(cause)
     return causes
 
 
-def _compute_kernels(trace: Trace) -> tuple[float, float, bool, bool]:
-    """Return a rank's compute kernels per ns, their mean duration, and what the file has.
+class _Contents(NamedTuple):
+    """What a rank's file has: its compute kernels, a device, and calls that launch its work."""
 
-    The last two are whether it has a device, and any call that launches its work.
-    """
+    kernels_per_ns: float
+    kernel_mean_ns: float
+    has_device: bool
+    has_launches: bool
+
+
+def _contents(trace: Trace) -> _Contents:
     table = trace.table
     on_device = table.stream >= 0
-    compute = (table.kind == KINDS.index("compute")) & on_device
-    number = int(compute.sum())
-    span = max(trace.end_ns - trace.start_ns, 1)
-    mean = float(table.dur_ns[compute].sum()) / max(number, 1)
+    is_compute = (table.kind == KINDS.index("compute")) & on_device
+    count = int(is_compute.sum())
+    mean_ns = float(table.dur_ns[is_compute].sum()) / max(count, 1)
     has_launches = bool((trace.launch_of[device_work_rows(trace)] >= 0).any())
-    return number / span, mean, bool(on_device.any()), has_launches
+    per_ns = count / max(trace.end_ns - trace.start_ns, 1)
+    return _Contents(per_ns, mean_ns, bool(on_device.any()), has_launches)
+
+
+def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
+    """Return whether kernels of a rank are more numerous or slower than others'; "" for neither."""
+    others = [*contents[:place], *contents[place + 1 :]]
+    usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
+    usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
+    count_ratio = contents[place].kernels_per_ns / max(usual_per_ns, 1e-12)
+    duration_ratio = contents[place].kernel_mean_ns / max(usual_mean_ns, 1.0)
+    if max(count_ratio, duration_ratio) < _MIN_RATIO:
+        return ""
+    return _EXTRA_WORK if count_ratio > max(duration_ratio, 1.0) else _CAUSES["compute"]
 
 
 def cause_text(cause: str) -> str:
@@ -493,10 +502,10 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
         return ["a single rank keeps no other waiting: load several"]
     on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
-        none = "no collective is found on two ranks, so none can be seen to wait for another"
+        none = "no collective is found on two ranks, so waits for other ranks are unknown"
         return [none, on_hosts]
     if not work.is_counted.any():
-        none = "the selection or window holds none of the collectives that are on two ranks"
+        none = "no collective that is on two ranks is in the selection or window"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts]
     if work.match.missing_ranks:

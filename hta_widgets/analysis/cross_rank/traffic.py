@@ -1,10 +1,10 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
-The algorithm of a collective is not in the file, so its bytes are the least that any needs. With
-a message of S bytes and n ranks on h nodes, where m ranks share the node of a rank:
+The algorithm of a collective is not in the file, so its bytes are the minimum that any algorithm
+needs. With a message of S bytes and n ranks on h nodes, where m ranks share the node of a rank:
 
 ==============================  ======================  ======================
-collective                      a rank sends            of it to other nodes
+collective                      a rank sends            to other nodes
 ==============================  ======================  ======================
 all-reduce                      ``2·S·(n-1)/n``         ``2·S·(h-1)/h/m``
 all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
@@ -68,10 +68,11 @@ def traffic(
 ) -> pd.DataFrame:
     """Return the bytes that each rank sends in collectives, within its node and to others.
 
-    Algorithms are not in the files, so bytes are the least that any algorithm needs: of an
-    all-reduce twice the message, of an all-gather, reduce-scatter, broadcast or reduce once, less
-    the part that stays. An all-to-all and sends are exact. The bus bandwidth needs no file of
-    another rank: its time includes the wait for the others, so it is a lower bound.
+    Algorithms are not in the files, so bytes are the minimum that any algorithm needs, without the
+    part that stays on the rank: twice the message of an all-reduce, and once that of an all-gather,
+    reduce-scatter, broadcast or reduce. Bytes of all-to-alls and sends are exact. The bus bandwidth
+    does not need the files of other ranks: its time includes the wait for them, so it is a lower
+    bound.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def traffic(
     parts = rank_parts(traces, selection, window, ranks)
     match = matching(traces)
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
-    headers = {trace.rank: each for trace, each in zip(match.traces, match.headers, strict=True)}
+    headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in groups for rank in group.ranks}
     node_of, nodes_from = node_numbers(headers, members | set(headers), gpus_per_node)
     number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
@@ -150,7 +151,7 @@ def _traffic_of_rank(
     rank = stated_rank(part.trace)
     nodes, operation = count_nodes(groups, node_of)[events.group], events.operation
     ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]
-    sent, crossing = _least_bytes(events, groups, node_of, rank)
+    sent, crossing = _min_bytes(events, groups, node_of, rank)
     for place, pairs in _exact_bytes(part.trace, events, groups):
         sent[place] = sum(size for peer, size in pairs if peer != rank)
         crossing[place] = sum(
@@ -183,19 +184,19 @@ def _traffic_of_rank(
     share = frame["busbw_gb_s"] / link.gb_per_s
     frame["link_share"] = share.where(grouped["is_local"].all())
     frame = frame.assign(
-        rank=part.rank,
-        link=link.link,
-        peak_source=link.source,
-        peak_certainty=link.certainty,
+        rank=part.rank, link=link.link, peak_source=link.source, peak_certainty=link.certainty
     )
     rows: pd.DataFrame = frame.reset_index()
     return rows
 
 
-def _least_bytes(
+def _min_bytes(
     events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
 ) -> tuple[Floats, Floats]:
-    """Return the minimum of bytes that the rank sends, and sends to other nodes; NaN if unknown."""
+    """Return the minimum of bytes that the rank sends, and of these to other nodes; NaN if unknown.
+
+    The letters are those of the table at the top.
+    """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
     neighbors = [numbers.count(node_of.get(rank, -1)) for numbers in member_nodes]

@@ -111,7 +111,7 @@ def exposed_waits(
 class RankWaits(NamedTuple):
     """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
 
-    rows: Rows
+    rows: Rows  # the events in which it waits
     begin: Ints
     until: Ints
     unmatched: Rows
@@ -183,6 +183,7 @@ def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
 
 
 def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
+    """Return the values of the columns of `exposed_waits` after ``rank``."""
     compute = part.union_of_kinds("compute")
     exposed = total_length(subtract(part.union_of_kinds("communication"), compute))
     alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
@@ -190,14 +191,9 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
     if not len(waits.rows):
         return 0, -1, -1, exposed, unmatched
     rows, begin, until = wait_intervals(part, waits)
-    pieces = union(begin, until)
-    return (
-        len(rows),
-        total_length(pieces),
-        total_length(subtract(pieces, compute)),
-        exposed,
-        unmatched,
-    )
+    waiting = union(begin, until)
+    wait_ns, exposed_ns = total_length(waiting), total_length(subtract(waiting, compute))
+    return len(rows), wait_ns, exposed_ns, exposed, unmatched
 
 
 def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> dict[int, int]:

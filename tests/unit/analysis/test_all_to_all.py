@@ -1,8 +1,9 @@
 """Bytes between ranks by the splits of all-to-all collectives, calculated by hand."""
 
+import pytest
 from support.small import kernel, load
 
-from hta_widgets.analysis import all_to_all_matrix
+from hta_widgets.analysis import all_to_all_matrix, collectives, parallel_groups, traffic
 
 #: Rows of 16 elements of 2 bytes: what each rank sends to each.
 ROWS = [[1, 2, 3, 4], [0, 1, 0, 1], [5, 0, 0, 0], [1, 1, 1, 1]]
@@ -63,3 +64,16 @@ def test_equal_splits_differing_ranks_and_cut_lists_are_told_apart(tmp_path):
     assert (len(frame), frame.attrs["unknown"]) == (0, 1)
     assert frame.attrs["imbalance"] is None
     assert frame.attrs["note"] == "no all-to-all states its sizes and splits"
+
+
+@pytest.mark.parametrize("elements", [-5, 1 << 61, (1 << 63) - 1, 1 << 64])
+def test_impossible_numbers_of_elements_are_unknown_sizes(tmp_path, elements):
+    args = {"In msg nelems": elements, "Out msg nelems": elements, "Group size": 2}
+    args |= {"Process Group Ranks": "[0, 1]", "In split size": "[1, 1]", "Out split size": "[1, 1]"}
+    traces = load(tmp_path, *([all_to_all(rank, **args)] for rank in range(2)))
+    matrix_frame = all_to_all_matrix(traces)
+    assert (len(matrix_frame), matrix_frame.attrs["unknown"]) == (0, 2)
+    assert collectives(traces)["size_bytes"].tolist() == [-1, -1]
+    assert (
+        traffic(traces)["bytes"].tolist() == parallel_groups(traces)["bytes"].tolist() == [-1, -1]
+    )

@@ -71,6 +71,14 @@ def test_whole_microseconds_take_0_for_1(tmp_path):
     assert series(frame) == [(0, 2.5), (1000, 0.0), (4000, 2.5), (6000, 0.0)]
 
 
+def test_impossible_sizes_are_unknown(tmp_path):
+    copies = [copy(start, start + 10, bytes=1 << 62) for start in (0, 20, 40)]
+    traces = load(tmp_path, [*copies, copy(60, 70, bytes=50)])
+    frame = memory_bandwidth_summary(traces)
+    assert frame[["copies", "size_bytes", "max"]].to_numpy().tolist() == [[4, 50, 5.0]]
+    assert frame.attrs["unknown"] == {"Memcpy HtoD": 3}
+
+
 def test_changes_come_with_their_copies(job):
     (part,) = rank_parts(job)
     steps = bandwidth_steps(part)

@@ -347,7 +347,9 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
     for wrong in (-1, (1, 0), "first", (0, 1, 2), True):
         with pytest.raises(hw.TraceError, match=r"instance= takes|names no instances"):
             critical_path(traces, 0, instance=wrong)
-    with pytest.raises(hw.TraceError, match=r"'\(', which is not a regular expression"):
+    with pytest.raises(
+        hw.TraceError, match=r"'\(' in data_load_events is not a regular expression"
+    ):
         critical_path(traces, 0, data_load_events=["("])
 
 

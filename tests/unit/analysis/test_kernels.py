@@ -1,11 +1,14 @@
 """Statistics and hardware counters of kernels, by hand."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from support.small import NCCL, copy, event, kernel, load, nccl
 
-from hta_widgets.analysis import kernel_breakdown, kernel_duration_by_rank
+from hta_widgets.analysis import device_idle_gaps, kernel_breakdown, kernel_duration_by_rank
 from hta_widgets.analysis.kernels import cupti_counters
+from hta_widgets.errors import TraceError
 
 
 @pytest.fixture
@@ -66,6 +69,9 @@ def test_durations_by_rank_put_the_dearest_kernels_first(job):
     ]
     assert kernel_duration_by_rank(job, top=2).equals(frame.iloc[:4])
     assert kernel_duration_by_rank(job, top=0).empty
+    for negative in (partial(kernel_duration_by_rank, top=-1), partial(device_idle_gaps, top=-1)):
+        with pytest.raises(TraceError, match="a whole number from 0"):
+            negative(job)
 
 
 def host_event(name, ts, dur, category="cpu_op", tid=1, **args):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pickle
 
 import numpy as np
@@ -138,8 +139,12 @@ def test_damaged_and_missing_files_are_named(write, tmp_path):
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(hw.TraceError, match=r"memory\.raw\.json\.gz: the compressed data is dam"):
         memory_timeline(path)
-    with pytest.raises(hw.TraceError, match=r"nowhere: cannot be read \(No such file"):
+    with pytest.raises(hw.TraceError, match="nowhere: does not exist"):
         memory_timeline(tmp_path / "nowhere")
+    # Opening a pipe would wait for a writer.
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(hw.TraceError, match="pipe: is a pipe, not a file"):
+        memory_timeline(tmp_path / "pipe")
 
 
 # --- traces ---------------------------------------------------------------------------------------

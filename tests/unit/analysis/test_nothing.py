@@ -15,13 +15,13 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 WORK = "no device work is selected: no kernels and no copies"
 STREAMS = "no device work is selected: no stream has kernels or copies"
-LAUNCHED = "no device work is selected whose launch the files hold"
+LAUNCHED = "no launch of selected device work is in the files"
 COMMUNICATION = "no communication kernels matched"
 COPIES = "no copies or fills are selected"
 MPI = "no MPI profiles or time lines are loaded or selected"
 STEPS = "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
 ALONE = "a single rank keeps no other waiting: load several"
-COUNTERS = "no events of category cuda_profiler_range: counters are recorded where profiler_metrics"
+COUNTERS = "no events of category cuda_profiler_range: set profiler_metrics in the profiler's"
 WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
 DUMPS = "no dumps of the flight recorder are loaded"
@@ -68,7 +68,7 @@ NOTES = {
     "serving_steps": "no steps of an inference engine: annotations such as execute_context_… of"
     " vLLM or step[…] of SGLang",
     "memory_events": "no [memory] events: record with profile_memory=True",
-    "cupti_counters": f"{COUNTERS} are asked for",
+    "cupti_counters": f"{COUNTERS} experimental_config to record counters",
     "memory_bandwidth": COPIES,
     "memory_bandwidth_summary": COPIES,
     **{name: WORKERS for name in analysis.__all__ if name.startswith("byteps_")},

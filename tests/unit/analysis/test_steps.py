@@ -204,7 +204,7 @@ def test_what_occurs_in_one_step_of_three_is_no_phase(tmp_path):
     assert not len(frame)
     assert "record_function" in frame.attrs["note"]
     traces = load(tmp_path, steps())
-    assert "holds no phase" in analysis.phase_times(traces, window=(5, 6)).attrs["note"]
+    assert "no phase of a step is in" in analysis.phase_times(traces, window=(5, 6)).attrs["note"]
     assert analysis.phase_times(traces, ranks=[]).attrs["note"] == "no ranks are selected"
 
 

@@ -114,3 +114,30 @@ def test_one_step_is_enough_for_a_rank_that_is_slower_by_a_quarter(jobs):
     assert "rank 2 changed alone (compute +2" in first
     assert "too few to tell a change from noise" in first
     assert second.startswith("Rank 2 changed alone: its compute +2")
+
+
+@pytest.mark.parametrize("around", ["", "c10d::reduce_", "record_param_comms"])
+def test_a_collective_that_waits_for_a_missing_rank_is_not_called_slower(tmp_path, around):
+    def job(communication_ns):
+        """Ranks 0 and 1 of 3; rank 2, which is not loaded, may arrive last."""
+        ranks = []
+        for _ in range(2):
+            records = []
+            for at in range(0, 4 * STEP_NS, STEP_NS):
+                end = at + 500_000 + communication_ns + at // STEP_NS
+                records += [
+                    event("user_annotation", f"ProfilerStep#{at // STEP_NS}", at, at + STEP_NS),
+                    call(at + 20, at + 30, launch=at + 1),
+                    collective(at + 500_000, end, ranks=(0, 1, 2), launch=at + 1),
+                ]
+                records += [event("cpu_op", around, at + 10, at + 40, pid=10)] * bool(around)
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    (change,) = [
+        finding
+        for finding in hd.findings(hd.compare(job(100_000), job(200_000)))
+        if finding.kind == "slower"
+    ]
+    assert (around or "nccl") in change.name
+    assert "takes longer on the device, waits for other ranks included: 100" in change.text

@@ -264,6 +264,25 @@ def test_ranks_that_lack_steps_are_named(tmp_path):
     assert "5 steps" not in said(single), "a rank without device work"
 
 
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("<built-in function sleep>", "the host sleeps in Python or waits for another thread"),
+        ("<built-in method acquire of _thread.lock object at 0x7f>", "waits for another thread"),
+        ("train.py(12): asleep", "the host is inside Python functions and has not launched"),
+    ],
+)
+def test_a_host_that_pauses_in_python_does_not_run_it(tmp_path, name, cause):
+    rank = [small.event("python_function", "train.py(3): main", 0, 100_000, pid=10)]
+    for at in range(1000, 91_000, 10_000):
+        rank += [
+            small.call(at, at + 100, at),
+            small.kernel(at + 200, at + 1000, launch=at),
+            small.event("python_function", name, at + 2000, at + 9900, pid=10),
+        ]
+    assert cause in said(small.load(tmp_path, rank))
+
+
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
 
@@ -276,7 +295,7 @@ def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     step, train = ("ProfilerStep#1", 0, 100_000), ("train", 0, 200_000)
     named = "the host has not launched the next work yet; most of the longest gap is within the"
     assert f"{named} range save." in text(step, train, ("save", 12_000, 80_000))
-    unknown = "the host has not launched the next work yet, and the files do not hold what it does."
+    unknown = "the host has not launched the next work yet, and the files do not show what it does."
     assert unknown in text(step, train)  # the gap is not most of the range's 200 µs
     assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs are not most of it
 
