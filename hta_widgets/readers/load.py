@@ -16,7 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -217,14 +217,13 @@ def load(
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
         stored = open_store(files[0].path, profile_type=profile_type)
         return stored.trace_set(problems).on(executor)
-    if limit_bytes is not None:
-        limit_columns(limit_bytes // 4)
     if steps is not None:
         _require_steps_pattern(steps, files, is_default=is_default)
-    outcomes = _read_all(
-        files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
-    )
-    return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
+    with nullcontext() if limit_bytes is None else limit_columns(limit_bytes // 4):
+        outcomes = _read_all(
+            files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
+        )
+        return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
 
 
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -170,8 +171,8 @@ class _BytesInUse:
     """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
-        #: maximum; above it, the ranks that come first are released
-        self.max_bytes = 1 << 30
+        #: maxima of which the smallest holds; above it, the ranks that come first are released
+        self.limits = [1 << 30]
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
         #: bytes of all ranks, including deleted ones until the next count
@@ -181,11 +182,12 @@ class _BytesInUse:
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
-            if self._total <= self.max_bytes:
+            max_bytes = min(self.limits)
+            if self._total <= max_bytes:
                 return
             # Added up only now: a sum over a thousand ranks per column read would take seconds.
             self._total = sum(self._bytes.values())
-            excess = self._total - self.max_bytes
+            excess = self._total - max_bytes
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
                 if excess <= 0 or oldest is rank:
                     return
@@ -203,9 +205,14 @@ class _BytesInUse:
 _bytes_in_use = _BytesInUse()
 
 
-def limit_columns(max_bytes: int) -> None:
-    """Set the maximum bytes of columns in memory, for all stored ranks together."""
-    _bytes_in_use.max_bytes = max_bytes
+@contextmanager
+def limit_columns(max_bytes: int) -> Iterator[None]:
+    """Limit the bytes of columns in memory within this block, for all stored ranks together."""
+    _bytes_in_use.limits.append(max_bytes)
+    try:
+        yield
+    finally:
+        _bytes_in_use.limits.remove(max_bytes)
 
 
 def as_mapping(pairs: Array) -> Mapping[int, int]:
