@@ -70,6 +70,7 @@ class BackgroundTask(Generic[T]):
     @property
     def value(self) -> T:
         """The result, computed in this thread unless another thread is computing it."""
+        self._is_cancelled = False
         while True:
             future = self._future
             self._run(future)
