@@ -160,7 +160,7 @@ class LaneAssignment:
     lanes: Ints  # by track: all lanes
     overlaps: int  # events put into spill lanes
     rounded: int  # events that nest only within the resolution
-    too_deep: int  # events below the deepest lane
+    too_deep: int  # events that share the last lane because depths are int16
 
 
 def assign_lanes(
@@ -219,8 +219,8 @@ def assign_lanes(
     return LaneAssignment(
         result_depth,
         result_parent,
-        nested,
-        nested + spill_lanes,
+        np.minimum(nested, _MAX_DEPTH + 1),
+        np.minimum(nested + spill_lanes, _MAX_DEPTH + 1),
         len(overlaps),
         rounded,
         too_deep,
