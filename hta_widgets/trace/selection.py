@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -483,18 +484,27 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
 
 def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
     try:
-        return frozenset((int(rank), int(row)) for rank, row in pairs)
-    except (TypeError, ValueError):
+        return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
+    except (TypeError, ValueError, OverflowError):
         raise TraceError(
             f"{pairs!r} names no events", remedy="Give pairs (rank, id), such as ids=[(0, 17)]."
         ) from None
+
+
+def _int64(number: Any) -> int:
+    """Return a whole number as an int; raise an error unless it fits 64 bits."""
+    integer = int(number)
+    if integer != number or not -(1 << 63) <= integer < 1 << 63:
+        raise ValueError(f"expected a whole number of 64 bits, got {number!r}")
+    return integer
 
 
 def _track(item: object) -> str | tuple[int, str]:
     if isinstance(item, str):
         return item
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        return int(item[0]), str(item[1])
+        with suppress(TypeError, ValueError, OverflowError):
+            return _int64(item[0]), str(item[1])
     raise TraceError(
         f"{item!r} is not a track",
         remedy="Give values of the track column, or pairs (rank, track).",
