@@ -25,7 +25,8 @@ Answer = tuple[Mapping[str, Any], bytes | None]
 MAX_LEVEL = 52
 MAX_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+#: Times since the origin. The length of any window fits int64.
+Time = Annotated[int, Meta(ge=-(1 << 61), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
 Lanes = Annotated[list[Count], Meta(max_length=1 << 20)]
 Ranks = Annotated[list[Count], Meta(max_length=1 << 20)]
