@@ -50,7 +50,8 @@ _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
 
-#: Values of `Rule.level`, and of the ranks and figures that rules are applied to.
+#: Values of `Rule.level`: for all ranks, for those without device work, and for the host figures
+#: of those. Each includes the rules of the values before it.
 _WITH_DEVICES: Final = 0
 _WITHOUT_DEVICES: Final = 1
 _HOST_FIGURES: Final = 2
@@ -65,14 +66,12 @@ class Rule:
     name: str | None
     note: str
     ignore_case: bool = True
-    #: 0: it holds for all ranks; 1: for those without device work; 2: for those as well, but not
-    #: in figures of devices
-    level: int = 0
+    #: figures for which the rule is used, see `_WITH_DEVICES`
+    level: int = _WITH_DEVICES
 
     def category_matches(self, category: str) -> bool:
-        # Categories ignore case; names only if the rule does.
-        of_category = self.category
-        return of_category is None or bool(re.fullmatch(of_category, category, re.IGNORECASE))
+        """Return whether the whole category matches; case is ignored."""
+        return self.category is None or bool(re.fullmatch(self.category, category, re.IGNORECASE))
 
     def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return which names match; only the beginning of long ones is searched."""
@@ -82,7 +81,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AddedRule(Rule):
-    """A rule whose patterns are a user's, and run in RE2."""
+    """A rule of a user, whose patterns are matched by RE2."""
 
     def category_matches(self, category: str) -> bool:
         if self.category is None:
@@ -192,13 +191,13 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         "other",
         _BYTEPS,
         r"\.[A-Z][A-Z0-9_]+$",
-        "stages of forks that we do not know",
+        "unknown stages, of forks of BytePS",
         ignore_case=False,
     ),
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI calls in mpitrace's time lines; beside device work they are not its communication.
+    # MPI calls in mpitrace's time lines; in ranks with device work, that does the communication.
     Rule(
         "communication",
         MPI_CATEGORY,
@@ -292,12 +291,12 @@ def reset() -> None:
 
 
 def added_rules() -> tuple[Rule, ...]:
-    """Return the added rules, for another process."""
+    """Return the added rules, which another process applies with `use_rules`."""
     return tuple(_added_rules)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by another process's."""
+    """Replace the added rules by those of another process."""
     _added_rules[:] = rules
 
 
@@ -367,10 +366,10 @@ def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name], _WITH_DEVICES)[0])]
 
 
-#: Kinds by rules and category, then name: the ranks of a job share their names.
+#: Codes of kinds by rules, category and level, then by name: the ranks of a job share their names.
 _code_cache: dict[tuple[tuple[Rule, ...], str, int], dict[str, int]] = {}
 _MAX_CACHED_CODES = 1 << 18
-#: Length of the beginning of a name that rules are searched in; names of kernels have up to 5,000.
+#: Number of characters of a name that are searched; names of kernels have up to 5,000.
 _MAX_SEARCHED = 10_000
 
 
@@ -385,13 +384,13 @@ def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDAr
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
-    open_rows = np.arange(len(names))
+    undecided = np.arange(len(names))
     for rule in _rules(level):
         if not rule.category_matches(category):
             continue
-        hits = rule.match_names([names[row] for row in open_rows.tolist()])
-        codes[open_rows[hits]] = KINDS.index(rule.kind)
-        open_rows = open_rows[~hits]
+        is_match = rule.match_names([names[position] for position in undecided.tolist()])
+        codes[undecided[is_match]] = KINDS.index(rule.kind)
+        undecided = undecided[~is_match]
         if rule.name is None:
             break
     return codes
@@ -405,10 +404,14 @@ def kind_codes(
     *,
     of_devices: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """Return the code of the kind (its position in `KINDS`) of every event."""
+    """Return the code of the kind (its position in `KINDS`) of every event.
+
+    `category` and `name` are codes into `categories` and `names`. With `of_devices`, collectives on
+    the host are not communication; see `_HOST_FIGURES`.
+    """
     if not len(category):
         return np.empty(0, dtype=np.uint8)
-    undecided = 255
+    undecided = 255  # the category alone does not decide
     on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
     has_device = bool(on_device.any() and on_device[category].any())
     level = _WITH_DEVICES if has_device else _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
@@ -417,16 +420,18 @@ def kind_codes(
         [undecided if code is None else code for code in kinds_of_categories], dtype=np.uint8
     )
     result: npt.NDArray[np.uint8] = by_category[category]
-    rows = np.flatnonzero(result == undecided)
-    of_rows = category[rows]
+    undecided_rows = np.flatnonzero(result == undecided)
+    category_of_rows = category[undecided_rows]
     for code in np.flatnonzero(by_category == undecided).tolist():
-        those = rows[of_rows == code]
-        used = np.zeros(len(names), dtype=bool)
-        used[name[those]] = True
-        unique = np.flatnonzero(used).tolist()
+        rows = undecided_rows[category_of_rows == code]
+        is_used = np.zeros(len(names), dtype=bool)
+        is_used[name[rows]] = True
+        used_names = np.flatnonzero(is_used).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
-        by_name[unique] = _codes_of_names(categories[code], [names[k] for k in unique], level)
-        result[those] = by_name[name[those]]
+        by_name[used_names] = _codes_of_names(
+            categories[code], [names[name_code] for name_code in used_names], level
+        )
+        result[rows] = by_name[name[rows]]
     return result
 
 

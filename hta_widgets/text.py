@@ -99,8 +99,12 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
 
     `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
-    in_s, in_ms = step >= 1e9 or largest_ns >= 1e9, step >= 1e5 or largest_ns >= 1e6
-    unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
+    seconds, milliseconds, microseconds = _TIME_UNITS
+    unit, scale = microseconds
+    if step >= 1e9 or largest_ns >= 1e9:
+        unit, scale = seconds
+    elif step >= 1e5 or largest_ns >= 1e6:
+        unit, scale = milliseconds
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed_decimals(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""
@@ -206,7 +210,7 @@ def escape_controls(text: str) -> str:
 
 
 def shorten_words(text: str) -> str:
-    """Replace the middle of words of 900 or more characters without a slash by ``…``."""
+    """Replace the middle of long words by ``…``: of 900 or more characters without a slash."""
     return _LONG_WORD.sub(r"\1…\2", text)
 
 
@@ -216,7 +220,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def consecutive_runs(numbers: Iterable[int]) -> list[range]:
-    """Return ascending numbers as runs of consecutive ones: ``0, 1, 2, 5`` as 0 to 2 and 5."""
+    """Return ascending numbers as ranges of consecutive ones: ``0, 1, 2, 5`` as 0–2 and 5."""
     runs: list[range] = []
     for number in numbers:
         if runs and number == runs[-1].stop:
@@ -235,8 +239,8 @@ def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
     """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(map(int, ranks))
     shown = consecutive_runs(numbers)[:max_runs]
-    left = len(numbers) - sum(map(len, shown))
-    more_text = f" and {count(left)} more" if left else ""
+    hidden_count = len(numbers) - sum(map(len, shown))
+    more_text = f" and {count(hidden_count)} more" if hidden_count else ""
     return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(map(run_text, shown))}{more_text}"
 
 
