@@ -78,13 +78,15 @@ def parse_clauses(query: str | None) -> QueryClauses:
 
 
 def _value(text: str) -> str:
-    def plain(escape: re.Match[str]) -> str:
+    """Return the value of a string as `repr` writes it."""
+
+    def unescape(escape: re.Match[str]) -> str:
         code = escape[1]
         if len(code) > 1:
             return chr(int(code[1:], 16))
         return _PLAIN.get(code, code)
 
-    return _ESCAPE.sub(plain, text[1:-1])
+    return _ESCAPE.sub(unescape, text[1:-1])
 
 
 def conjuncts(query: str) -> list[str]:
@@ -142,7 +144,7 @@ _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull"
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
-#: The time of pandas grows with the square of the operators.
+#: The time that pandas takes grows with the square of the number of operators.
 _MAX_OPERATORS = 200
 _MAX_VALUES = 20_000
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
@@ -150,7 +152,7 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
-    # pandas evaluates any attribute and any call, and so any code, and queries also come from
+    # pandas evaluates any attribute and any call, so it runs any code. Queries also come from
     # pages, files and saved selections. The text is written from the tree that was checked: pandas
     # splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
