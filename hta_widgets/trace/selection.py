@@ -533,7 +533,8 @@ def _rows_of_tracks(
     is_chosen = [
         track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks
     ]
-    return rows[np.array(is_chosen, dtype=bool)[trace.table.track[rows]]]
+    mask: Bools = np.array(is_chosen, dtype=bool)[trace.table.track[rows]]
+    return rows[mask]
 
 
 def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
