@@ -14,7 +14,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -378,11 +378,6 @@ def require_executor(executor: object) -> None:
             f"{executor!r} is not an executor",
             remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
         )
-
-
-def runs_in_other_processes(executor: Executor) -> bool:
-    """Return whether calls may run in other processes."""
-    return not isinstance(executor, ThreadPoolExecutor)
 
 
 def is_own_process() -> bool:

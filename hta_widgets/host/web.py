@@ -114,14 +114,10 @@ class Folder:
 
     def next_unread(self) -> FolderEntry | None:
         """Return the newest job without a verdict that is small enough to be read ahead."""
-        return next(
-            (
-                entry
-                for entry in self.entries
-                if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES
-            ),
-            None,
-        )
+        for entry in self.entries:
+            if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES:
+                return entry
+        return None
 
     def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""

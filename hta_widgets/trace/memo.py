@@ -223,11 +223,6 @@ def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
         raise_if_cancelled()
 
 
-def cached_bytes() -> int:
-    """Return the estimated memory of all results of stored ranks."""
-    return _rank_cache.total()
-
-
 class _RankCache:
     """Stored ranks with results, least recently used first."""
 
@@ -263,11 +258,6 @@ class _RankCache:
                 del self._bytes[trace]
         for trace in released:
             trace.release()
-
-    def total(self) -> int:
-        """Return the estimated bytes of all ranks."""
-        with self._lock:
-            return sum(self._bytes.values())
 
 
 _rank_cache = _RankCache()

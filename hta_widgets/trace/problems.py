@@ -93,8 +93,9 @@ class Problems:
 
     __slots__ = ("_counts",)
 
-    def __init__(self) -> None:
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self._counts: dict[Problem, int] = {}
+        self.merge(problems)
 
     def add(
         self,

@@ -17,7 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import Time, as_ns
+from hta_widgets.text import as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Intervals, union
@@ -251,25 +251,21 @@ def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[i
 def select_events(
     traces: TraceSet,
     query: str | pd.DataFrame | Selection | None,
-    *,
-    start_ns: Time | None,
-    end_ns: Time | None,
-    ranks: Iterable[int] | int | None,
-    tracks: Iterable[str | tuple[int, str]] | None,
-    ids: Iterable[tuple[int, int]] | None,
-    launches: bool | None,
+    conditions: Mapping[str, Any],
 ) -> Selection:
-    """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
+    """Return the selection of the events that meet all conditions; see `TraceSet.select`.
+
+    `conditions` are fields of the selection, or None.
+    """
+    fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its own set, for example that of a view.
+            # The window of `query` is on the clock of its traces, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
-        values = (start_ns, end_ns, ranks, tracks, None, ids, launches)
-        fields = zip((*_FIELDS, "launches"), values, strict=True)
-        changes: dict[str, Any] = {name: value for name, value in fields if value is not None}
-        return replace(query, traces=traces, **changes)
+        return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
-        ids = _ids_of(query, traces.ranks) if ids is None else ids
+        if "ids" not in fields:
+            fields["ids"] = _ids_of(query, traces.ranks)
         query = None
     if query is not None:
         # A query that does not work on a frame without rows works on no events.
@@ -279,16 +275,9 @@ def select_events(
             no_events = event_frame(trace, slice(0, 0), columns)
             no_events.insert(0, "rank", trace.rank)
         query_mask(no_events, query)
-    return Selection(
-        start_ns,  # type: ignore[arg-type]
-        end_ns,  # type: ignore[arg-type]
-        None if ranks is None else tuple(resolve_ranks(traces, ranks)),
-        tracks,  # type: ignore[arg-type]
-        query,
-        ids,  # type: ignore[arg-type]
-        traces,
-        bool(launches),
-    )
+    if "ranks" in fields:
+        fields["ranks"] = tuple(resolve_ranks(traces, fields["ranks"]))
+    return Selection(query=query, traces=traces, **fields)
 
 
 def format_ranks(ranks: list[int]) -> str:

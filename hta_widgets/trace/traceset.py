@@ -216,9 +216,7 @@ class TraceSet(Mapping[int, Trace]):
     @property
     def problem_list(self) -> Problems:
         """A copy of the problems, which the caller may extend."""
-        copy = Problems()
-        copy.merge(self._problems)
-        return copy
+        return Problems(self._problems)
 
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents; `files` has a row per file.
@@ -413,9 +411,8 @@ class TraceSet(Mapping[int, Trace]):
             window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         chosen_ranks = {trace.rank for trace in chosen}
-        problems = Problems()
-        problems.merge(p for p in self._problems if p.rank is None or p.rank in chosen_ranks)
-        return TraceSet(chosen, problems=problems, like=self)
+        problems = (p for p in self._problems if p.rank is None or p.rank in chosen_ranks)
+        return TraceSet(chosen, problems=Problems(problems), like=self)
 
     @check_arguments
     def with_clock(self, clock: ClockName) -> TraceSet:
@@ -525,16 +522,11 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If the query fails on events, or a rank is missing.
         """
-        return select_events(
-            self,
-            query,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            ranks=ranks,
-            tracks=tracks,
-            ids=ids,
-            launches=launches,
-        )
+        conditions = {
+            "start_ns": start_ns, "end_ns": end_ns, "ranks": ranks, "tracks": tracks, "ids": ids,
+            "launches": launches,
+        }  # fmt: skip
+        return select_events(self, query, conditions)
 
     @check_arguments
     def save(self, path: str | os.PathLike[str]) -> str:
