@@ -120,6 +120,30 @@ _COMMUNICATION: Final = {
     r"(?<![a-z])ctran": "Meta's CTran",
 }
 
+#: Parts of a device whose threads work together inside a kernel.
+_KERNEL_SCOPES: Final = (
+    r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
+)
+#: Kinds of device work by name, with notes. They come before `_COMMUNICATION`.
+_DEVICE_WORK_NAMES: Final = (
+    ("memory", r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)", "copies and fills"),
+    ("memory", r"^(memory_)?copy_?(host|device)_?to_?(host|device)", "ROCm's copies"),
+    ("memory", r"^fill_?buffer", "ROCm's fills"),
+    ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
+    ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
+    ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
+    ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
+    ("sync", r"^(stream|event|context|device) (sync|wait)", "waits"),
+    (
+        "sync",
+        r"^(event|notify|capture)_(wait|record)(_sqe)?$",
+        "MTIA's and Ascend's waits and records",
+    ),
+    ("sync", r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
+    ("compute", r"^triton_([a-z0-9]+_)?fused_", "Inductor's kernels, named after their operators"),
+    ("compute", rf"{_KERNEL_SCOPES}_?all_?(reduce|gather)", "reductions inside a kernel"),
+)
+
 _BUILT_IN: Final[tuple[Rule, ...]] = (
     # Host collectives count only if no device does their work.
     Rule(
@@ -137,44 +161,8 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("memory", _COPIES, None, "copies and fills"),
     Rule("communication", "collective_comm", None, "collectives"),
     # Device work, by name.
-    Rule(
-        "memory",
-        _DEVICE_WORK,
-        r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)",
-        "copies and fills",
-    ),
-    Rule(
-        "memory",
-        _DEVICE_WORK,
-        r"^(memory_)?copy_?(host|device)_?to_?(host|device)|^fill_?buffer",
-        "ROCm's copies and fills",
-    ),
-    Rule("memory", _DEVICE_WORK, r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
-    Rule("memory", _DEVICE_WORK, r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
     Rule("memory", "mtia_ccp_events", r"^dma", "MTIA's copies"),
-    Rule("memory", _DEVICE_WORK, r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
-    Rule("memory", _DEVICE_WORK, r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
-    Rule("sync", _DEVICE_WORK, r"^(stream|event|context|device) (sync|wait)", "waits"),
-    Rule(
-        "sync",
-        _DEVICE_WORK,
-        r"^(event|notify|capture)_(wait|record)(_sqe)?$",
-        "MTIA's and Ascend's waits and records",
-    ),
-    Rule("sync", _DEVICE_WORK, r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
-    Rule(
-        "compute",
-        _DEVICE_WORK,
-        r"^triton_([a-z0-9]+_)?fused_",
-        "Inductor's kernels, named after all operators that were fused or were next to them",
-    ),
-    Rule(
-        "compute",
-        _DEVICE_WORK,
-        r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
-        r"_?all_?(reduce|gather)",
-        "reductions inside a kernel, whatever their names say",
-    ),
+    *(Rule(kind, _DEVICE_WORK, name, note) for kind, name, note in _DEVICE_WORK_NAMES),
     *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
     # BytePS: stages of workers, by the work that they do, and requests of servers.
