@@ -19,9 +19,6 @@ _TEXT = (
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
 )
 _CLAUSE = re.compile(rf"(name|kind) in \[((?:(?:{_TEXT})(?:, (?:{_TEXT}))*)?)\]")
-_TEXTS = re.compile(_TEXT)
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
-_PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
 
 #: Tokens that matter for splitting a query at ``and``.
 _TOKEN = re.compile(
@@ -63,13 +60,13 @@ def parse_clauses(query: str | None) -> QueryClauses:
     rest: list[str] = []
     for part in conjuncts(query.strip()):
         clause = _CLAUSE.fullmatch(part)
-        if clause is None:
+        values = None if clause is None else _parse_texts(clause[2])
+        if clause is None or values is None:
             rest.append(part)
             continue
-        values = tuple(_value(text) for text in _TEXTS.findall(clause[2]))
         before = clauses.get(clause[1])
         clauses[clause[1]] = (
-            values if before is None else tuple(value for value in before if value in values)
+            values if before is None else tuple(text for text in before if text in values)
         )
     query_text = " and ".join(rest) or None
     if clauses and len(rest) == 1 and _is_wrapped(rest[0]):
@@ -77,16 +74,12 @@ def parse_clauses(query: str | None) -> QueryClauses:
     return QueryClauses(query_text, clauses.get("name"), clauses.get("kind"))
 
 
-def _value(text: str) -> str:
-    """Return the value of a string as `repr` writes it."""
-
-    def unescape(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if len(code) > 1:
-            return chr(int(code[1:], 16))
-        return _PLAIN.get(code, code)
-
-    return _ESCAPE.sub(unescape, text[1:-1])
+def _parse_texts(literals: str) -> tuple[str, ...] | None:
+    """Return the values of string literals, separated by commas; None if Python refuses one."""
+    try:
+        return tuple(ast.literal_eval(f"[{literals}]"))
+    except (SyntaxError, ValueError):
+        return None
 
 
 def conjuncts(query: str) -> list[str]:

@@ -105,6 +105,13 @@ def test_a_query_that_does_not_work_names_the_columns(traces, query):
         traces.select(query)
 
 
+@pytest.mark.parametrize("code", ["\\U00110000", "\\UFFFFFFFF", "\0"])
+def test_a_list_of_texts_that_python_cannot_read_is_an_error(traces, code):
+    chosen = Selection(query=f"name in ['gemm', '{code}']", traces=traces)
+    with pytest.raises(TraceError, match="does not work on events"):
+        chosen.events()
+
+
 def test_a_query_runs_no_code(traces, tmp_path):
     trace = tmp_path / "there"
     code = f"name.map.__globals__['__builtins__']['open']({str(trace)!r}, 'w')"
