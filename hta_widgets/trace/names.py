@@ -56,36 +56,26 @@ _XMMA_LAYOUT = re.compile(r"_([nt]{2})_[nt]_tilesize")
 _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
-#: Kernels of libraries by the pattern of their names, and their short names. Patterns have words
-#: without underscores: if names could be split in several ways, all of them would be tried.
-_LIBRARY_NAMES = tuple(
-    (re.compile(pattern), template)
-    for pattern, template in (
-        # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
-        (
-            r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)",
-            "gemm {dtype} {tile} {layout}",
-        ),
-        (
-            r"nvjet_(?:sm\d+_)?(?P<dtype>[^\W_]+)_(?P<tile>\d+x\d+)_\w*?(?P<more>bias_)?(?P<layout>[NT]{3})$",
-            "gemm {dtype} {tile} {layout} {more}",
-        ),
-        (
-            r"igemm_(?P<what>...)_[^\W_]+_(?P<layout>nhwc|nchw)_(?P<dtype>[^\W_]+)_.*?_bt(?P<tile>\d+x\d+x\d+)",
-            "conv {what} {dtype} {tile} {layout}",
-        ),
-        (
-            r"bmm_[^\W_]+_(?P<dtype>[^\W_]+)_[^\W_]+_t(?P<tile>\d+x\d+x\d+)",
-            "bmm {dtype} {tile}",
-        ),
-        (
-            r"fmha_cutlass(?P<what>[FB])_(?P<dtype>[^\W_]+)_[^\W_]+_(?P<tile>\d+x\d+)",
-            "fmha {what} {dtype} {tile}",
-        ),
-        (r"fmhaSm\d+\w?Kernel_(?P<what>\w+)", "fmha {what}"),
-        (r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$", "triton {what} {more}"),
-    )
-)
+#: Short names of libraries' kernels, and the patterns of their names. Words in patterns have no
+#: underscores: if names could be split in several ways, all of them would be tried.
+_LIBRARY_NAMES = {
+    # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
+    "gemm {dtype} {tile} {layout}": (
+        r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)"
+    ),
+    "gemm {dtype} {tile} {layout} {more}": (
+        r"nvjet_(?:sm\d+_)?(?P<dtype>[^\W_]+)_(?P<tile>\d+x\d+)_\w*?(?P<more>bias_)?(?P<layout>[NT]{3})$"
+    ),
+    "conv {what} {dtype} {tile} {layout}": (
+        r"igemm_(?P<what>...)_[^\W_]+_(?P<layout>nhwc|nchw)_(?P<dtype>[^\W_]+)_.*?_bt(?P<tile>\d+x\d+x\d+)"
+    ),
+    "bmm {dtype} {tile}": r"bmm_[^\W_]+_(?P<dtype>[^\W_]+)_[^\W_]+_t(?P<tile>\d+x\d+x\d+)",
+    "fmha {what} {dtype} {tile}": (
+        r"fmha_cutlass(?P<what>[FB])_(?P<dtype>[^\W_]+)_[^\W_]+_(?P<tile>\d+x\d+)"
+    ),
+    "fmha {what}": r"fmhaSm\d+\w?Kernel_(?P<what>\w+)",
+    "triton {what} {more}": r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$",
+}
 #: Parts of libraries' names, as they are written in short names.
 _PARTS = {
     "S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "c64", "Z": "c128",
@@ -301,8 +291,8 @@ def _short_gemm_name(text: str) -> str:
             layout[1] if layout else "",
         )
         return " ".join(filter(None, words))
-    for pattern, template in _LIBRARY_NAMES:
-        match = pattern.match(text)
+    for template, pattern in _LIBRARY_NAMES.items():
+        match = re.match(pattern, text)  # compiled once, as `re` caches patterns
         if match:
             return _fill_template(template, match.groupdict(default=""))
     architecture = _ARCHITECTURE.match(text)

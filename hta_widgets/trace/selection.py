@@ -113,15 +113,9 @@ class Selection:
         """Return which events of `trace` are members, by id."""
         return mask_of_rows(member_rows(self, trace), len(trace))
 
-    def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
-        """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
-        if self.ids is None:
-            return rows
-        ids = self._ids_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
-        return np.intersect1d(rows, ids)
-
     @cached_property
-    def _ids_by_rank(self) -> dict[int, Ints]:
+    def ids_by_rank(self) -> dict[int, Ints]:
+        """The ids of each rank in `ids`."""
         ids: dict[int, list[int]] = {}
         for rank, event in self.ids or ():
             ids.setdefault(rank, []).append(event)
@@ -463,7 +457,8 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
     else:
         rows = index.rows_of_kinds_within((), low, high)
     rows = _rows_of_tracks(trace, rows, selection.tracks)
-    rows = selection.chosen_of(trace, rows)
+    if selection.ids is not None:
+        rows = np.intersect1d(rows, selection.ids_by_rank.get(trace.rank, rows[:0]))
     if clauses.rest is not None:
         frame = event_frame(trace, rows, columns_in(clauses.rest))
         frame.insert(0, "rank", trace.rank)
