@@ -32,10 +32,12 @@ _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 #: Category that BytePS workers write since 2019-12; readers set it on events of older files.
 _BYTEPS: Final = "Comm"
+_BYTEPS_TRANSFERS: Final = r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$"
 #: Category of the calls of MPI that communicate.
 MPI_CATEGORY: Final = "mpi"
 #: Names in a timeline of Horovod begin with this while ranks agree on a tensor.
 HOROVOD_PHASE: Final = "NEGOTIATE_"
+_HOROVOD_PHASES: Final = r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
 #: Names of collectives of libraries that work on the host, and of PyTorch's calls of any library.
@@ -169,38 +171,16 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
     Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
-    Rule(
-        "communication",
-        _BYTEPS,
-        r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$",
-        "to servers, and between the GPUs of a worker",
-    ),
-    Rule(
-        "other",
-        _BYTEPS,
-        r"\.[A-Z][A-Z0-9_]+$",
-        "unknown stages, of forks of BytePS",
-        ignore_case=False,
-    ),
+    Rule("communication", _BYTEPS, _BYTEPS_TRANSFERS, "to servers, and between a worker's GPUs"),
+    Rule("other", _BYTEPS, r"\.[A-Z][A-Z0-9_]+$", "unknown stages, of forks", ignore_case=False),
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI calls in mpitrace's time lines; in ranks with device work, that does the communication.
-    Rule(
-        "communication",
-        MPI_CATEGORY,
-        None,
-        "all calls whose time mpitrace counts as communication, in ranks without device work",
-        level=_WITHOUT_DEVICES,
-    ),
+    # Calls whose time mpitrace counts as communication. In ranks with device work, they are none.
+    Rule("communication", MPI_CATEGORY, None, "without device work", level=_WITHOUT_DEVICES),
     Rule("cpu", MPI_CATEGORY, None, "calls of MPI in ranks with device work"),
     # Horovod's phases of a tensor.
-    Rule(
-        "communication",
-        "horovod",
-        r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_",
-        "phases of Horovod",
-    ),
+    Rule("communication", "horovod", _HOROVOD_PHASES, "phases of Horovod"),
     Rule("memory", "horovod", r"^MEMCPY_", "to and from Horovod's fusion buffer"),
     Rule("sync", "horovod", r"^(WAIT_FOR_\w+|QUEUE)$", "waits of Horovod"),
     Rule("annotation", "horovod", r"^[A-Z]+$", "a tensor's operation, around its phases"),
