@@ -136,11 +136,7 @@ _DEVICE_WORK_NAMES: Final = (
     ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
     ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
     ("sync", r"^(stream|event|context|device) (sync|wait)", "waits"),
-    (
-        "sync",
-        r"^(event|notify|capture)_(wait|record)(_sqe)?$",
-        "MTIA's and Ascend's waits and records",
-    ),
+    ("sync", r"^(event|notify|capture)_(wait|record)(_sqe)?$", "waits, records (MTIA, Ascend)"),
     ("sync", r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
     ("compute", r"^triton_([a-z0-9]+_)?fused_", "Inductor's kernels, named after their operators"),
     ("compute", rf"{_KERNEL_SCOPES}_?all_?(reduce|gather)", "reductions inside a kernel"),

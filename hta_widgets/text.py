@@ -100,11 +100,10 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
     `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
     seconds, milliseconds, microseconds = _TIME_UNITS
-    unit, scale = microseconds
+    is_in_ms = step >= 1e5 or largest_ns >= 1e6
+    unit, scale = milliseconds if is_in_ms else microseconds
     if step >= 1e9 or largest_ns >= 1e9:
         unit, scale = seconds
-    elif step >= 1e5 or largest_ns >= 1e6:
-        unit, scale = milliseconds
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed_decimals(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""

@@ -87,16 +87,12 @@ _MAX_ANSWERS = 16  # cached or being computed
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
-def _match_task(traces: TraceSet) -> BackgroundTask[None]:
+def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
     """Return the task of matching a set's collectives, which most answers need for waits.
 
     Timeline and panels share the task, and a new selection does not cancel it.
     """
-
-    def match() -> None:
-        clock_fit(traces)
-
-    return memo(traces, "matched", lambda: BackgroundTask(match))
+    return memo(traces, "matched", lambda: BackgroundTask(lambda: clock_fit(traces)))
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
