@@ -53,8 +53,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
 _short = Repr()
 _short.maxstring = _short.maxother = 60
 
-
-_describing = threading.Lock()
+_describe_lock = threading.Lock()
 
 
 def convert(value: Any, kind: Any) -> Any:
@@ -65,8 +64,8 @@ def convert(value: Any, kind: Any) -> Any:
 
 @cache
 def _describe(kind: object) -> None:
-    """Register a type with msgspec, which crashes if two threads use a new type at once."""
-    with _describing:
+    """Register a type with msgspec, which crashes if two threads first use it at the same time."""
+    with _describe_lock:
         msgspec.json.Decoder(kind)
 
 
@@ -78,31 +77,31 @@ class _ModuleNames(dict[str, Any]):
 
 
 class _MisfitError(Exception):
-    """A value is not of a type."""
+    """Raised for a value that does not fit a type."""
 
 
 def check_arguments(function: Function) -> Function:
     """Raise a `TraceError` for arguments that do not fit the parameters' annotations.
 
     Whole numbers may be of any numeric type, and a single item is accepted instead of a list of
-    one. Iterables are passed on as tuples. Types without a rule, such as arrays, are not checked.
-    For a class, ``__init__`` and the public methods are checked.
+    one. Iterables are passed on as tuples. Arrays are not checked. For a class, the arguments of
+    ``__init__`` and of the public methods are checked.
     """
     if isinstance(function, type):
         for name, attribute in list(vars(function).items()):
             if isinstance(attribute, FunctionType) and (name == "__init__" or name[0] != "_"):
                 setattr(function, name, check_arguments(attribute))
         return function
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function, follow_wrapped=False).parameters.items()
-    places = [name for name, parameter in parameters if parameter.kind in by_place]
+    names = [name for name, parameter in parameters if parameter.kind in positional_kinds]
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
-        positional = [_fit_argument(*pair, kinds) for pair in zip(places, args, strict=False)]
+        positional = [_fit_argument(*pair, kinds) for pair in zip(names, args, strict=False)]
         named = {name: _fit_argument(name, value, kinds) for name, value in options.items()}
-        return function(*positional, *args[len(places) :], **named)
+        return function(*positional, *args[len(names) :], **named)
 
     return call  # type: ignore[return-value]
 
@@ -140,7 +139,7 @@ def require_pattern(pattern: str, subject: str) -> None:
 
 
 def stack_level() -> int:
-    """Return the stack level for `warnings.warn` at which this package was called."""
+    """Return the `stacklevel` with which `warnings.warn` names the caller of this package."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("hta_widgets"):
@@ -150,11 +149,13 @@ def stack_level() -> int:
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of all parameters, also of the functions that it wraps."""
+    """Return the types of a function's parameters, and of the functions that it wraps."""
     kinds: dict[str, Any] = {}
     inner: Any = function
     while inner is not None:
         wrapped = vars(inner).get("__wrapped__")
+        # A wrapper of `functools.wraps` has the annotations of the function that it wraps, whose
+        # module has their names.
         if wrapped is None or wrapped.__annotations__ is not inner.__annotations__:
             names = _ModuleNames(vars(builtins) | inner.__globals__)
             kinds = get_type_hints(inner, None, names, include_extras=True) | kinds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 _URL = re.compile(
@@ -74,8 +75,9 @@ class TraceError(ValueError):
         super().__init__(text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions with keyword arguments do not survive a process pool without this.
-        return (_rebuild, (self.message, self.path, self.place, self.remedy))
+        # Without this, exceptions with keyword arguments cannot be unpickled.
+        create = partial(TraceError, path=self.path, place=self.place, remedy=self.remedy)
+        return create, (self.message,)
 
 
 class UnknownNameError(TraceError, KeyError):
@@ -83,7 +85,3 @@ class UnknownNameError(TraceError, KeyError):
 
     # A KeyError shows its message in quotes.
     __str__ = Exception.__str__
-
-
-def _rebuild(message: str, path: str | None, place: str | None, remedy: str | None) -> TraceError:
-    return TraceError(message, path=path, place=place, remedy=remedy)

@@ -98,7 +98,7 @@ def code_fingerprint(package: str, *patterns: str) -> tuple[object, ...]:
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file or folder to write."""
+    """Return the path of a file or folder to write; raise a `TraceError` if it is invalid."""
     try:
         target = expand_home(os.fsdecode(path))
         os.fsencode(target)
@@ -157,9 +157,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> str:
 
 _PARTIAL_SUFFIX = ".part"
 #: End of the names of this machine's unfinished files. Locks may not work across machines that
-#: share a disk, so each removes only its own files.
+#: share a disk, so each machine removes only its own files.
 _OWN_PARTIAL_SUFFIX = f".{zlib.crc32(platform.node().encode()):08x}{_PARTIAL_SUFFIX}"
-#: An older part was left by a killed process, on any machine.
+#: A part that is older was left by a killed process of any machine.
 _LONGEST_WRITE_S = 86_400
 
 
@@ -215,7 +215,10 @@ def _remove_stale_partials(path: Path) -> None:
 
 
 def lock_path(path: Path, *, wait: bool) -> int | None:
-    """Return a handle that holds the lock of a path; None if it is held, or cannot be locked."""
+    """Lock a path, and return the handle of the lock; None if the path cannot be locked.
+
+    Without `wait`, that is also the result if another process has locked the path.
+    """
     if fcntl is None:
         return None
     try:
@@ -224,7 +227,7 @@ def lock_path(path: Path, *, wait: bool) -> int | None:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or one of the network file systems that have no locks
+    except OSError:  # another process has the lock, or the file system has no locks
         os.close(handle)
         return None
     return handle
@@ -239,19 +242,20 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_remote(path: Path) -> bool:
-    """Return whether a file is on a network disk, as far as the system states it (Linux does)."""
+    """Return whether a file is on a network disk; only Linux states that."""
     try:
         device = path.stat().st_dev
         mounts = _MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:
         return False
     number = f"{os.major(device)}:{os.minor(device)}"
+    # A line is: 36 35 98:0 /root /mount rw … - TYPE SOURCE OPTIONS.
     types = (line.partition(" - ")[2].split(" ")[0] for line in mounts if number in line.split())
-    return any(_REMOTE.fullmatch(type_) for type_ in types)
+    return any(map(_REMOTE.fullmatch, types))
 
 
 class Output(io.BufferedWriter):
-    """A JSON file that is written in large pieces."""
+    """A JSON file with a large write buffer."""
 
     def __init__(self, file: Any) -> None:
         super().__init__(file, buffer_size=1 << 20)
@@ -305,24 +309,24 @@ class Target:
     def file(self) -> Iterator[Output]:
         """Open the file, which is replaced only if the block succeeds."""
         with write_atomically(self.path) as raw:
-            yield from _output(raw, self.path.name)
+            yield from _buffered_output(raw, self.path.name)
         self.written_bytes = self.path.stat().st_size
 
     @contextmanager
     def directory(
         self, names: Iterable[str]
     ) -> Iterator[Callable[[str], AbstractContextManager[Output]]]:
-        """Yield a function that opens a file of that name, one of `names`, in the directory.
+        """Yield a function that opens a file of the directory, whose name is one of `names`.
 
-        The files come into the directory only if the block succeeds.
+        The files are moved into the directory only if the block succeeds.
         """
-        unchanged = set(names)
+        replaced = set(names)
         with write_errors(self.path):
             existed = self.path.is_dir()
             others = sorted(
                 entry.name
                 for entry in (self.path.iterdir() if existed else ())
-                if entry.name.endswith((".json", ".gz")) and entry.name not in unchanged
+                if entry.name.endswith((".json", ".gz")) and entry.name not in replaced
             )
             if others:
                 raise TraceError(
@@ -335,19 +339,22 @@ class Target:
                 @contextmanager
                 def open_output(name: str) -> Iterator[Output]:
                     with (part / name).open("wb") as raw:
-                        yield from _output(raw, name)
+                        yield from _buffered_output(raw, name)
 
                 yield open_output
                 written = list(part.iterdir())
                 self.written_bytes = sum(file.stat().st_size for file in written)
                 if existed:
-                    _exchange_folder(self.path, part, unchanged)
+                    _exchange_folder(self.path, part, replaced)
                 else:
                     part.rename(self.path)
 
 
 def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
-    """Replace a folder by another, which gets its other files; a kill never mixes both."""
+    """Replace a folder by `part`, and move all files into it that are not in `replaced`.
+
+    A process that is killed never leaves a mixture of both.
+    """
     old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
     shutil.copymode(folder, part)
     folder.rename(old)
@@ -362,7 +369,8 @@ def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> Non
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _output(raw: Any, name: str) -> Iterator[Output]:
+def _buffered_output(raw: Any, name: str) -> Iterator[Output]:
+    """Yield the output to a raw file, compressed if its name ends with ``.gz``; then flush it."""
     with contextlib.ExitStack() as stack:
         if name.lower().endswith(".gz"):
             raw = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
@@ -385,7 +393,7 @@ def temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Cells that spreadsheets take for a formula, also behind blanks and in full width.
+#: Cells that spreadsheets take for a formula, also after blanks and in full-width characters.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
@@ -421,13 +429,15 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
         except (TypeError, ValueError, pa.ArrowException) as cause:
             raise TraceError(f"Parquet cannot hold this table: {cause}") from None
         return
-    for place, kind in enumerate(plain.dtypes):
-        if not pd.api.types.is_numeric_dtype(kind):
-            cells: Any = plain.iloc[:, place].map(_escape_formula)
-            plain.isetitem(place, cells)
-    packing: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # With this line terminator, texts with either character are quoted, as in a page's tables.
-    plain.to_csv(file, index=False, compression=packing, errors="replace", lineterminator="\r\n")
+    for position, dtype in enumerate(plain.dtypes):
+        if not pd.api.types.is_numeric_dtype(dtype):
+            cells: Any = plain.iloc[:, position].map(_escape_formula)
+            plain.isetitem(position, cells)
+    compression: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
+    # The line terminator of RFC 4180, as in a page's tables: pandas quotes texts with \r or \n.
+    plain.to_csv(
+        file, index=False, compression=compression, errors="replace", lineterminator="\r\n"
+    )
 
 
 def _escape_formula(value: object) -> object:

@@ -7,8 +7,8 @@ export_dir : str or path-like, optional
     it is set, a page cannot write elsewhere. By default relative names start at the
     working directory.
 steps : str, optional
-    The default of the parameter ``steps`` of `hta_widgets.load`, for the files that it is for: a
-    regular expression of the ranges that are steps.
+    The default of the parameter ``steps`` of `hta_widgets.load`: a regular expression of the ranges
+    that are steps. Files of formats that state their steps ignore it.
 """
 
 from __future__ import annotations

@@ -32,10 +32,12 @@ _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
 #: Category that BytePS workers write since 2019-12; readers set it on events of older files.
 _BYTEPS: Final = "Comm"
+_BYTEPS_TRANSFERS: Final = r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$"
 #: Category of the calls of MPI that communicate.
 MPI_CATEGORY: Final = "mpi"
 #: Names in a timeline of Horovod begin with this while ranks agree on a tensor.
 HOROVOD_PHASE: Final = "NEGOTIATE_"
+_HOROVOD_PHASES: Final = r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
 #: Names of collectives of libraries that work on the host, and of PyTorch's calls of any library.
@@ -50,7 +52,8 @@ _DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
 
-#: Values of `Rule.level`, and of the ranks and figures that rules are applied to.
+#: Values of `Rule.level`: for all ranks, for those without device work, and for the host figures
+#: of those. Each includes the rules of the values before it.
 _WITH_DEVICES: Final = 0
 _WITHOUT_DEVICES: Final = 1
 _HOST_FIGURES: Final = 2
@@ -65,14 +68,12 @@ class Rule:
     name: str | None
     note: str
     ignore_case: bool = True
-    #: 0: it holds for all ranks; 1: for those without device work; 2: for those as well, but not
-    #: in figures of devices
-    level: int = 0
+    #: figures for which the rule is used, see `_WITH_DEVICES`
+    level: int = _WITH_DEVICES
 
     def category_matches(self, category: str) -> bool:
-        # Categories ignore case; names only if the rule does.
-        of_category = self.category
-        return of_category is None or bool(re.fullmatch(of_category, category, re.IGNORECASE))
+        """Return whether the whole category matches; case is ignored."""
+        return self.category is None or bool(re.fullmatch(self.category, category, re.IGNORECASE))
 
     def match_names(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return which names match; only the beginning of long ones is searched."""
@@ -82,7 +83,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class AddedRule(Rule):
-    """A rule whose patterns are a user's, and run in RE2."""
+    """A rule of a user, whose patterns are matched by RE2."""
 
     def category_matches(self, category: str) -> bool:
         if self.category is None:
@@ -121,6 +122,26 @@ _COMMUNICATION: Final = {
     r"(?<![a-z])ctran": "Meta's CTran",
 }
 
+#: Parts of a device whose threads work together inside a kernel.
+_KERNEL_SCOPES: Final = (
+    r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
+)
+#: Kinds of device work by name, with notes. They come before `_COMMUNICATION`.
+_DEVICE_WORK_NAMES: Final = (
+    ("memory", r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)", "copies and fills"),
+    ("memory", r"^(memory_)?copy_?(host|device)_?to_?(host|device)", "ROCm's copies"),
+    ("memory", r"^fill_?buffer", "ROCm's fills"),
+    ("memory", r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
+    ("memory", r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
+    ("memory", r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
+    ("memory", r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
+    ("sync", r"^(stream|event|context|device) (sync|wait)", "waits"),
+    ("sync", r"^(event|notify|capture)_(wait|record)(_sqe)?$", "waits, records (MTIA, Ascend)"),
+    ("sync", r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
+    ("compute", r"^triton_([a-z0-9]+_)?fused_", "Inductor's kernels, named after their operators"),
+    ("compute", rf"{_KERNEL_SCOPES}_?all_?(reduce|gather)", "reductions inside a kernel"),
+)
+
 _BUILT_IN: Final[tuple[Rule, ...]] = (
     # Host collectives count only if no device does their work.
     Rule(
@@ -138,82 +159,24 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("memory", _COPIES, None, "copies and fills"),
     Rule("communication", "collective_comm", None, "collectives"),
     # Device work, by name.
-    Rule(
-        "memory",
-        _DEVICE_WORK,
-        r"^\[?(hip|cuda|cu|musa|aclrt|cnrt)? ?mem(cpy|set)",
-        "copies and fills",
-    ),
-    Rule(
-        "memory",
-        _DEVICE_WORK,
-        r"^(memory_)?copy_?(host|device)_?to_?(host|device)|^fill_?buffer",
-        "ROCm's copies and fills",
-    ),
-    Rule("memory", _DEVICE_WORK, r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
-    Rule("memory", _DEVICE_WORK, r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
     Rule("memory", "mtia_ccp_events", r"^dma", "MTIA's copies"),
-    Rule("memory", _DEVICE_WORK, r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
-    Rule("memory", _DEVICE_WORK, r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
-    Rule("sync", _DEVICE_WORK, r"^(stream|event|context|device) (sync|wait)", "waits"),
-    Rule(
-        "sync",
-        _DEVICE_WORK,
-        r"^(event|notify|capture)_(wait|record)(_sqe)?$",
-        "MTIA's and Ascend's waits and records",
-    ),
-    Rule("sync", _DEVICE_WORK, r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
-    Rule(
-        "compute",
-        _DEVICE_WORK,
-        r"^triton_([a-z0-9]+_)?fused_",
-        "Inductor's kernels, named after all operators that were fused or were next to them",
-    ),
-    Rule(
-        "compute",
-        _DEVICE_WORK,
-        r"(block|warp|wave|wavefront|cta|cluster|thread|lane|quad|(sub|work)_?group|shfl|simd)"
-        r"_?all_?(reduce|gather)",
-        "reductions inside a kernel, whatever their names say",
-    ),
+    *(Rule(kind, _DEVICE_WORK, name, note) for kind, name, note in _DEVICE_WORK_NAMES),
     *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
     # BytePS: stages of workers, by the work that they do, and requests of servers.
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
     Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
-    Rule(
-        "communication",
-        _BYTEPS,
-        r"\.(\w+_)?(PUSH|PULL|SEND|RECV|REDUCE|BROADCAST|ALLGATHER)$",
-        "to servers, and between the GPUs of a worker",
-    ),
-    Rule(
-        "other",
-        _BYTEPS,
-        r"\.[A-Z][A-Z0-9_]+$",
-        "stages of forks that we do not know",
-        ignore_case=False,
-    ),
+    Rule("communication", _BYTEPS, _BYTEPS_TRANSFERS, "to servers, and between a worker's GPUs"),
+    Rule("other", _BYTEPS, r"\.[A-Z][A-Z0-9_]+$", "unknown stages, of forks", ignore_case=False),
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI calls in mpitrace's time lines; beside device work they are not its communication.
-    Rule(
-        "communication",
-        MPI_CATEGORY,
-        None,
-        "all calls whose time mpitrace counts as communication, in ranks without device work",
-        level=_WITHOUT_DEVICES,
-    ),
+    # Calls whose time mpitrace counts as communication. In ranks with device work, they are none.
+    Rule("communication", MPI_CATEGORY, None, "without device work", level=_WITHOUT_DEVICES),
     Rule("cpu", MPI_CATEGORY, None, "calls of MPI in ranks with device work"),
     # Horovod's phases of a tensor.
-    Rule(
-        "communication",
-        "horovod",
-        r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_",
-        "phases of Horovod",
-    ),
+    Rule("communication", "horovod", _HOROVOD_PHASES, "phases of Horovod"),
     Rule("memory", "horovod", r"^MEMCPY_", "to and from Horovod's fusion buffer"),
     Rule("sync", "horovod", r"^(WAIT_FOR_\w+|QUEUE)$", "waits of Horovod"),
     Rule("annotation", "horovod", r"^[A-Z]+$", "a tensor's operation, around its phases"),
@@ -292,12 +255,12 @@ def reset() -> None:
 
 
 def added_rules() -> tuple[Rule, ...]:
-    """Return the added rules, for another process."""
+    """Return the added rules, which another process applies with `use_rules`."""
     return tuple(_added_rules)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Replace the added rules by another process's."""
+    """Replace the added rules by those of another process."""
     _added_rules[:] = rules
 
 
@@ -367,10 +330,10 @@ def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name], _WITH_DEVICES)[0])]
 
 
-#: Kinds by rules and category, then name: the ranks of a job share their names.
+#: Codes of kinds by rules, category and level, then by name: the ranks of a job share their names.
 _code_cache: dict[tuple[tuple[Rule, ...], str, int], dict[str, int]] = {}
 _MAX_CACHED_CODES = 1 << 18
-#: Length of the beginning of a name that rules are searched in; names of kernels have up to 5,000.
+#: Number of characters of a name that are searched; names of kernels have up to 5,000.
 _MAX_SEARCHED = 10_000
 
 
@@ -385,13 +348,13 @@ def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDAr
 
 def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
-    open_rows = np.arange(len(names))
+    undecided = np.arange(len(names))
     for rule in _rules(level):
         if not rule.category_matches(category):
             continue
-        hits = rule.match_names([names[row] for row in open_rows.tolist()])
-        codes[open_rows[hits]] = KINDS.index(rule.kind)
-        open_rows = open_rows[~hits]
+        is_match = rule.match_names([names[position] for position in undecided.tolist()])
+        codes[undecided[is_match]] = KINDS.index(rule.kind)
+        undecided = undecided[~is_match]
         if rule.name is None:
             break
     return codes
@@ -405,10 +368,14 @@ def kind_codes(
     *,
     of_devices: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """Return the code of the kind (its position in `KINDS`) of every event."""
+    """Return the code of the kind (its position in `KINDS`) of every event.
+
+    `category` and `name` are codes into `categories` and `names`. With `of_devices`, collectives on
+    the host are not communication; see `_HOST_FIGURES`.
+    """
     if not len(category):
         return np.empty(0, dtype=np.uint8)
-    undecided = 255
+    undecided = 255  # the category alone does not decide
     on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
     has_device = bool(on_device.any() and on_device[category].any())
     level = _WITH_DEVICES if has_device else _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
@@ -417,16 +384,18 @@ def kind_codes(
         [undecided if code is None else code for code in kinds_of_categories], dtype=np.uint8
     )
     result: npt.NDArray[np.uint8] = by_category[category]
-    rows = np.flatnonzero(result == undecided)
-    of_rows = category[rows]
+    undecided_rows = np.flatnonzero(result == undecided)
+    category_of_rows = category[undecided_rows]
     for code in np.flatnonzero(by_category == undecided).tolist():
-        those = rows[of_rows == code]
-        used = np.zeros(len(names), dtype=bool)
-        used[name[those]] = True
-        unique = np.flatnonzero(used).tolist()
+        rows = undecided_rows[category_of_rows == code]
+        is_used = np.zeros(len(names), dtype=bool)
+        is_used[name[rows]] = True
+        used_names = np.flatnonzero(is_used).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
-        by_name[unique] = _codes_of_names(categories[code], [names[k] for k in unique], level)
-        result[those] = by_name[name[those]]
+        by_name[used_names] = _codes_of_names(
+            categories[code], [names[name_code] for name_code in used_names], level
+        )
+        result[rows] = by_name[name[rows]]
     return result
 
 

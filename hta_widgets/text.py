@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from hta_widgets.errors import TraceError
 
@@ -33,7 +33,7 @@ _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s":
 _TIME = re.compile(r"([-\u2212]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ns|us|µs|μs|ms|s)")
 
 
-def _is_known(number: Number) -> bool:
+def _is_known(number: Number) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 
@@ -64,7 +64,7 @@ def _significant(number: float, digits: int) -> str:
 
 def duration(ns: Number) -> str:
     """Format a duration with three significant digits: ``1.21 ms``, ``148 ms``, ``415 ns``."""
-    if ns is None or not _is_known(ns):
+    if not _is_known(ns):
         return UNKNOWN
     absolute = abs(float(ns))
     sign = MINUS if ns < 0 else ""
@@ -78,7 +78,7 @@ def duration(ns: Number) -> str:
 
 def duration_delta(ns: Number) -> str:
     """Format a difference of durations: ``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
-    if ns is None or not _is_known(ns):
+    if not _is_known(ns):
         return UNKNOWN
     if ns == 0:
         return f"±0{THIN}ns"
@@ -99,8 +99,11 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
 
     `largest_ns` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
-    in_s, in_ms = step >= 1e9 or largest_ns >= 1e9, step >= 1e5 or largest_ns >= 1e6
-    unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
+    seconds, milliseconds, microseconds = _TIME_UNITS
+    is_in_ms = step >= 1e5 or largest_ns >= 1e6
+    unit, scale = milliseconds if is_in_ms else microseconds
+    if step >= 1e9 or largest_ns >= 1e9:
+        unit, scale = seconds
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed_decimals(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""
@@ -109,7 +112,7 @@ def axis_time(ns: float, step: float, largest_ns: float = 0) -> str:
 
 def share(part: Number) -> str:
     """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; an unknown one is ``–``, not 0."""
-    if part is None or not _is_known(part):
+    if not _is_known(part):
         return UNKNOWN
     if part <= 0:
         return f"0{THIN}%"
@@ -122,7 +125,7 @@ def share(part: Number) -> str:
 
 def share_delta(part: Number) -> str:
     """Format a relative change: ``+60 %``, ``−2.8 %``, ``±0 %``."""
-    if part is None or not _is_known(part):
+    if not _is_known(part):
         return UNKNOWN
     absolute = abs(part)
     text = fixed_decimals(absolute * 100, 0 if absolute >= 0.0995 else 1)
@@ -133,7 +136,7 @@ def share_delta(part: Number) -> str:
 
 def count(number: Number) -> str:
     """Format a count: ``215 456``."""
-    if number is None or not _is_known(number):
+    if not _is_known(number):
         return UNKNOWN
     return (MINUS if number < 0 else "") + _group_digits(fixed_decimals(abs(float(number)), 0))
 
@@ -145,7 +148,7 @@ def mean_count(number: float) -> str:
 
 def size(number: Number) -> str:
     """Format bytes in decimal units: ``26.6 MB``."""
-    if number is None or not _is_known(number):
+    if not _is_known(number):
         return UNKNOWN
     amount, unit = abs(float(number)), 0
     while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
@@ -183,14 +186,14 @@ def p_value(number: float) -> str:
 
 def rate(gb_per_s: Number) -> str:
     """Format gigabytes per second in decimal units: ``22.0 GB/s``."""
-    if gb_per_s is None or not _is_known(gb_per_s):
+    if not _is_known(gb_per_s):
         return UNKNOWN
     return f"{size(gb_per_s * 1e9)}/s"
 
 
 def value(number: Number, unit: str = "") -> str:
     """Format a counter's value: up to four significant digits, large ones in groups."""
-    if number is None or not _is_known(number):
+    if not _is_known(number):
         return UNKNOWN
     absolute = abs(float(number))
     if absolute == int(absolute) or absolute >= 1000:
@@ -206,7 +209,7 @@ def escape_controls(text: str) -> str:
 
 
 def shorten_words(text: str) -> str:
-    """Replace the middle of words of 900 or more characters without a slash by ``…``."""
+    """Replace the middle of long words by ``…``: of 900 or more characters without a slash."""
     return _LONG_WORD.sub(r"\1…\2", text)
 
 
@@ -216,7 +219,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def consecutive_runs(numbers: Iterable[int]) -> list[range]:
-    """Return ascending numbers as runs of consecutive ones: ``0, 1, 2, 5`` as 0 to 2 and 5."""
+    """Return ascending numbers as ranges of consecutive ones: ``0, 1, 2, 5`` as 0–2 and 5."""
     runs: list[range] = []
     for number in numbers:
         if runs and number == runs[-1].stop:
@@ -235,8 +238,8 @@ def rank_list(ranks: Iterable[int], max_runs: int = 3) -> str:
     """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(map(int, ranks))
     shown = consecutive_runs(numbers)[:max_runs]
-    left = len(numbers) - sum(map(len, shown))
-    more_text = f" and {count(left)} more" if left else ""
+    hidden_count = len(numbers) - sum(map(len, shown))
+    more_text = f" and {count(hidden_count)} more" if hidden_count else ""
     return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(map(run_text, shown))}{more_text}"
 
 

@@ -14,12 +14,12 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
@@ -31,10 +31,10 @@ _LENGTH = struct.Struct("<Q")
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
-package, *more = sys.argv[1:]
-own = os.path.dirname(os.__file__)
-sys.path.insert(sys.path.index(own) + 1 if own in sys.path else 0, package)
-sys.path += [path for path in more if path not in sys.path]
+package, *parent_path = sys.argv[1:]
+stdlib = os.path.dirname(os.__file__)
+sys.path.insert(sys.path.index(stdlib) + 1 if stdlib in sys.path else 0, package)
+sys.path += [path for path in parent_path if path not in sys.path]
 from hta_widgets.workers import serve
 serve()
 """
@@ -44,18 +44,27 @@ serve()
 Report = Callable[[Any], object]
 
 
+class _Task(NamedTuple):
+    """A pickled call, and the future of its result."""
+
+    future: Future[Any]
+    message: bytes
+    report: Report | None
+
+
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters; an error in a ``with`` block ends them."""
+    """Runs picklable functions in separate interpreters; an error in a ``with`` block ends them.
+
+    A thread for each worker sends it tasks, one at a time, and waits for the result.
+    """
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
-        self._shut = False
-        self._killed = False
+        self._is_shut = False
+        self._is_killed = False
         self._workers: set[subprocess.Popen[bytes]] = set()
-        self._changing = threading.Lock()
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes, Report | None] | None] = (
-            queue.SimpleQueue()
-        )
+        self._workers_lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._serve_worker, daemon=True) for _ in range(workers)
         ]
@@ -70,21 +79,21 @@ class WorkerPool(Executor):
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
         """Submit a call; a thread of the pool hands `report` what ``fn`` passes to `advance`."""
-        if self._shut:
+        if self._is_shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
         message = pickle.dumps((fn, args, kwargs, report is not None))
-        self._tasks.put((future, message, report))
+        self._tasks.put(_Task(future, message, report))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers after all submitted calls."""
-        self._shut = True
+        self._is_shut = True
         with contextlib.suppress(queue.Empty):
             while cancel_futures:
                 task = self._tasks.get_nowait()
                 if task is not None:
-                    task[0].cancel()
+                    task.future.cancel()
         for _ in self._threads:
             self._tasks.put(None)
         if wait:
@@ -99,15 +108,15 @@ class WorkerPool(Executor):
 
     def kill(self) -> None:
         """End the workers immediately; running and waiting calls are dropped."""
-        with self._changing:
-            self._killed = True
+        with self._workers_lock:
+            self._is_killed = True
             for worker in self._workers:
                 worker.kill()
         self.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        with self._changing:
-            if self._killed:
+        with self._workers_lock:
+            if self._is_killed:
                 raise CancelledError
             package = str(Path(__file__).resolve().parents[1])
             worker = subprocess.Popen(
@@ -119,54 +128,61 @@ class WorkerPool(Executor):
         return worker
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
+        """Close the pipes of a worker, which then ends, and wait for it."""
         for pipe in (worker.stdin, worker.stdout):
             with contextlib.suppress(OSError):  # it may have died before all data was sent
                 if pipe is not None:
                     pipe.close()
         worker.wait()
-        with self._changing:
+        with self._workers_lock:
             self._workers.discard(worker)
 
     def _serve_worker(self) -> None:
+        """Run tasks in a worker that is started for the first, until the pool is shut down."""
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
-            future, message, report = task
-            if not future.set_running_or_notify_cancel():
-                continue
-            # A task whose worker is killed is given to a new worker, once.
-            for is_last in (False, True):
-                try:
-                    worker = worker or self._start()
-                    failed, result = _run_in_worker(worker, message, report)
-                except BaseException as error:  # noqa: BLE001 - the future carries it
-                    if worker is not None:
-                        worker.kill()
-                        self._end(worker)
-                        worker = None
-                    is_lost = isinstance(error, (EOFError, OSError)) and not self._killed
-                    if is_lost and not is_last:
-                        continue
-                    future.set_exception(_killed_worker_error(error) if is_lost else error)
-                    break
-                if failed:
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
-                break
+            if task.future.set_running_or_notify_cancel():
+                worker = self._run_task(task, worker)
         if worker is not None:
             self._end(worker)
 
+    def _run_task(
+        self, task: _Task, worker: subprocess.Popen[bytes] | None
+    ) -> subprocess.Popen[bytes] | None:
+        """Run a task, and return the worker for the next one; None if it has ended.
 
-def _run_in_worker(
-    worker: subprocess.Popen[bytes], message: bytes, report: Report | None
-) -> tuple[bool, Any]:
+        If a worker ends unexpectedly, the task is run once more in a new one.
+        """
+        for is_last in (False, True):
+            try:
+                worker = worker or self._start()
+                failed, result = _run_in_worker(worker, task)
+            except BaseException as error:  # noqa: BLE001 - the future carries it
+                if worker is not None:
+                    worker.kill()
+                    self._end(worker)
+                    worker = None
+                is_lost = isinstance(error, (EOFError, OSError)) and not self._is_killed
+                if is_lost and not is_last:
+                    continue
+                task.future.set_exception(_killed_worker_error(error) if is_lost else error)
+                break
+            if failed:
+                task.future.set_exception(result)
+            else:
+                task.future.set_result(result)
+            break
+        return worker
+
+
+def _run_in_worker(worker: subprocess.Popen[bytes], task: _Task) -> tuple[bool, Any]:
     """Return whether a task failed, and its result or error."""
     assert worker.stdin is not None  # noqa: S101
     assert worker.stdout is not None  # noqa: S101
-    _send(worker.stdin, [message])
+    _send(worker.stdin, [task.message])
     failed, result = _receive(worker.stdout)
-    while report is not None and failed is None:
-        report(result)
+    while task.report is not None and failed is None:  # a value that the task reports
+        task.report(result)
         failed, result = _receive(worker.stdout)
     return failed, result
 
@@ -188,10 +204,10 @@ def serve() -> None:
     tasks = sys.stdin.buffer
     while True:
         try:
-            function, args, kwargs, reports = _receive(tasks)
+            function, args, kwargs, has_report = _receive(tasks)
         except EOFError:
             return
-        if reports:
+        if has_report:
             kwargs["advance"] = lambda value: _send(answers, [pickle.dumps((None, value))])
         try:
             answer = (False, function(*args, **kwargs))
@@ -203,6 +219,7 @@ def serve() -> None:
 
 
 def _send(pipe: IO[bytes], parts: list[Any]) -> None:
+    """Write a message: the number of its parts, their sizes, and the parts."""
     pipe.write(_LENGTH.pack(len(parts)))
     for part in parts:
         pipe.write(_LENGTH.pack(memoryview(part).nbytes))
@@ -212,29 +229,29 @@ def _send(pipe: IO[bytes], parts: list[Any]) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> Any:
-    count = _number(pipe)
-    sizes = [_number(pipe) for _ in range(count)]
-    parts = []
-    for size in sizes:
-        part = bytearray(size)
-        view = memoryview(part)
-        while view and (got := pipe.readinto(view)):  # type: ignore[attr-defined]
-            view = view[got:]
-        if view:
-            raise EOFError("its answer is not complete")
-        parts.append(part)
-    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from our own process
+    """Read a message of `_send`, and unpickle its first part; the others are its buffers."""
+    count = _read_length(pipe)
+    sizes = [_read_length(pipe) for _ in range(count)]
+    body, *buffers = (_read_bytes(pipe, size) for size in sizes)
+    return pickle.loads(body, buffers=buffers)  # noqa: S301 - from our own process
 
 
-def _number(pipe: IO[bytes]) -> int:
-    data = pipe.read(_LENGTH.size)
-    if len(data) < _LENGTH.size:
+def _read_length(pipe: IO[bytes]) -> int:
+    return int(_LENGTH.unpack(_read_bytes(pipe, _LENGTH.size))[0])
+
+
+def _read_bytes(pipe: IO[bytes], size: int) -> bytearray:
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest and (read_bytes := pipe.readinto(rest)):  # type: ignore[attr-defined]
+        rest = rest[read_bytes:]
+    if rest:
         raise EOFError("its answer is not complete")
-    return int(_LENGTH.unpack(data)[0])
+    return data
 
 
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
-_SAME_THERE = "Install the same hta_widgets and packages there as here."
+_SAME_VERSIONS = "Install the same hta_widgets and packages there as here."
 
 #: The process that submitted the running call; None outside of calls.
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
@@ -271,7 +288,7 @@ class _Call:
             raise TraceError(
                 f"hta_widgets is {own_version} on the worker {socket.gethostname()}, and"
                 f" {self.version} here",
-                remedy=_SAME_THERE,
+                remedy=_SAME_VERSIONS,
             )
         token = _submitted_by.set(self.home)
         try:
@@ -287,13 +304,14 @@ class _Call:
 
 def submit(executor: Executor, function: Callable[..., Any], *args: object) -> Future[Any]:
     """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
-    main_path = (
-        package_version("hta_widgets"),
-        _this_process(),
-        str(cache_folder()),
-        taxonomy.added_rules(),
+    call = _Call(
+        function,
+        args,
+        version=package_version("hta_widgets"),
+        home=_this_process(),
+        cache=str(cache_folder()),
+        rules=taxonomy.added_rules(),
     )
-    call = _Call(function, args, *main_path)
     try:
         return executor.submit(call)
     except BrokenExecutor as cause:
@@ -321,7 +339,7 @@ def result_of(future: Future[Any]) -> Any:
         if "deserializ" in str(cause):
             raise TraceError(
                 f"a worker, or the scheduler, cannot decode what it is sent ({cause})",
-                remedy=_SAME_THERE,
+                remedy=_SAME_VERSIONS,
             ) from cause
         raise
 
@@ -343,7 +361,7 @@ def _lost_worker_error(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; that of CPUs if unknown."""
+    """Return the number of calls that an executor runs at a time; if unknown, that of the CPUs."""
     max_workers = getattr(executor, "_max_workers", None)
     if isinstance(max_workers, int):
         return max(max_workers, 1)
@@ -362,18 +380,13 @@ def require_executor(executor: object) -> None:
         )
 
 
-def runs_in_other_processes(executor: Executor) -> bool:
-    """Return whether calls run in other processes; False if that is unknown before a call."""
-    return not isinstance(executor, ThreadPoolExecutor)
-
-
 def is_own_process() -> bool:
     """Return whether the running call, if any, was submitted by this process."""
     return _submitted_by.get() in {None, _this_process()}
 
 
 def _this_process() -> str:
-    # Forked processes share the token, so the id of the process is added.
+    # A forked process has the same token and another id. On another host, ids may be the same.
     return f"{_TOKEN}-{os.getpid()}"
 
 

@@ -17,7 +17,10 @@ _shown: dict[_Request, Any] = {}
 
 
 def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
-    """Open paths, and report to the page; return traces and dashboard, or both runs and diff."""
+    """Open paths, and report to the page.
+
+    Returns the traces and the dashboard, or the traces of both runs and the comparison.
+    """
     request = (view, paths)
     widget = _shown.get(request)
     if widget is not None and widget.comm is not None:
@@ -38,8 +41,8 @@ def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
     return widget.traces, widget
 
 
-def _report(**at: object) -> None:
-    _publish({"type": "progress", **at})
+def _report(**progress: object) -> None:
+    _publish({"type": "progress", **progress})
 
 
 def _publish(message: dict[str, Any]) -> None:

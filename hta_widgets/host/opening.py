@@ -21,7 +21,7 @@ _REPORT_EVERY_S = 0.1
 
 
 def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) -> Any:
-    """Read traces, and return the widget of a view; `report` takes the fields of `progress`."""
+    """Read traces, and return the widget of a view; `report` gets the fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
     # These imports take a second or two, and the page should appear first.
@@ -50,9 +50,9 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view, the view's own last."""
+    """Return all models of a view, the one of the view last."""
     if hasattr(widget, "sides"):
-        return [*(part for side in widget.sides for part in (side, side.state)), widget]
+        return [*(model for side in widget.sides for model in (side, side.state)), widget]
     return [widget.state, widget]
 
 

@@ -77,7 +77,7 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 Send = Callable[[bytes], None]
-#: Function that takes a requested file, and returns its name and address, or None.
+#: Function from the path of a written file to its name and address for pages, or None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
 #: Traits that make up most of a model's bytes; each value is sent once, identified by its hash.
@@ -257,15 +257,18 @@ class _Request:
 
 @dataclass(eq=False)
 class _Load:
+    """A view that is being opened."""
+
     request: _Request
-    #: pages that wait for the load, and the number of the request of each
+    #: number of the request of each page that waits for the load
     waiting: dict[str, Any]
-    is_exposed: bool = False
+    #: whether a signal may interrupt the main thread now
+    can_interrupt: bool = False
     is_cancelled: bool = False
 
 
 class Session:
-    """Owns the widgets. Any thread may call `join`, `leave`, `put`, `stop` and `end`."""
+    """Owns the widgets. Any thread may call `join`, `leave`, `enqueue`, `stop` and `end`."""
 
     def __init__(
         self, sources: Sources, hello: dict[str, Any] | None = None, *, offer: Offer | None = None
@@ -286,7 +289,7 @@ class Session:
         self._tasks.put((self._join, (page, send)))
 
     def leave(self, page: str) -> None:
-        """Disconnect a page; a load that no other page waits for is cancelled after a while."""
+        """Disconnect a page; a load for which no other page waits is cancelled after a while."""
         with self._lock:
             load = self._load
             if load is not None and load.waiting.pop(page, None) is not None and not load.waiting:
@@ -324,7 +327,7 @@ class Session:
         self.stop()  # in case the signal does not interrupt `run` while it waits
 
     def _join_running_load(self, page: str, message: dict[str, Any]) -> bool:
-        """Let a page that opens what is being loaded wait for that load; return whether it does."""
+        """Let a page wait if the view that it opens is being loaded; return whether it is."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -365,35 +368,39 @@ class Session:
             traceback.print_exc(file=sys.stderr)
 
     def _answer_others(self, load: _Load) -> None:
-        """Handle the tasks that came during a load, except loads and their pages' later tasks."""
-        load.is_exposed = False
+        """Handle the tasks that came during a load, except loads and later tasks of their pages."""
+        load.can_interrupt = False
         later: list[_Task | None] = []
         deferred: set[str] = set()
         while not self._tasks.empty():
             task = self._tasks.get()
-            is_open = task is not None and task[0] == self._handle and _is_open(task[1][1])
-            if task is None or is_open or task[1][0] in deferred:
+            if task is None:
                 later.append(task)
-                deferred |= set() if task is None else {task[1][0]}
+                continue
+            method, (page, *arguments) = task
+            is_open = method == self._handle and _is_open(arguments[0])
+            if is_open or page in deferred:
+                later.append(task)
+                deferred.add(page)
             else:
                 self._run_task(*task)
         for task in later:
             self._tasks.put(task)
         if self._is_ending:
             raise KeyboardInterrupt
-        load.is_exposed = not load.is_cancelled
+        load.can_interrupt = not load.is_cancelled
         if load.is_cancelled:
             raise LoadCancelled
 
     def _on_end_signal(self, *_signal: object) -> None:
-        # A request catches the KeyboardInterrupt, as in a notebook, so the flag ends `run` then.
+        # If a request catches the KeyboardInterrupt, as in a notebook, the flag ends `run`.
         self._is_ending = True
         raise KeyboardInterrupt
 
     def _on_interrupt_signal(self, *_signal: object) -> None:
         load = self._load
-        if load is not None and load.is_exposed and load.is_cancelled:
-            load.is_exposed = False
+        if load is not None and load.can_interrupt and load.is_cancelled:
+            load.can_interrupt = False
             raise LoadCancelled
 
     def _join(self, page: str, send: Send) -> None:
@@ -435,12 +442,12 @@ class Session:
         """Return the message that ends a load. A load is interrupted only in this function."""
         try:
             try:
-                load.is_exposed = True
+                load.can_interrupt = True
                 model = self._widget(load.request, load)
             except Exception as error:  # noqa: BLE001 - the page shows any error
                 return failure_message(error)
             finally:
-                load.is_exposed = False
+                load.can_interrupt = False
         except LoadCancelled:
             return _CANCELLED
         return {"type": "opened", "model": model.model_id}
@@ -465,9 +472,9 @@ class Session:
             )
         return source
 
-    def _report(self, load: _Load, **at: object) -> None:
+    def _report(self, load: _Load, **progress: object) -> None:
         for page, number in list(load.waiting.items()):
-            self.hub.send({"type": "progress", "id": number, **at}, to=page)
+            self.hub.send({"type": "progress", "id": number, **progress}, to=page)
         self._answer_others(load)
 
     def _close_unused(self) -> None:

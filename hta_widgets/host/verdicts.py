@@ -1,6 +1,6 @@
-"""Verdicts of jobs in a folder's list: ranks, step time, a small picture, the headline's sentence.
+"""Verdicts of jobs in a folder's list: ranks, step time, a small picture, and a sentence.
 
-A process of low priority reads one job at a time, so that the host stays free for its pages::
+A process of low priority reads one job at a time, so that the host can answer its pages::
 
     $ python -m hta_widgets.host.verdicts /runs/job
     {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …",
@@ -28,7 +28,7 @@ _BINS = 60
 
 
 async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
-    """Return the verdict of a job, read by a process of its own; None if it cannot be read."""
+    """Return the verdict of a job from another process; None if the job cannot be read."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -52,10 +52,11 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 
 
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
-    """Return ranks, median time of a step, picture and first sentence of a job; None for no steps.
+    """Return the ranks, the median time of a step, the picture and the first sentence of a job.
 
-    The picture has, for each bin of the job, the percentage that all ranks together spend in each
-    kind of work; communication that overlaps compute does not count.
+    The time is None without steps. For each bin of the job, the picture has the percentage of their
+    time that all ranks spend in each kind of work; communication that overlaps compute does not
+    count.
     """
     # These imports take a second or two, which the host's own start should not.
     from hta_widgets.analysis.steps import step_length, step_times

@@ -1,4 +1,4 @@
-"""A host for browsers: files to open, HTTP and a WebSocket on loopback, in a thread of its own."""
+"""A host for browsers: files that pages may open, and a thread that serves pages on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -46,6 +46,8 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True)
 class _FolderFile:
+    """A trace file in a folder."""
+
     path: Path
     state: _State
     format: str
@@ -55,7 +57,7 @@ class _FolderFile:
 class FolderEntry:
     """A job or a file that can be opened."""
 
-    #: its name for pages: the path below the folder
+    #: the path below the folder, by which pages name it
     path: str
     #: argument for `hta_widgets.load`
     source: Any
@@ -91,16 +93,18 @@ class Folder:
         self.entries: list[FolderEntry] = []
         #: by `FolderEntry.key`; None for jobs that cannot be read
         self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
-        self._known: dict[str, tuple[_State, str | None]] = {}
+        #: state and format of each file that was opened; None for files that are no traces
+        self._formats: dict[str, tuple[_State, str | None]] = {}
         #: state of each file at the last check; files that change between checks are being written
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
         """Return what to load for an entry's path, or None."""
-        every = [entry_or_part for entry in self.entries for entry_or_part in (entry, *entry.parts)]
-        return next(
-            (entry_or_part.source for entry_or_part in every if entry_or_part.path == path), None
-        )
+        for entry in self.entries:
+            for job_or_file in (entry, *entry.parts):
+                if job_or_file.path == path:
+                    return job_or_file.source
+        return None
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the entries with their verdicts, as far as they are known."""
@@ -110,48 +114,42 @@ class Folder:
 
     def next_unread(self) -> FolderEntry | None:
         """Return the newest job without a verdict that is small enough to be read ahead."""
-        return next(
-            (
-                entry
-                for entry in self.entries
-                if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES
-            ),
-            None,
-        )
+        for entry in self.entries:
+            if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES:
+                return entry
+        return None
 
     def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""
-        states = dict(self._files())
+        states = self._file_states()
         before, self._states = self._states, states
-        files = [
-            _FolderFile(Path(path), state, format_)
-            for path, state in states.items()
-            if (before is None or before.get(path) == state or path in self._known)
-            and (format_ := self._format(path, state)) is not None
-        ]
-        self._known = {path: self._known[path] for path in states if path in self._known}
+        files = []
+        for path, state in states.items():
+            if before is None or before.get(path) == state or path in self._formats:
+                format_ = self._format(path, state)
+                if format_ is not None:
+                    files.append(_FolderFile(Path(path), state, format_))
+        self._formats = {path: self._formats[path] for path in states if path in self._formats}
         entries = _folder_entries(self.path, files)
         is_new = entries != self.entries
         self.entries = entries
         return is_new
 
-    def _files(self) -> list[tuple[str, _State]]:
-        files = []
+    def _file_states(self) -> dict[str, _State]:
+        states = {}
         try:
             paths = sorted(files_below(str(self.path)), key=natural_key)
         except TraceError:
-            return []  # it was removed, or cannot be read now
+            return {}  # the folder was removed, or cannot be read now
         for path in paths:
-            try:
-                state = Path(path).stat()
-            except OSError:
-                continue
-            files.append((path, (state.st_mtime_ns, state.st_size)))
-        return files
+            with contextlib.suppress(OSError):
+                stat = Path(path).stat()
+                states[path] = (stat.st_mtime_ns, stat.st_size)
+        return states
 
     def _format(self, path: str, state: _State) -> str | None:
         """Return the format of a trace file; None if it is something else."""
-        cached = self._known.get(path)
+        cached = self._formats.get(path)
         if cached is None or cached[0] != state:
             try:
                 sniffed = sniff(path)
@@ -159,12 +157,12 @@ class Folder:
                 cached = state, sniffed.format if is_trace else None
             except TraceError:
                 cached = state, None
-            self._known[path] = cached
+            self._formats[path] = cached
         return cached[1]
 
 
 def _has_events(path: str) -> bool:
-    """Return whether a JSON file begins like a trace; `sniff` takes any JSON for one."""
+    """Return whether a JSON file begins like a trace; to `sniff`, any JSON file is one."""
     with open_stream(path) as stream:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
@@ -177,14 +175,15 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        is_loose = folder == root and len(groups) > 1 and len({*map(_pattern, members)}) > 1
-        if len(members) == 1 or is_loose:
+        # Files of different names next to folders are no job.
+        is_mixed = folder == root and len(groups) > 1 and len({*map(_pattern, members)}) > 1
+        if len(members) == 1 or is_mixed:
             entries += parts
             continue
         # Loading a folder also reads the folders below it.
-        is_alone = not any(folder in other.parents for other in groups)
+        has_folders = any(folder in other.parents for other in groups)
         job = _folder_entry(root, folder, members)
-        job.source = str(folder) if is_alone else [str(file.path) for file in members]
+        job.source = [str(file.path) for file in members] if has_folders else str(folder)
         job.parts = sorted(parts, key=lambda part: natural_key(part.path))
         entries.append(job)
     return sorted(entries, key=lambda entry: (-entry.changed_ns, natural_key(entry.path)))
@@ -233,11 +232,11 @@ class AllowedPaths:
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
-        self.named = [*paths, *([compare] if compare is not None else [])]
-        for path in self.named:
+        self.all_paths = [*paths, *([compare] if compare is not None else [])]
+        for path in self.all_paths:
             require_exists(path)
         #: the names of paths for pages: URLs without their secrets
-        self._names = _unique_names(self.named)
+        self._names = _unique_names(self.all_paths)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
         if self.folder is not None:
@@ -254,7 +253,7 @@ class AllowedPaths:
     def request(self) -> dict[str, Any] | None:
         """The first view of a page; None for the start page."""
         if self.compare is not None:
-            return {"view": "diff", "paths": [self._names[path] for path in self.named]}
+            return {"view": "diff", "paths": [self._names[path] for path in self.all_paths]}
         if self.folder is None:
             return {"view": "dashboard", "paths": [self._names[path] for path in self.paths]}
         if len(self.folder.entries) == 1:
@@ -264,17 +263,18 @@ class AllowedPaths:
     @property
     def title(self) -> str:
         """The names of the paths on the command line."""
-        names = [self._names[path] for path in self.named]
+        names = [self._names[path] for path in self.all_paths]
         return ", ".join(Path(name).resolve().name or name for name in names)
 
 
 def _unique_names(paths: list[str]) -> dict[str, str]:
     """Return a name for each path: the path, without the secrets of a URL."""
     names: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     for path in dict.fromkeys(paths):
         name = redact_urls(path)
-        count = sum(redact_urls(other) == name for other in names)
-        names[path] = f"{name} ({count + 1})" if count else name
+        counts[name] += 1
+        names[path] = name if counts[name] == 1 else f"{name} ({counts[name]})"
     return names
 
 
@@ -308,9 +308,9 @@ _HEAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     '<link rel="icon" href="data:,">'
 )
-#: Page that redirects to ``/``. A ``SameSite=Strict`` cookie is not sent with a request that comes
-#: from another site or a file, but it is sent with this redirect, which also removes the token
-#: from the address and the history.
+#: Page that redirects to ``/``. A cookie with ``SameSite=Strict`` is sent with this redirect, but
+#: not with a request from another site or a file. The redirect also removes the token from the
+#: address and the history.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
     _HEAD + '<meta name="viewport" content="width=device-width">'
@@ -324,7 +324,8 @@ _MAX_BODY_BYTES = 1024
 #: Time in which the headers of a request, and its body, have to arrive.
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
-_GOING_AWAY, _NO_FRAME = 1001, 1007
+#: Codes with which a WebSocket is closed.
+_GOING_AWAY, _INVALID_DATA = 1001, 1007
 _LAST_PORT = 65_535
 
 
@@ -415,7 +416,7 @@ class Site:
             try:
                 if await asyncio.to_thread(folder.refresh):
                     self._show_folder()
-            except Exception:  # noqa: BLE001 - the next look may succeed
+            except Exception:  # noqa: BLE001 - the next refresh may succeed
                 traceback.print_exc(file=sys.stderr)
 
     async def _read_verdicts(self, folder: Folder) -> None:
@@ -591,7 +592,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
             frame = message if isinstance(message, bytes) else b""
             self.site.session.enqueue(self.name, *unpack(frame))
         except WireError as error:
-            self.close(_NO_FRAME, str(error)[:100])
+            self.close(_INVALID_DATA, str(error)[:100])
 
     def on_close(self) -> None:
         """Disconnect."""

@@ -28,7 +28,7 @@ from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, rais
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
+_SUPERSEDED_AFTER = 32  # number of later requests for other tasks after which a task is cancelled
 _NAME = "hta-background"
 
 
@@ -38,9 +38,9 @@ def deadline_after(within_ms: float | None) -> float:
 
 
 class BackgroundTask(Generic[T]):
-    """A result that is computed on first request, and kept.
+    """A result that is computed on first request.
 
-    After a failure or `cancel` the next request starts again.
+    After a failure or `cancel`, the next request computes it again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -70,6 +70,7 @@ class BackgroundTask(Generic[T]):
     @property
     def value(self) -> T:
         """The result, computed in this thread unless another thread is computing it."""
+        self._is_cancelled = False
         while True:
             future = self._future
             self._run(future)
@@ -86,8 +87,8 @@ class BackgroundTask(Generic[T]):
             if future.running() or future.done():
                 return
             future.set_running_or_notify_cancel()
-        of_caller = is_cancelled.get()
-        token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
+        is_caller_cancelled = is_cancelled.get()
+        token = is_cancelled.set(lambda: self._is_cancelled or is_caller_cancelled())
         try:
             raise_if_cancelled()
             result = self._make()
@@ -110,7 +111,7 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class TaskCache:
-    """The last answers to one engine's requests, ready or being computed."""
+    """The last answers to the requests of one engine, ready or being computed."""
 
     def __init__(self, max_tasks: int = 16) -> None:
         self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
@@ -119,7 +120,7 @@ class TaskCache:
         self._requests = 0
 
     def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
-        """Return the work under `key`, and cancel superseded work."""
+        """Return the task under `key`, and cancel superseded tasks."""
         self._requests += 1
         task: BackgroundTask[T] = self._tasks.get_or_compute(key, lambda: BackgroundTask(make))
         task.last_request = self._requests
@@ -129,7 +130,7 @@ class TaskCache:
         return task
 
     def clear(self) -> None:
-        """Cancel and forget all."""
+        """Cancel and remove all tasks."""
         self._tasks.clear()
 
 
@@ -147,5 +148,5 @@ def _submit(call: Callable[[], None]) -> None:
 
 def _serve() -> None:
     while True:
-        with suppress(BaseException):  # the caller gets it from the future
+        with suppress(BaseException):  # the caller gets the error from the future
             _queue.get()()

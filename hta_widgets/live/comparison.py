@@ -1,7 +1,7 @@
 """Answer the requests of pages about two runs.
 
-`DiffAnswers` computes a frame when it is first requested, and keeps it. While a page loads,
-`compute_frames_ahead` computes those that it requests first.
+`DiffAnswers` computes a frame when it is first requested. While a page loads,
+`compute_frames_ahead` computes the frames that the page requests first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the
 
 
 class DiffAnswers:
-    """Answers to the page of a comparison; computed on first request, and kept."""
+    """Answers to the page of a comparison, each computed on first request."""
 
     def __init__(self, both: Comparison, swapped: Callable[[], Comparison]) -> None:
         self.both = both
@@ -55,31 +55,29 @@ class DiffAnswers:
     def about(self) -> dict[str, Any]:
         """Return the facts that the page shows before any frame."""
         both = self.both
-        ranks = [len(side.ranks) for side in both.sides]
-        facts = [
-            f"{plural(ranks[0], 'rank')} each"
-            if ranks[0] == ranks[1]
-            else f"{ranks[0]} → {plural(ranks[1], 'rank')}"
-        ]
+        before_ranks, after_ranks = (len(side.ranks) for side in both.sides)
+        facts = f"{before_ranks} → {plural(after_ranks, 'rank')}"
+        if before_ranks == after_ranks:
+            facts = f"{plural(before_ranks, 'rank')} each"
+        unmatched = max(len(both.before_alone), len(both.after_alone))
+        steps_text = "no steps: the whole is compared"
         if both.before.has_steps:
-            facts.append(plural(both.step_count, "step"))
-        alone = [len(both.before_alone), len(both.after_alone)]
+            facts += f" · {plural(both.step_count, 'step')}"
+            how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+            how += ", on the devices" * both.before.on_device
+            all_steps = plural(both.step_count + unmatched, "step")
+            steps_text = f"{both.step_count} of {all_steps} matched {how}".strip()
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
-        matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
-        matched += ", on the devices" * both.before.on_device
-        steps = both.step_count + max(alone)
         return {
             "labels": [side.label for side in both.sides],
-            "facts": " · ".join(facts),
+            "facts": facts,
             "conditions": conditions(both),
             "cautions": [{"kind": caution.kind, "text": caution.text} for caution in both.cautions],
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": f"{both.step_count} of {plural(steps, 'step')} matched {matched}".strip()
-            if both.before.has_steps
-            else "no steps: the whole is compared",
-            "all_matched": not any(alone),
+            "matched": steps_text,
+            "all_matched": not unmatched,
             "kind_words": kind_labels(both),
             "has_events": self.has_events,
             "has_device": self.has_device,
@@ -180,15 +178,14 @@ class DiffAnswers:
         if not 0 <= pair < count:
             raise ValueError(f"no pair of ranks {pair}: they count from 0 to {count - 1}")
         if pair not in self._pair_answers:
-            swapped_pair = self.both.rank_pairs[pair][::-1]
+            swapped_ranks = self.both.rank_pairs[pair][::-1]
 
             def compare_swapped() -> Comparison:
-                swapped_run = self._swapped()
-                return comparison_of_pair(swapped_run, swapped_run.rank_pairs.index(swapped_pair))
+                swapped = self._swapped()
+                return comparison_of_pair(swapped, swapped.rank_pairs.index(swapped_ranks))
 
-            self._pair_answers[pair] = DiffAnswers(
-                comparison_of_pair(self.both, pair), compare_swapped
-            )
+            pair_comparison = comparison_of_pair(self.both, pair)
+            self._pair_answers[pair] = DiffAnswers(pair_comparison, compare_swapped)
         return self._pair_answers[pair]
 
     def _alignment(self, base: str) -> diff.Alignment:
@@ -216,7 +213,7 @@ class DiffAnswers:
         return names
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
-        """Return the names of all steps behind each short name, those that differ most first."""
+        """Return the full names with each short name, those that differ most first."""
         if device not in self._members:
             members: dict[str, list[str]] = {}
             for name in diff.names(self.both, device=device)["name"].tolist():
@@ -337,7 +334,7 @@ def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns `short` and, of replaced work, `before_short` and `after_short`."""
+    """Add the column `short` and, for replaced work, `before_short` and `after_short`."""
     short_columns = {"name": "short", "before_names": "before_short", "after_names": "after_short"}
     return frame.assign(
         **{
@@ -363,10 +360,7 @@ def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
 def first_frame_tasks(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> Iterator[Callable[[], object]]:
-    """Yield tasks that compute the first frames which `js/src/compare/charts.ts` requests.
-
-    `DiffAnswers` keeps the frames, so that the page's requests only fetch them.
-    """
+    """Yield tasks that compute the frames which `js/src/compare/charts.ts` requests first."""
     for name in ("segments", "slots"):
         yield partial(answers.frame, f"{name}:{base}")
     shown = answers if pair is None else answers.answers_of_pair(pair)
@@ -402,7 +396,7 @@ def compute_frames_ahead(
     def run_next() -> None:
         try:
             next(tasks)()
-        except Exception:  # noqa: BLE001 - the end, or an error, which the page's own request gets
+        except Exception:  # noqa: BLE001 - the last task was run, or the page's request has the error
             return
         loop.call_later(_PAUSE_S, run_next)
 

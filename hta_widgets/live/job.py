@@ -83,20 +83,16 @@ MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
-_MAX_ANSWERS = 16  # maximum number that is kept or computed at a time
+_MAX_ANSWERS = 16  # cached or being computed
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
-def _match_task(traces: TraceSet) -> BackgroundTask[None]:
-    """Return the work of matching a set's collectives, which most answers need for waits.
+def _match_task(traces: TraceSet) -> BackgroundTask[Any]:
+    """Return the task of matching a set's collectives, which most answers need for waits.
 
-    Timeline and panels share it, and a new selection does not cancel it.
+    Timeline and panels share the task, and a new selection does not cancel it.
     """
-
-    def match() -> None:
-        clock_fit(traces)
-
-    return memo(traces, "matched", lambda: BackgroundTask(match))
+    return memo(traces, "matched", lambda: BackgroundTask(lambda: clock_fit(traces)))
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
@@ -121,7 +117,7 @@ class PanelEngine:
     """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages run in this process, as a cluster may be busy.
+        # Requests of pages run in this process, since a cluster may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
@@ -214,11 +210,11 @@ class PanelEngine:
 
     def _on_panels(self, request: operations.PanelsRequest) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
-        until = deadline_after(request.within_ms)
+        deadline = deadline_after(request.within_ms)
         frames: dict[str, Any] = {}
         for index, panel in enumerate(panels):
-            is_late = index and time.perf_counter() >= until
-            frame = None if is_late else self._frame_until(until, panel, selection, request.top)
+            is_late = index and time.perf_counter() >= deadline
+            frame = None if is_late else self._frame_until(deadline, panel, selection, request.top)
             if frame is None:
                 return {"panels": frames, "left": panels[index:]}, None
             frames[panel] = frame_to_json(frame)
@@ -259,7 +255,7 @@ class TileEngine:
     """Tiles, figures and details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages run in this process: a cluster may be busy.
+        # Requests of pages run in this process, since a cluster may be busy.
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -284,7 +280,7 @@ class TileEngine:
         self.classes_of: Callable[[int], Classes | None] = self._bound_classes
 
     def scene(self) -> dict[str, Any]:
-        """Return the JSON values that do not change with the view."""
+        """Return the facts of the job that the page draws from, as JSON."""
         return self._scene
 
     @cached_property
@@ -333,11 +329,10 @@ class TileEngine:
 
     def _on_gap(self, request: operations.GapRequest) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
-        lane = request.lane
-        lane_gap = (
-            None if lane is None else lane_gap_of(self._index_of_lane(lane), lane, request.time)
-        )
-        return {"gap": gap_of(index, request.time), "lane_gap": lane_gap}, None
+        gap, lane_gap, lane = gap_of(index, request.time), None, request.lane
+        if lane is not None:
+            lane_gap = lane_gap_of(self._index_of_lane(lane), lane, request.time)
+        return {"gap": gap, "lane_gap": lane_gap}, None
 
     def _on_launches(self, request: operations.LaunchesRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
@@ -364,17 +359,15 @@ class TileEngine:
 
         def compute_reply() -> Answer:
             if hits is None:
-                members = self._selection_of(request.selection or {})
+                marked = self._selected_rows(request.selection or {})
             else:
-                members = (
-                    MarkedRows(
-                        hits_of_rank.index, hits_of_rank.index.rows(table), hits_of_rank.rows(table)
-                    )
-                    for hits_of_rank in hits.ranks
-                    if hits_of_rank.count
+                marked = (
+                    MarkedRows(rank_hits.index, rank_hits.index.rows(table), rank_hits.rows(table))
+                    for rank_hits in hits.ranks
+                    if rank_hits.count
                     for table in TABLES
                 )
-            reply, buffer = marks_reply(view, members)
+            reply, buffer = marks_reply(view, marked)
             return {**reply, "error": None if hits is None else hits.error}, buffer
 
         return self._in_background(request, compute_reply)
@@ -432,15 +425,15 @@ class TileEngine:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
+        """Return the index of a rank, its table of a name, and the row of an event in it."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
         return index, table, checked_row(index, table, event)
 
-    def _selection_of(self, value: Mapping[str, Any]) -> Iterator[MarkedRows]:
+    def _selected_rows(self, value: Mapping[str, Any]) -> Iterator[MarkedRows]:
         selection = Selection.from_json(value)
         for index in self._indices.values():
-            rows = np.flatnonzero(selection.mask(index.rank.trace))
-            yield MarkedRows(index, index.events, rows)
+            yield MarkedRows(index, index.events, selection.rows(index.rank.trace))
 
     @property
     def lateness(self) -> LatenessIndex:
@@ -464,7 +457,7 @@ class TileEngine:
         return clusters_reply(rank_clusters(self.traces))
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
-        # A request that is repeated with another deadline is for the same answer.
+        # The answer to a request does not depend on its deadline.
         key = repr(replace(request, within_ms=None))
         task = self._answers.get(key, make)
         is_ready = task.wait_until(deadline_after(request.within_ms))
@@ -521,13 +514,15 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
         return None
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
     has_begun = start <= time - rank.shift_ns
-    before, after = end[is_in_lane & has_begun], start[is_in_lane & ~has_begun]
-    if not (len(before) and len(after)) or before.max() > time - rank.shift_ns:
+    earlier_ends, later_starts = end[is_in_lane & has_begun], start[is_in_lane & ~has_begun]
+    if not len(earlier_ends) or not len(later_starts):
         return None
-    low, high = int(before.max()), int(after.min())
-    inside = np.minimum(end, high) - np.maximum(start, low)
-    others = np.flatnonzero(~is_in_lane & (inside > 0))
-    running, spent = rows[others], inside[others]
+    low, high = int(earlier_ends.max()), int(later_starts.min())
+    if low > time - rank.shift_ns:
+        return None
+    time_in_gap = np.minimum(end, high) - np.maximum(start, low)
+    others = np.flatnonzero(~is_in_lane & (time_in_gap > 0))
+    running, spent = rows[others], time_in_gap[others]
     group = table.track[running].astype(np.int64) * len(table.names) + table.name[running]
     return {
         "start": low + rank.shift_ns,
@@ -537,7 +532,10 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return the groups of events with most time: its longest event, its count and its time."""
+    """Return for each group of events its longest event, count and time, most time first.
+
+    `spent` is the time of each event. Only the first `MAX_NAMES` groups are returned.
+    """
     times: list[HostTime] = []
     for code in np.unique(group):
         is_member = group == code
@@ -549,7 +547,10 @@ def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> l
 
 
 def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
-    """Return the events of one thread during a gap, and the time of each without nested events."""
+    """Return the events of one thread during a gap, and the time of each without nested events.
+
+    It is the thread of the call that ended the gap or, if it is unknown or idle, the busiest one.
+    """
     rank = index.rank
     table = rank.table
     end = table.start_ns + table.dur_ns
@@ -557,12 +558,12 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     rows = np.flatnonzero(
         is_host & (table.start_ns < gap.end) & (end > gap.start) & (table.dur_ns > 0)
     )
-    inside = np.minimum(end[rows], gap.end) - np.maximum(table.start_ns[rows], gap.start)
+    time_in_gap = np.minimum(end[rows], gap.end) - np.maximum(table.start_ns[rows], gap.start)
     spent = np.zeros(len(table), dtype=np.int64)
-    spent[rows] = inside
+    spent[rows] = time_in_gap
     above = table.parent[rows]
-    nested = (above >= 0) & (spent[above] > 0)
-    np.subtract.at(spent, above[nested], inside[nested])
+    is_nested = (above >= 0) & (spent[above] > 0)
+    np.subtract.at(spent, above[is_nested], time_in_gap[is_nested])
     spent = np.maximum(spent[rows], 0)
     if not len(rows):
         return rows, spent

@@ -1,9 +1,10 @@
 """Types and validation of the requests of pages, and the exchange of requests and replies.
 
-A request is a struct whose tag is its ``op``. The method ``_on_OP`` of the object that knows the
-answer gets it: ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
+A request is a struct whose tag is its ``op``. The method ``_on_OP`` of an engine answers it: for
+example, ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
 
-`scripts/protocol.py` writes types of the page and rows of docs/protocol-requests.md from them.
+From the structs, `scripts/protocol.py` writes types of the page and rows of
+docs/protocol-requests.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Answer = tuple[Mapping[str, Any], bytes | None]
 MAX_LEVEL = 52
 MAX_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+#: Times since the origin. The length of any window fits int64.
+Time = Annotated[int, Meta(ge=-(1 << 61), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
 Lanes = Annotated[list[Count], Meta(max_length=1 << 20)]
 Ranks = Annotated[list[Count], Meta(max_length=1 << 20)]
@@ -326,7 +328,7 @@ OPERATIONS: dict[str, type[Request]] = {
 
 
 class RequestError(TraceError):
-    """A failure that the page handles by its code; any other `TraceError` is a `no_answer`."""
+    """A failure with a code that the page handles; the code of other errors is `no_answer`."""
 
     def __init__(self, message: str, *, code: ErrorCode, **details: Any) -> None:
         super().__init__(message, **details)
@@ -384,12 +386,11 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return the times of a request without the fractions that pages may send."""
-    times = {name: request.get(name) for name in ("start", "end", "time", "tolerance")}
+    """Return those times of a request that have fractions, without them."""
     return {
         name: int(time)
-        for name, time in times.items()
-        if isinstance(time, float) and math.isfinite(time)
+        for name in ("start", "end", "time", "tolerance")
+        if isinstance(time := request.get(name), float) and math.isfinite(time)
     }
 
 

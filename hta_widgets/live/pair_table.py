@@ -40,8 +40,8 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
     These are the changed operators of its name and their device work: all work below operators that
-    were added, removed or moved, and the work that slower and faster operators launched. For
-    replaced work, it is only the work itself.
+    were added, removed or moved, or the work that slower and faster operators launched. If work was
+    replaced, the rows are that work.
     """
     word, name = str(change["change"]), str(change["name"])
     status = pairs["status"]
@@ -63,11 +63,11 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     return np.flatnonzero(has_status & (named & ~device | below & device))
 
 
-def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
-    """Return a mask of the rows for whose category `holds` is true."""
-    # The last entry is for missing values, -1.
-    flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
-    mask: Bools = flags[column.cat.codes.to_numpy()]
+def _category_mask(column: pd.Series, matches: Callable[[str], bool]) -> Bools:
+    """Return which rows of a categorical column have a category that matches."""
+    # The last entry is for missing values, whose code is -1.
+    is_match = np.array([*map(matches, column.cat.categories), False], dtype=np.bool_)
+    mask: Bools = is_match[column.cat.codes.to_numpy()]
     return mask
 
 
@@ -82,7 +82,7 @@ class EventClasses:
     ) -> None:
         self.of_pairs = of_pairs
         self._rank_pairs = rank_pairs
-        # The last entry is for index -1, events without a pair.
+        # The last entry is for events without a pair, whose row is -1.
         codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
@@ -159,20 +159,20 @@ def _device_time_by_class(
 
 def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
     """Return the time of intervals, which may overlap, between neighbouring edges."""
+    # Before an edge, an interval has the time since its start, without the time since its end.
     first = edges[0]
-    time = _distance_sums_before(start - first, edges - first) - _distance_sums_before(
-        end - first, edges - first
-    )
-    times: Ints = np.diff(time)
+    since_starts = _distance_sums(start - first, edges - first)
+    since_ends = _distance_sums(end - first, edges - first)
+    times: Ints = np.diff(since_starts - since_ends)
     return times
 
 
-def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
-    """Return the sum of each edge's distances from all marks before it."""
-    marks = np.sort(marks)
-    positions = marks.searchsorted(edges)
-    sums = np.concatenate([[0], np.cumsum(marks)])
-    distances: Ints = positions * edges - sums[positions]
+def _distance_sums(times: Ints, edges: Ints) -> Ints:
+    """Return for each edge the sum of its distances from all times before it."""
+    times = np.sort(times)
+    counts = times.searchsorted(edges)
+    sums = np.concatenate([[0], np.cumsum(times)])
+    distances: Ints = counts * edges - sums[counts]
     return distances
 
 
@@ -189,11 +189,11 @@ class PairTable:
         self.node = _node_of_pairs(frame, tree)
         #: by side and rank, the row of each event in the table of pairs, -1 for none
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
-        for k, side in enumerate(diff.sides):
+        for number, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
-                rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
-                row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
-                row_of[self.id[k][rows]] = rows
+                rows = np.flatnonzero((self.rank[number] == rank) & (self.id[number] >= 0))
+                row_of = self._row_of[number][rank] = np.full(len(part.table), -1, np.int64)
+                row_of[self.id[number][rows]] = rows
         self.classes = EventClasses(
             classes_of_pairs(frame, self._changes), self._row_of, diff.rank_pairs
         )
@@ -222,14 +222,12 @@ class PairTable:
 
     def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
         events = []
-        for k in (0, 1):
-            side_rows = rows[self.id[k][rows] >= 0]
+        for side, (rank, event) in enumerate(zip(self.rank, self.id, strict=True)):
+            side_rows = rows[event[rows] >= 0]
             if ranks is not None:
-                side_rows = side_rows[self.rank[k][side_rows] == ranks[k]]
+                side_rows = side_rows[rank[side_rows] == ranks[side]]
             side_rows = side_rows[:MAX_MARKED]
-            events.append(
-                np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
-            )
+            events.append(np.stack([rank[side_rows], event[side_rows]], axis=1).tolist())
         return {"events": events}
 
     def rows_of_changes(self) -> list[Ints]:

@@ -15,8 +15,8 @@ import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from contextlib import ExitStack
+from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.workers import WorkerPool, require_executor, runs_in_other_processes
+from hta_widgets.workers import WorkerPool, require_executor
 
 
 def is_profiler(source: object) -> bool:
@@ -217,14 +217,13 @@ def load(
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
         stored = open_store(files[0].path, profile_type=profile_type)
         return stored.trace_set(problems).on(executor)
-    if limit_bytes is not None:
-        limit_columns(limit_bytes // 4)
     if steps is not None:
         _require_steps_pattern(steps, files, is_default=is_default)
-    outcomes = _read_all(
-        files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
-    )
-    return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
+    with nullcontext() if limit_bytes is None else limit_columns(limit_bytes // 4):
+        outcomes = _read_all(
+            files, executor, keepalive, limit_bytes, progress=progress, cache=cache, steps=steps
+        )
+        return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
 
 
 def with_captures(replay: TraceSet, capture: TraceSet) -> TraceSet:
@@ -336,7 +335,7 @@ def _read_all(
 ) -> list[Outcome]:
     read_file = read_trace if steps is None else partial(read_trace, steps=steps)
     sizes = [_size_as_json(file) for file in files]
-    in_others = executor is not None and runs_in_other_processes(executor)
+    in_others = executor is not None and not isinstance(executor, ThreadPoolExecutor)
     is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
     with time_stage("cache"):

@@ -1,6 +1,7 @@
-"""Check stored values that other values or code depend on: codes, rows, positions, order, types.
+"""Check stored values on which other values or code depend: codes, rows, positions, order, types.
 
-Checksums detect damage, but a forged file may have checksums that match.
+Checksums detect damage, but a forged file may have checksums that match. For example, the values of
+``events.name`` have to be codes of ``names``, or reading the name of an event would fail.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ class DamagedFileError(Exception):
 
 def damage_text(cause: Exception) -> str:
     """Return the sentence on a file for an error while reading it."""
-    is_described = isinstance(cause, DamagedFileError)
-    return str(cause) if is_described else f"was changed ({cause!r})"
+    return str(cause) if isinstance(cause, DamagedFileError) else f"was changed ({cause!r})"
 
 
 _MAX_INT64 = (1 << 63) - 1
@@ -38,7 +38,7 @@ StreamId = Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
 #: Number of lanes of a track; depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
-#: Minimum bytes of a row: each table has a column of int64.
+#: Minimum bytes of a row, since each table has a column of int64.
 _ROW_BYTES = 8
 #: Maximum number of records per byte of a file; in practice each takes several bytes.
 _MAX_RECORDS_PER_BYTE = 1000
@@ -237,45 +237,46 @@ RULES = {
 }
 
 
+#: Columns whose length differs from that of their table.
 _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
 
 
 def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
+    if fault := _column_fault(rank, name, values):
+        raise DamagedFileError(f"was changed: its column {name} {fault}")
+
+
+def _column_fault(rank: CheckedRank, name: str, values: Column) -> str:
+    """Return why a column cannot belong to this rank; empty if it can."""
     # Columns without a rule belong to sources of records, which check the order themselves.
     rule = RULES.get(name) or ColumnRule(kinds="iu")
     dtype = values.dtype
-    if dtype.kind not in rule.kinds or not dtype.isnative:
-        raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
-    if name.endswith(("_ns", ".ns")) and dtype != np.int64:
-        raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
+    is_time = name.endswith(("_ns", ".ns"))
+    if dtype.kind not in rule.kinds or not dtype.isnative or (is_time and dtype != np.int64):
+        return f"is of the type {dtype}"
     table = name.partition(".")[0]
-    if table in rank.sizes and name not in _OWN_LENGTH:
-        expected = rank.sizes[table]
-        if len(values) != expected:
-            raise DamagedFileError(
-                f"was changed: its column {name} has {len(values):,} rows instead of {expected:,}"
-            )
+    if table in rank.sizes and name not in _OWN_LENGTH and len(values) != rank.sizes[table]:
+        return f"has {len(values):,} rows instead of {rank.sizes[table]:,}"
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
         # If the trace has no records, record numbers have no limits.
         low, high = (None, None) if limit == -1 else (rule.low, limit)
         if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
-            raise DamagedFileError(
-                f"was changed: its column {name} has values beyond {low} … {high}"
-            )
+            return f"has values beyond {low} … {high}"
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
-            raise DamagedFileError(f"was changed: its column {name} is not in order")
-    check = _CHECKS.get(name)
-    if check is not None and not check(rank, values):
-        raise DamagedFileError(f"was changed: its column {name} does not fit the others")
+            return "is not in order"
+    is_consistent = _CHECKS.get(name)
+    if is_consistent is not None and not is_consistent(rank, values):
+        return "does not fit the others"
+    return ""
 
 
-def _starts(rank: CheckedRank, values: Column) -> bool:
+def _has_first_start(rank: CheckedRank, values: Column) -> bool:
     return not len(values) or int(values[0]) == rank.span_ns[0]
 
 
-def _durations(rank: CheckedRank, values: Column) -> bool:
+def _has_last_end(rank: CheckedRank, values: Column) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
@@ -285,16 +286,16 @@ def _durations(rank: CheckedRank, values: Column) -> bool:
     )
 
 
-def _depths(rank: CheckedRank, values: Column) -> bool:
+def _has_lanes(rank: CheckedRank, values: Column) -> bool:
     lanes = np.array([track[-1] for track in rank.json("tracks")], np.int64)
     return not len(values) or bool(np.all(values < lanes[rank.numbers("events.track")]))
 
 
-def _parents(_: CheckedRank, values: Column) -> bool:
+def _has_earlier_parents(_: CheckedRank, values: Column) -> bool:
     return bool(np.all(values < np.arange(len(values), dtype=values.dtype)))
 
 
-def _ends(rank: CheckedRank, values: Column) -> bool:
+def _has_events_and_records(rank: CheckedRank, values: Column) -> bool:
     if len(values) % 2:
         return False
     records = rank.size("records")
@@ -303,46 +304,46 @@ def _ends(rank: CheckedRank, values: Column) -> bool:
     )
 
 
-def _samples(rank: CheckedRank, values: Column) -> bool:
+def _is_in_order_by_series(rank: CheckedRank, values: Column) -> bool:
     series = rank.numbers("counters.series_id")
     return bool(np.all((values[1:] >= values[:-1]) | (series[1:] != series[:-1])))
 
 
-def _comm(rank: CheckedRank, values: Column) -> bool:
+def _has_rows_of_comm(rank: CheckedRank, values: Column) -> bool:
     return len(values) == len(rank.numbers("comm.record"))
 
 
-def _firsts(rank: CheckedRank, values: Column) -> bool:
+def _has_all_records(rank: CheckedRank, values: Column) -> bool:
     return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
 
 
-def _block_ends(rank: CheckedRank, values: Column) -> bool:
+def _has_all_blocks(rank: CheckedRank, values: Column) -> bool:
     return len(values) == len(rank.numbers("records.first"))
 
 
 #: Binary logarithm of zstd's maximum expansion: 128 KiB of one byte take a block of 4 bytes.
-_EXPANSION = 15
+_MAX_EXPANSION_BITS = 15
 
 
-def _blocks(rank: CheckedRank, values: Column) -> bool:
+def _can_expand(rank: CheckedRank, values: Column) -> bool:
     packed = np.diff(rank.numbers("records.end"))
-    return len(values) == len(packed) and bool(np.all(values >> _EXPANSION <= packed))
+    return len(values) == len(packed) and bool(np.all(values >> _MAX_EXPANSION_BITS <= packed))
 
 
-def _checksums(rank: CheckedRank, values: Column) -> bool:
+def _has_all_checksums(rank: CheckedRank, values: Column) -> bool:
     return len(values) + 1 == len(rank.numbers("records.end"))
 
 
 _CHECKS: dict[str, Callable[[CheckedRank, Column], bool]] = {
-    "events.start_ns": _starts,
-    "events.dur_ns": _durations,
-    "events.depth": _depths,
-    "events.parent": _parents,
-    "events.ends": _ends,
-    "counters.time_ns": _samples,
-    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _comm),
-    "records.first": _firsts,
-    "records.end": _block_ends,
-    "records.raw_bytes": _blocks,
-    "records.checksum": _checksums,
+    "events.start_ns": _has_first_start,
+    "events.dur_ns": _has_last_end,
+    "events.depth": _has_lanes,
+    "events.parent": _has_earlier_parents,
+    "events.ends": _has_events_and_records,
+    "counters.time_ns": _is_in_order_by_series,
+    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _has_rows_of_comm),
+    "records.first": _has_all_records,
+    "records.end": _has_all_blocks,
+    "records.raw_bytes": _can_expand,
+    "records.checksum": _has_all_checksums,
 }

@@ -1,8 +1,8 @@
 """Arrow files of named columns with a checksum each, and the manifest of a store.
 
 A file is one record batch with a list per column. Opening it compares its size and the checksum of
-all bytes outside of the columns (`FileFrame`). The checksum of a column is compared when it is
-read, so opening a file does not read its columns, and a damaged one is an error when it is used.
+all bytes outside of the columns (`FileFrame`). The checksum of a column is compared when the column
+is read. So opening a file reads no columns, and a damaged column is an error when it is read.
 """
 
 from __future__ import annotations
@@ -77,8 +77,12 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
-        cell, checksum = _text_cell(values) if isinstance(values, TextColumn) else _cell(values)
-        dtype = "text" if isinstance(values, TextColumn) else values.dtype.str
+        cell: Any
+        if isinstance(values, TextColumn):
+            dtype, (cell, checksum) = "text", _text_cell(values)
+        else:
+            numbers = np.ascontiguousarray(values)
+            dtype, cell, checksum = values.dtype.str, pa.array(numbers), zlib.crc32(numbers.data)
         specs[name] = [dtype, len(cell), checksum]
         ends = pa.array([0, len(cell)], pa.int64())
         cells[name] = pa.LargeListArray.from_arrays(ends, cell)
@@ -92,12 +96,8 @@ def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str,
     return _frame_of(path)
 
 
-def _cell(values: Array) -> tuple[Any, int]:
-    values = np.ascontiguousarray(values)
-    return pa.array(values), _checksum(values)
-
-
 def _text_cell(texts: TextColumn) -> tuple[Any, int]:
+    """Return texts as an Arrow array, and their checksum."""
     offsets: Any = np.array(texts.offsets, np.int64)
     kind = pa.large_utf8() if texts.is_text else pa.large_binary()
     buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
@@ -105,15 +105,12 @@ def _text_cell(texts: TextColumn) -> tuple[Any, int]:
     return cell, _text_checksum(offsets, texts.data)
 
 
-def _text_checksum(offsets: Ints, data: object) -> int:
-    return _checksum(data, _checksum(np.ascontiguousarray(offsets)))
-
-
-def _checksum(data: Any, before: int = 0) -> int:
-    return zlib.crc32(data, before)
+def _text_checksum(offsets: Ints, data: bytearray | memoryview) -> int:
+    return zlib.crc32(data, zlib.crc32(np.ascontiguousarray(offsets).data))
 
 
 def _frame_of(path: Path) -> FileFrame:
+    """Return the frame of a file that was just written."""
     content = _read_file(path) if is_remote(path) else _map_file(path)
     reader = pa.ipc.open_file(content)
     buffers = [
@@ -130,16 +127,16 @@ def _frame_of(path: Path) -> FileFrame:
 
 def _frame_checksum(content: pa.Buffer, start: int, end: int) -> int:
     view = memoryview(content)
-    return _checksum(view[end:], _checksum(view[:start]))
+    return zlib.crc32(view[end:], zlib.crc32(view[:start]))
 
 
 def _read_file(path: Path) -> pa.Buffer:
     """Read a file that is on a network disk.
 
-    It may be truncated or unreachable, and reading a mapping would end the process.
+    If it was mapped, and became shorter or unreachable, reading it would end the process.
     """
-    with pa.OSFile(str(path), "rb") as copied:
-        return copied.read_buffer()
+    with pa.OSFile(str(path), "rb") as file:
+        return file.read_buffer()
 
 
 def _map_file(path: Path) -> pa.Buffer:
@@ -167,8 +164,8 @@ class ArrowFile:
             self._checked_s = time.monotonic()
         except OSError as cause:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
-        intact = 0 <= frame.start <= frame.end <= size
-        if not intact or _frame_checksum(content, frame.start, frame.end) != frame.checksum:
+        has_columns = 0 <= frame.start <= frame.end <= size
+        if not has_columns or _frame_checksum(content, frame.start, frame.end) != frame.checksum:
             raise DamagedFileError("was changed: the checksum of its frame differs")
         try:
             reader = pa.ipc.open_file(content)
@@ -185,15 +182,15 @@ class ArrowFile:
     def require_whole(self, max_age_s: float = 0.0) -> None:
         """Raise an error if the mapped file was cut off; reading its end would end the process.
 
-        A check that is at most `max_age_s` old counts. Arrays that a caller holds are not
+        Nothing is done within `max_age_s` after the last check. Arrays that a caller has are not
         protected: they are parts of the mapping, which is read without a call of this class.
         """
-        before, now_s = self._mapped_state, time.monotonic()
-        if before is None or now_s - self._checked_s < max_age_s:
+        mapped, now_s = self._mapped_state, time.monotonic()
+        if mapped is None or now_s - self._checked_s < max_age_s:
             return
         with suppress(OSError):  # a file that was removed or replaced stays mapped
             state = self._path.stat()
-            if os.path.samestat(state, before) and state.st_size < before.st_size:
+            if os.path.samestat(state, mapped) and state.st_size < mapped.st_size:
                 raise DamagedFileError("was cut off after it was loaded")
         self._checked_s = now_s
 
@@ -202,7 +199,7 @@ class ArrowFile:
         dtype, count, checksum = self._spec(name)
         data = self._cell_of(name, count).buffers()[-1]
         values: Array = np.frombuffer(data or b"", np.dtype(dtype))[:count]
-        if len(values) != count or _checksum(values) != checksum:
+        if len(values) != count or zlib.crc32(values.data) != checksum:
             raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
         return values
 
@@ -255,7 +252,7 @@ class ArrowFile:
 
 #: Name of the manifest.
 MANIFEST = "store.json"
-#: Grows with every change that older code cannot read, or newer code would misread.
+#: Increased with every change that older code cannot read, or newer code would misread.
 VERSION = 1
 
 _BEGINNING = b'{"hta_widgets_store":'
@@ -263,7 +260,7 @@ _RESAVE = "Load the trace files again, and save them again."
 
 
 def begins_manifest(text: bytes) -> bool:
-    """Whether a file with this beginning is a manifest."""
+    """Return whether a file with this beginning is a manifest."""
     return text.startswith(_BEGINNING)
 
 

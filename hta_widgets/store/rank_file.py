@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -50,8 +51,10 @@ class StoredRank:
 
     path: Path
     frame: FileFrame
-    place: int = 0
-    kept: SourceRestorer | None = None
+    #: position in the manifest
+    position: int = 0
+    #: only for ranks of the cache
+    restorer: SourceRestorer | None = None
     #: number of rows of each table, and of records; -1 for a trace without records
     sizes: Mapping[str, int] = field(default_factory=dict)
     #: start of the first event and end of the last
@@ -96,7 +99,7 @@ class StoredRank:
         return values
 
     def json(self, name: str) -> Any:
-        """Return a value that is kept as JSON."""
+        """Return a value that is stored as JSON."""
         return self._get(name, lambda: self._json(name), 1)
 
     def _json(self, name: str) -> Any:
@@ -126,26 +129,29 @@ class StoredRank:
                 " was loaded, load it again.",
             ) from cause
 
-    def stored_or_rebuilt(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
-        """Return the content of the file or, if it is damaged, of the rebuilt trace."""
+    def stored_or_rebuilt(self, stored: Callable[[], T], rebuilt: Callable[[Trace], T]) -> T:
+        """Return the result of `stored` or, if the file is damaged, of `rebuilt` for a new trace.
+
+        Only ranks of the cache can be rebuilt, from their trace files.
+        """
         if self._rebuilt is None:
-            if self.kept is None:
-                return stored()
             try:
                 return stored()
             except TraceError:
-                self._rebuilt = self.kept.rebuild(self.place)
-        return again(self._rebuilt)
+                if self.restorer is None:
+                    raise
+                self._rebuilt = self.restorer.rebuild(self.position)
+        return rebuilt(self._rebuilt)
 
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
+        """Return a value; `item_bytes` is the size of its items, None for an array."""
         value = self._values.get(name)
         if value is None:
             value = self.read_checked(make)
             self._values[name] = value
-            _bytes_in_use.add(
-                self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
-            )
-        else:  # arrays are parts of the mapping; `make` checked it
+            size_bytes = value.nbytes if item_bytes is None else item_bytes * len(value or ())
+            _bytes_in_use.add(self, size_bytes)
+        else:  # an array is a part of the mapped file, which `make` has checked otherwise
             self.require_whole(CHECK_INTERVAL_S)
         return value
 
@@ -156,7 +162,7 @@ class StoredRank:
             self.read_checked(lambda: file.require_whole(max_age_s))
 
     def release(self) -> None:
-        """Release all values; a column in use elsewhere stays mapped as long as it is used."""
+        """Release all values; a column that is used elsewhere stays mapped."""
         self._values = {}
         self._file = None
         _bytes_in_use.remove(self)
@@ -170,8 +176,8 @@ class _BytesInUse:
     """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
-        #: maximum; above it, the ranks that come first are released
-        self.max_bytes = 1 << 30
+        #: maxima of which the smallest holds; above it, the ranks that come first are released
+        self.limits = [1 << 30]
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
         #: bytes of all ranks, including deleted ones until the next count
@@ -181,11 +187,12 @@ class _BytesInUse:
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
-            if self._total <= self.max_bytes:
+            max_bytes = min(self.limits)
+            if self._total <= max_bytes:
                 return
-            # Added up only now: a sum over a thousand ranks per column read would take seconds.
+            # Not on each call: summing over a thousand ranks for each column would take seconds.
             self._total = sum(self._bytes.values())
-            excess = self._total - self.max_bytes
+            excess = self._total - max_bytes
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
                 if excess <= 0 or oldest is rank:
                     return
@@ -203,11 +210,11 @@ class _BytesInUse:
 _bytes_in_use = _BytesInUse()
 
 
-def limit_columns(max_bytes: int) -> None:
-    """Set the maximum bytes of columns in memory, for all stored ranks together."""
-    _bytes_in_use.max_bytes = max_bytes
-
-
-def as_mapping(pairs: Array) -> Mapping[int, int]:
-    """Return an array of pairs as a mapping."""
-    return dict(pairs.tolist())
+@contextmanager
+def limit_columns(max_bytes: int) -> Iterator[None]:
+    """Limit the bytes of columns in memory within this block, for all stored ranks together."""
+    _bytes_in_use.limits.append(max_bytes)
+    try:
+        yield
+    finally:
+        _bytes_in_use.limits.remove(max_bytes)

@@ -38,7 +38,7 @@ from hta_widgets.store.files import (
     read_manifest,
     write_columns,
 )
-from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
+from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource
 from hta_widgets.store.records import StoredRecords, comm_arg_columns, pack_records
 from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.columns import (
@@ -113,7 +113,7 @@ def _read(rank: StoredRank, table: str, name: str) -> Any:
         return rank.get_or_compute(full, lambda: rank.json("counter_series"))
     if name == "end_record":
         return rank.get_or_compute(
-            full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2))
+            full, lambda: dict(rank.numbers("events.ends").reshape(-1, 2).tolist())
         )
     raise AttributeError(f"{table} have no column {name!r}")
 
@@ -272,10 +272,10 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
             columns["metadata_text"] = _json(decoded)
         else:
-            restorer = keep_source(trace.source)
-            facts |= restorer.facts
-            columns |= {f"source.{name}": column for name, column in restorer.columns.items()}
-    # Stores that are only read do without: a hundredth of a second of each command.
+            source = keep_source(trace.source)
+            facts |= source.facts
+            columns |= {f"source.{name}": column for name, column in source.columns.items()}
+    # Imported here, since it takes a hundredth of a second, and reading a store does not need it.
     from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 
     if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
@@ -318,11 +318,11 @@ def _plain_value(value: object) -> object:
 
 
 def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
-    places: dict[str, int] = {}
-    codes = [places.setdefault(value, len(places)) for value in values]
+    pool = StringPool()
+    codes = [pool.add(value) for value in values]
     return {
         f"{name}.codes": np.array(codes, np.int32),
-        f"{name}.values": TextColumn.of(list(places)),
+        f"{name}.values": TextColumn.of(pool.values),
     }
 
 
@@ -335,7 +335,7 @@ def _rules() -> str:
 def open_trace(
     folder: Path,
     entry: RankEntry,
-    place: int = 0,
+    position: int = 0,
     restorer: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
@@ -344,10 +344,15 @@ def open_trace(
     facts = entry["trace"]
     sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
     rank = StoredRank(
-        folder / entry["file"], FileFrame(*entry["frame"]), place, restorer, sizes, entry["span_ns"]
+        folder / entry["file"],
+        FileFrame(*entry["frame"]),
+        position,
+        restorer,
+        sizes,
+        entry["span_ns"],
     )
-    kind: Any = StoredRecords if restorer is None else _KeptRecords
-    source = kind(rank, entry["records"], facts["path"]) if entry["records"] >= 0 else None
+    source_type: Any = StoredRecords if restorer is None else _FileRecords
+    source = source_type(rank, entry["records"], facts["path"]) if entry["records"] >= 0 else None
     trace = StoredTrace(
         metadata={},
         flow_table=StoredFlows(rank, rows["flow_table"]),
@@ -365,10 +370,10 @@ def open_trace(
         rank, stated and (parse_export_part(stated["export_part"]), stated["world_size"])
     )
     if entry["has_profile"] and profile_type is not None:
-        made_of = profile_type(trace.format)
+        type_ = profile_type(trace.format)
         trace.profile = rank.stored_or_rebuilt(
-            lambda: rank.read_checked(lambda: convert(rank.json("profile"), made_of)),
-            lambda other: other.profile,
+            lambda: rank.read_checked(lambda: convert(rank.json("profile"), type_)),
+            lambda rebuilt: rebuilt.profile,
         )
     return trace
 
@@ -377,7 +382,7 @@ class StoredTrace(Trace):
     """A trace that reads its metadata and columns when first accessed."""
 
     def read_later(self, rank: StoredRank, stated: tuple[ExportPart | None, int] | None) -> None:
-        """Read the metadata from the file of the rank when first accessed.
+        """Let the metadata be read from the file of the rank when it is first accessed.
 
         `stated` has the values of the metadata that are also in the manifest.
         """
@@ -398,7 +403,7 @@ class StoredTrace(Trace):
 
     @property
     def in_file(self) -> bool:
-        """Whether the columns are in a file, which another process can map as well."""
+        """Whether the columns are in a file that other processes can map."""
         return isinstance(self._table, StoredEvents)
 
     def __getattr__(self, name: str) -> Any:
@@ -430,7 +435,7 @@ class StoredTrace(Trace):
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
             self._table, self._rules_version = table.with_stored_kinds(), -1
-        if isinstance(self.source, (StoredRecords, _KeptRecords)):
+        if isinstance(self.source, (StoredRecords, _FileRecords)):
             self.source.release()
         if self.__dict__.pop("_metadata_is_read", False):
             self.__dict__.pop("metadata", None)
@@ -458,8 +463,8 @@ class StoredTrace(Trace):
         return other
 
 
-class _KeptRecords:
-    """The records of a cached trace, which are read from the trace file."""
+class _FileRecords:
+    """The records of a rank of the cache, which are read from its trace file."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
@@ -484,7 +489,7 @@ class _KeptRecords:
         if name.startswith("_"):
             raise AttributeError(name)
         if self._source is None:
-            rank, restorer = self._rank, self._rank.kept
+            rank, restorer = self._rank, self._rank.restorer
             assert restorer is not None  # noqa: S101
             self._source = rank.stored_or_rebuilt(
                 lambda: rank.read_checked(lambda: self._restore_source(restorer)),
@@ -544,12 +549,12 @@ def open_store(
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
         traces = [
-            open_trace(folder, entry, place, restorer, profile_type)
-            for place, entry in enumerate(body["ranks"])
+            open_trace(folder, entry, position, restorer, profile_type)
+            for position, entry in enumerate(body["ranks"])
         ]
         captures = {
-            rank: open_trace(folder, entry, place, None, profile_type)
-            for place, (rank, entry) in enumerate(body.get("captures", ()))
+            rank: open_trace(folder, entry, profile_type=profile_type)
+            for rank, entry in body.get("captures", ())
         }
         for trace in traces:
             trace.capture = captures.get(trace.rank)
@@ -560,22 +565,21 @@ def open_store(
         raise TraceError(
             damage_text(cause),
             path=folder / MANIFEST,
-            remedy="Copy the store again, or save the traces again.",
+            remedy=_COPY_AGAIN,
         ) from None
+
+
+_COPY_AGAIN = "Copy the store again, or save the traces again."
 
 
 def _check_size(folder: Path, entry: RankEntry) -> None:
     if Path(entry["file"]).name != entry["file"]:
         raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
-    file, size = folder / entry["file"], entry["frame"][0]
+    file, expected_bytes = folder / entry["file"], entry["frame"][0]
     try:
         size_bytes = file.stat().st_size
+        fault = f"has {size_bytes:,} bytes instead of {expected_bytes:,}"
     except OSError:
-        size_bytes = None
-    if size_bytes != size:
-        reason = (
-            "is missing" if size_bytes is None else f"has {size_bytes:,} bytes instead of {size:,}"
-        )
-        raise TraceError(
-            reason, path=file, remedy="Copy the store again, or save the traces again."
-        )
+        size_bytes, fault = None, "is missing"
+    if size_bytes != expected_bytes:
+        raise TraceError(fault, path=file, remedy=_COPY_AGAIN)

@@ -23,14 +23,15 @@ from hta_widgets.trace.columns import (
     RecordSource,
     arg_table,
     event_args,
+    to_int64,
 )
 from hta_widgets.trace.memo import LRU
 from hta_widgets.trace.trace import Trace
 
-#: Large enough to compress well, small enough to read one record's args quickly.
+#: Size of a block: large enough to compress well, small enough to read one record quickly.
 _BLOCK_BYTES = 1 << 18
-_LEVEL = 3
-_BLOCKS_KEPT = 8
+_COMPRESSION_LEVEL = 3
+_MAX_CACHED_BLOCKS = 8
 
 
 def comm_arg_columns(trace: Trace) -> dict[str, Column]:
@@ -74,13 +75,16 @@ def stored_comm_args(rank: StoredRank) -> ArgTable | None:
         raise DamagedFileError(f"was changed: {cause}") from None
 
 
-def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
-    """Return the columns that hold a source's records."""
-    codec = pa.Codec("zstd", compression_level=_LEVEL)
+def pack_records(source: RecordSource, event_records: Ints) -> dict[str, Column]:
+    """Return the columns with a source's records, and their args that are columns of the source.
+
+    A block is the lengths of its records and their texts, compressed.
+    """
+    codec = pa.Codec("zstd", compression_level=_COMPRESSION_LEVEL)
     packed = TextColumn()
     first: list[int] = [0]
-    raw: list[int] = []
-    checks: list[int] = []
+    raw_bytes: list[int] = []
+    checksums: list[int] = []
     texts: list[bytes] = []
     pending_bytes = 0
 
@@ -88,10 +92,10 @@ def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
         nonlocal pending_bytes
         lengths = np.array([len(text) for text in texts], np.uint32)
         block = b"".join((lengths.tobytes(), *texts))
-        small = memoryview(codec.compress(block))
-        packed.add(small)
-        raw.append(len(block))
-        checks.append(zlib.crc32(small))
+        packed_block = memoryview(codec.compress(block))
+        packed.add(packed_block)
+        raw_bytes.append(len(block))
+        checksums.append(zlib.crc32(packed_block))
         first.append(first[-1] + len(texts))
         texts.clear()
         pending_bytes = 0
@@ -109,27 +113,25 @@ def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
         "records.block": packed,
         "records.end": np.array(packed.offsets, np.int64),
         "records.first": np.array(first, np.int64),
-        "records.raw_bytes": np.array(raw, np.int64),
-        "records.checksum": np.array(checks, np.uint32),
-        **_arg_columns(source, events),
+        "records.raw_bytes": np.array(raw_bytes, np.int64),
+        "records.checksum": np.array(checksums, np.uint32),
+        **_arg_columns(source, event_records),
     }
 
 
 #: Args that MPI time lines have as columns.
-_NUMBERS = ("bytes", "root")
+_MPI_ARGS = ("bytes", "root")
 
 
-def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
-    columns = getattr(source, "arg_columns", None)
-    if columns is None or not len(events):
+def _arg_columns(source: RecordSource, records: Ints) -> dict[str, Column]:
+    """Return the columns of `_MPI_ARGS` up to the last of `records`; empty for other sources."""
+    read_columns = getattr(source, "arg_columns", None)
+    if read_columns is None or not len(records):
         return {}
-    values = columns(np.arange(int(events.max()) + 1), _NUMBERS)
-    if values is None:
+    args = read_columns(np.arange(int(records.max()) + 1), _MPI_ARGS)
+    if args is None:
         return {}
-    return {
-        f"args.{key}": np.array([-1 if v is None else v for v in values[key]], np.int64)
-        for key in _NUMBERS
-    }
+    return {f"args.{key}": to_int64(args[key]) for key in _MPI_ARGS}
 
 
 class StoredRecords(NumberedRecords):
@@ -138,7 +140,7 @@ class StoredRecords(NumberedRecords):
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
         self._rank, self._count = rank, count
-        self._blocks: LRU[int, tuple[bytes, list[int]]] = LRU(_BLOCKS_KEPT)
+        self._blocks: LRU[int, tuple[bytes, list[int]]] = LRU(_MAX_CACHED_BLOCKS)
 
     def __len__(self) -> int:
         return self._count
@@ -157,10 +159,10 @@ class StoredRecords(NumberedRecords):
         for number in np.unique(numbers).tolist():
             text, ends = self._block(number)
             first = int(firsts[number])
-            for index in wanted[numbers == number].tolist():
-                place = index - first
-                if ends[place + 1] > ends[place]:  # else it could not be read
-                    yield index, text[ends[place] : ends[place + 1]]
+            for record in wanted[numbers == number].tolist():
+                start, end = ends[record - first : record - first + 2]
+                if end > start:  # else it could not be read
+                    yield record, text[start:end]
 
     @property
     def comm_args(self) -> ArgTable | None:
@@ -172,7 +174,7 @@ class StoredRecords(NumberedRecords):
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
         """Return the args `keys` of `records`; None if they are not stored as columns."""
-        if not set(keys) <= set(_NUMBERS) or not self._rank.has("args.bytes"):
+        if not set(keys) <= set(_MPI_ARGS) or not self._rank.has("args.bytes"):
             return None
         columns = {key: self._rank.numbers(f"args.{key}") for key in keys}
         if len(records) and any(records.max() >= len(column) for column in columns.values()):
@@ -194,13 +196,13 @@ class StoredRecords(NumberedRecords):
     def _unpack_block(self, number: int) -> tuple[bytes, list[int]]:
         rank = self._rank
         ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
-        small = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
-        if zlib.crc32(small) != int(rank.numbers("records.checksum")[number]):
+        packed = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
+        if zlib.crc32(packed) != int(rank.numbers("records.checksum")[number]):
             raise DamagedFileError(
                 f"was changed: the checksum of its records' block {number} differs"
             )
         size = int(rank.numbers("records.raw_bytes")[number])
-        block = pa.Codec("zstd").decompress(small, size, asbytes=True)
+        block = pa.Codec("zstd").decompress(packed, size, asbytes=True)
         count = int(firsts[number + 1] - firsts[number])
         lengths: Array = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))

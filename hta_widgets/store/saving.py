@@ -54,20 +54,13 @@ def write_files(
 ) -> list[str]:
     """Write the files of a store into a folder; return the names of the ranks' files."""
     token = secrets.token_hex(4)
-    ranks = [
-        write_trace(folder / f"rank-{trace.rank}-{place}.{token}.arrow", trace, keep_source)
-        for place, trace in enumerate(traces)
-    ]
-    captures = [
-        (
-            trace.rank,
-            write_trace(
-                folder / f"rank-{trace.rank}-{place}-capture.{token}.arrow", trace.capture, None
-            ),
-        )
-        for place, trace in enumerate(traces)
-        if trace.capture is not None
-    ]
+    ranks, captures = [], []
+    for position, trace in enumerate(traces):
+        name = f"rank-{trace.rank}-{position}"
+        ranks.append(write_trace(folder / f"{name}.{token}.arrow", trace, keep_source))
+        if trace.capture is not None:
+            entry = write_trace(folder / f"{name}-capture.{token}.arrow", trace.capture, None)
+            captures.append((trace.rank, entry))
     problem_rows = [[p.kind, p.count, p.detail, p.rank, p.file] for p in problems]
     body: dict[str, Any] = {"clock": clock, "problems": problem_rows, "ranks": ranks}
     if captures:
@@ -95,6 +88,7 @@ def _check_target(path: Path) -> None:
 
 
 def _replace_store(part: Path, path: Path, written: list[str]) -> None:
+    """Move the files of a new store to `path`, where an old one may be."""
     if not path.exists():
         try:
             part.rename(path)

@@ -45,7 +45,7 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
         return GroupStatistics(none, none, none, none, np.empty(0))
     values = values[group_order(code, groups)]
     count = np.bincount(code, minlength=groups)
-    first = np.cumsum(count) - count
+    first = np.cumsum(count) - count  # where the values of each group begin
     total = np.add.reduceat(values, first)
     # Two passes: in sums of squares, rounding would hide small deviations of large values.
     deviations = values - np.repeat(total / count, count)
@@ -66,36 +66,33 @@ def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
 
 
 def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
-    """Return the place of each distinct row of columns of whole numbers, and the group of each row.
+    """Group equal rows of columns of whole numbers.
 
-    Groups are in the order of their first rows. The columns' ranges together must fit into int64.
+    Returns the first row of each group, ascending, and the group of each row. The product of the
+    columns' ranges must fit into int64.
     """
+    # The values of a row are the digits of its key.
     key = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns if len(key) else ():
         values = column.astype(np.int64)
         low = int(values.min())
         key = key * (int(values.max()) - low + 1) + values - low
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    _, first, sorted_group = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    number = np.empty(len(order), dtype=np.intp)
-    number[order] = np.arange(len(order))
-    return first[order], number[group]
+    return first[order], np.argsort(order)[sorted_group]
 
 
 def occurring_codes(codes: Array) -> Ints:
     """Return the codes that occur, ascending, as `distinct_codes` does."""
-    occurs = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
-    occurs[codes] = True
-    return np.flatnonzero(occurs)
+    return np.flatnonzero(mask_of_rows(codes, int(codes.max(initial=-1)) + 1))
 
 
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
-    """Return the codes that occur, ascending, and the place of each code among them.
+    """Return the codes that occur, ascending, and the position of each code among them.
 
     Unlike `numpy.unique`, it neither sorts nor hashes, but takes memory up to the highest code.
     """
-    occurs = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
-    occurs[codes] = True
+    occurs = mask_of_rows(codes, int(codes.max(initial=-1)) + 1)
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
@@ -125,14 +122,15 @@ def event_order(start: Ints, dur: Ints) -> Rows:
     """Return the order by start, longest first, then position; starts must not be negative."""
     order = stable_order(start)
     sorted_start, sorted_dur = start[order], dur[order]
-    tied = sorted_start[1:] == sorted_start[:-1]
-    wrong = np.flatnonzero(tied & (sorted_dur[1:] > sorted_dur[:-1]))
+    has_same_start = sorted_start[1:] == sorted_start[:-1]
+    wrong = np.flatnonzero(has_same_start & (sorted_dur[1:] > sorted_dur[:-1]))
     if not len(wrong):
         return order
     # Reorder only the groups of equal starts in which a longer event follows a shorter one.
-    group = np.concatenate(([0], np.cumsum(~tied)))
-    rows = np.flatnonzero(mask_of_rows(group[wrong], int(group[-1]) + 1)[group])
-    order[rows] = order[rows][np.lexsort((-sorted_dur[rows], sorted_start[rows]))]
+    group = np.concatenate(([0], np.cumsum(~has_same_start)))
+    unsorted = np.flatnonzero(mask_of_rows(group[wrong], int(group[-1]) + 1)[group])
+    by_length = np.lexsort((-sorted_dur[unsorted], sorted_start[unsorted]))
+    order[unsorted] = order[unsorted][by_length]
     return order
 
 
@@ -159,7 +157,10 @@ def mask_of_rows(rows: Array | list[int], size: int) -> Bools:
 
 
 def positions_of_rows(rows: Array, size: int) -> Ints:
-    """Return the position in `rows` of each number below `size`, or -1; the entry at -1 is -1."""
+    """Return the position of each number below `size` in `rows`, -1 if it is not among them.
+
+    An additional last entry of -1 is found by the index -1.
+    """
     positions = np.full(size + 1, -1, dtype=np.int64)
     positions[rows] = np.arange(len(rows))
     return positions
@@ -205,27 +206,37 @@ def concatenate_ranges(first: Ints, count: Ints) -> Ints:
 
 
 def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each closing record with the latest open one of its group."""
+    """Pair each closing record with the latest open one of its group, as brackets are paired.
+
+    Returns the rows of opening and closing records of the pairs, and the rows without a partner.
+    Groups are numbered from 0.
+
+    Examples
+    --------
+    The records ``( ( ) ) )`` have the levels 1, 2, 2, 1, 0:
+
+    >>> opens = np.array([True, True, False, False, False])
+    >>> match_brackets(np.zeros(5, int), np.arange(5), opens)
+    (array([0, 1]), array([3, 2]), array([4]))
+    """
     count = len(group)
     order = np.lexsort((time, group))
-    opening = opens[order]
-    balance = np.cumsum(np.where(opening, 1, -1))
-    new_group = np.diff(group[order], prepend=-1) != 0
-    before = np.concatenate(([0], balance[:-1]))
-    base = np.maximum.accumulate(np.where(new_group, np.arange(count), 0)) if count else order
-    level = np.where(opening, balance, balance + 1) - before[base]
+    is_open, group = opens[order], group[order]
+    open_count = np.cumsum(np.where(is_open, 1, -1))
+    level = np.where(is_open, open_count, open_count + 1)
+    first_of_group = np.searchsorted(group, group)
+    level -= np.concatenate(([0], open_count))[first_of_group]
     # At each level of a group, opening and closing brackets alternate.
-    by_level = np.lexsort((np.arange(count), level, group[order]))
-    sorted_level, sorted_group = level[by_level], group[order][by_level]
-    sorted_open = opening[by_level]
-    pair = (
-        (sorted_level[1:] == sorted_level[:-1])
-        & (sorted_group[1:] == sorted_group[:-1])
-        & sorted_open[:-1]
-        & ~sorted_open[1:]
+    by_level = np.lexsort((np.arange(count), level, group))
+    order, level, group, is_open = (
+        order[by_level],
+        level[by_level],
+        group[by_level],
+        is_open[by_level],
     )
-    positions = np.flatnonzero(pair)
-    begins, ends = order[by_level[positions]], order[by_level[positions + 1]]
-    alone = np.ones(count, dtype=bool)
-    alone[begins] = alone[ends] = False
-    return begins, ends, np.flatnonzero(alone)
+    has_same_level = (level[1:] == level[:-1]) & (group[1:] == group[:-1])
+    pairs = np.flatnonzero(has_same_level & is_open[:-1] & ~is_open[1:])
+    begins, ends = order[pairs], order[pairs + 1]
+    is_alone = np.ones(count, dtype=bool)
+    is_alone[begins] = is_alone[ends] = False
+    return begins, ends, np.flatnonzero(is_alone)

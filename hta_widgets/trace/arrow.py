@@ -13,11 +13,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from hta_widgets.files import new_folder, write_atomically
 from hta_widgets.trace.arrays import Rows
@@ -25,23 +25,17 @@ from hta_widgets.trace.columns import decode_json
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
 
-_PLAIN_TYPES = {"depth": "int16", "stream": "int32"}
+_PLAIN_TYPES: dict[str, Any] = {"depth": pa.int16(), "stream": pa.int32()}
 #: Events whose args are in memory at once.
 _EVENTS_PER_BATCH = 1 << 14
 
 
-def _pyarrow() -> Any:
-    """Import pyarrow, which takes a tenth of a second and has no complete types."""
-    return import_module("pyarrow")
-
-
 def event_schema() -> Any:
     """Return the schema of all batches; fields of times state their unit."""
-    pa = _pyarrow()
-    strings = pa.dictionary(pa.int32(), pa.string())
+    strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
-        plain = pa.type_for_alias(_PLAIN_TYPES.get(name, "int64"))
+        plain = _PLAIN_TYPES.get(name, pa.int64())
         metadata = {"unit": "ns"} if name.endswith("_ns") else None
         fields.append(
             pa.field(name, strings if name in STRING_COLUMNS else plain, metadata=metadata)
@@ -53,7 +47,6 @@ def event_stream(
     traces: Sequence[Trace], rows_of: Callable[[Trace], Rows | None] = lambda _: None
 ) -> Any:
     """Return a reader with a batch for each rank, made when it is read."""
-    pa = _pyarrow()
     schema = event_schema()
     batches = (_event_batch(trace, rows_of(trace), schema) for trace in iter_ranks(traces))
     return pa.RecordBatchReader.from_batches(schema, batches)
@@ -61,20 +54,18 @@ def event_stream(
 
 def write_parquet(traces: Sequence[Trace], folder: str | os.PathLike[str]) -> str:
     """Write a file of events for each rank; see `TraceSet.to_parquet`."""
-    pa = _pyarrow()
+    from pyarrow import parquet  # slow to import
+
     target = new_folder(folder)
     schema = event_schema()
     for trace in iter_ranks(traces):
         batch = _event_batch(trace, None, schema)
         with write_atomically(target / f"rank-{trace.rank}.parquet") as file:
-            import_module("pyarrow.parquet").write_table(
-                pa.Table.from_batches([batch]), file, compression="zstd"
-            )
+            parquet.write_table(pa.Table.from_batches([batch]), file, compression="zstd")
     return str(target)
 
 
 def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
-    pa = _pyarrow()
     chosen = slice(None) if rows is None else rows
     ids = np.arange(len(trace), dtype=np.int64)[chosen]
     arrays: list[Any] = [pa.array(np.full(len(ids), trace.rank, np.int64)), pa.array(ids)]
@@ -83,7 +74,7 @@ def _event_batch(trace: Trace, rows: Rows | None, schema: Any) -> Any:
         if texts is None:
             arrays.append(pa.array(values, type=schema.field(name).type))
         else:
-            codes = pa.array(values.astype(np.int32, copy=False))
+            codes: Any = pa.array(values.astype(np.int32, copy=False))
             valid = pa.array(list(map(_valid, texts)), pa.string())
             arrays.append(pa.DictionaryArray.from_arrays(codes, valid))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -106,24 +97,27 @@ class ArgsStream:
     traces: Sequence[Trace]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        pa = _pyarrow()
-        schema = pa.schema(
-            {"rank": pa.int64(), "id": pa.int64(), "key": pa.string(), "value": pa.string()}
-        )
+        types: Any = {
+            "rank": pa.int64(),
+            "id": pa.int64(),
+            "key": pa.string(),
+            "value": pa.string(),
+        }
+        schema = pa.schema(types)
         batches = (
             pa.RecordBatch.from_arrays(_args_columns(trace, range(low, high)), schema=schema)
             for trace in iter_ranks(self.traces)
             for low in range(0, len(trace), _EVENTS_PER_BATCH)
             for high in [min(low + _EVENTS_PER_BATCH, len(trace))]
         )
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        reader: Any = pa.RecordBatchReader.from_batches(schema, batches)
         stream: object = reader.__arrow_c_stream__(requested_schema)
         return stream
 
 
 def _args_columns(trace: Trace, rows: range) -> list[Any]:
     """Return the columns of an `ArgsStream` for some events of a rank."""
-    pa, table = _pyarrow(), trace.table
+    table = trace.table
     args: dict[int, dict[str, str]] = {row: {} for row in rows}
     begins = zip(table.record[rows.start : rows.stop].tolist(), rows, strict=True)
     ends = ((table.end_record[row], row) for row in rows if row in table.end_record)

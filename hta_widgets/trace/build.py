@@ -26,6 +26,7 @@ from hta_widgets.trace.arrays import (
     event_order,
     mask_of_rows,
     match_brackets,
+    positions_in,
     sorted_unique,
     stable_order,
 )
@@ -49,56 +50,45 @@ _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
-    """Join host calls and device events by correlation id."""
+    """Join host calls and device events by correlation id; return the rows of both."""
     # One call may launch many events (a CUDA graph). If calls share an id (a runtime call and
     # the driver call inside it), the innermost that launches is used; if an id occurs again later
     # in the file, the last call before the device event is used. Tools write 0 for
     # events without an id.
-    linked = (correlation != 0) & (correlation != -1)
-    work = np.flatnonzero(linked & device)
-    host = np.flatnonzero(linked & ~device)
-    none = np.empty(0, dtype=np.int64)
-    if not len(work) or not len(host):
-        return none, none
-    wanted = sorted_unique(correlation[work])
-    code, is_known = _positions_in(correlation[host], wanted)
-    host, code = host[is_known], code[is_known]
-    if not len(host):
-        return none, none
-    host, code = _prefer_launching(host, code, name, names, len(wanted))
+    has_id = (correlation != 0) & (correlation != -1)
+    work = np.flatnonzero(has_id & device)
+    calls = np.flatnonzero(has_id & ~device)
+    ids = sorted_unique(correlation[work])
+    code = positions_in(ids, correlation[calls])
+    calls, code = calls[code >= 0], code[code >= 0]
+    calls, code = _prefer_launching(calls, code, name, names, len(ids))
     by_code = stable_order(code)
-    host, code = host[by_code], code[by_code]
-    low = np.searchsorted(code, np.arange(len(wanted) + 1))
-    work_code = np.searchsorted(wanted, correlation[work])
-    first, after = low[work_code], low[work_code + 1]
+    calls, code = calls[by_code], code[by_code]
+    # The calls of id `k` are calls[bounds[k] : bounds[k + 1]], by start.
+    bounds = np.searchsorted(code, np.arange(len(ids) + 1))
+    work_code = np.searchsorted(ids, correlation[work])
+    first, after = bounds[work_code], bounds[work_code + 1]
     has_call = after > first
     work, first, after = work[has_call], first[has_call], after[has_call]
     chosen = after - 1
-    several = np.flatnonzero(after - first > 1)
-    for k in several.tolist():
-        calls = host[first[k] : after[k]]
-        before = int(np.searchsorted(start[calls], start[work[k]], side="right"))
+    for k in np.flatnonzero(after - first > 1).tolist():
+        call_starts = start[calls[first[k] : after[k]]]
+        before = int(np.searchsorted(call_starts, start[work[k]], side="right"))
         chosen[k] = first[k] + max(before - 1, 0)
-    return host[chosen].astype(np.int64), work.astype(np.int64)
-
-
-def _positions_in(values: Ints, wanted: Ints) -> tuple[Ints, Bools]:
-    """Return the position of each value in the sorted `wanted`, and whether it is there."""
-    code = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-    return code, wanted[code] == values
+    return calls[chosen].astype(np.int64), work.astype(np.int64)
 
 
 def _prefer_launching(
-    host: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, size: int
+    calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    if np.bincount(code, minlength=size).max() <= 1:
-        return host, code
-    used = np.unique(name[host]).tolist()
-    launching = mask_of_rows([n for n in used if _LAUNCHING.search(names[n])], len(names))[
-        name[host]
-    ]
-    is_preferred = launching | ~mask_of_rows(code[launching], size)[code]
-    return host[is_preferred], code[is_preferred]
+    """Drop the calls that do not launch from the codes of ids that a launching call has, too."""
+    if np.bincount(code, minlength=codes).max(initial=0) <= 1:
+        return calls, code
+    used = np.unique(name[calls]).tolist()
+    launching_names = [name_code for name_code in used if _LAUNCHING.search(names[name_code])]
+    launches = mask_of_rows(launching_names, len(names))[name[calls]]
+    is_preferred = launches | ~mask_of_rows(code[launches], codes)[code]
+    return calls[is_preferred], code[is_preferred]
 
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
@@ -120,10 +110,9 @@ def assign_steps(
 ) -> Ints:
     """Return the number of the enclosing step for every event, -1 outside of steps.
 
-    It is n of ``ProfilerStep#n``. If a step begins after an earlier one of its number, as after a
-    restart, it and later ones are numbered on: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of
-    all threads belong to the step in which they start. Device events belong to the step of their
-    launch.
+    It is n of ``ProfilerStep#n``. If a number repeats, as after a restart, the numbers continue
+    from the highest one: #5, #6, #5, #6 are steps 5, 6, 7, 8. Host events of all threads belong to
+    the step in which they start. Device events belong to the step of their launch.
     """
     start, end = table.start_ns, table.end_ns
     step = np.full(len(table), -1, dtype=np.int64)
@@ -132,7 +121,7 @@ def assign_steps(
         return step
     rows = np.flatnonzero((named[table.name] >= 0) & ~device)
     ranges = named[table.name[rows]], start[rows], end[rows]
-    numbers, repeated = _number_on(*(column.tolist() for column in ranges))
+    numbers, repeated = _continue_numbers(*(column.tolist() for column in ranges))
     # In order of start, so that the innermost of nested steps is written last.
     for row, number in zip(rows.tolist(), numbers, strict=True):
         low, high = np.searchsorted(start, (start[row], end[row]))
@@ -149,11 +138,14 @@ def assign_steps(
     return step
 
 
-def _number_on(named: list[int], start: list[int], end: list[int]) -> tuple[list[int], int]:
-    """Return the numbers of steps, by start, and how many of them repeat an earlier number."""
+def _continue_numbers(named: list[int], start: list[int], end: list[int]) -> tuple[list[int], int]:
+    """Return the numbers of steps, by start, and how many of them repeat an earlier number.
+
+    Steps of one number that overlap, on several threads, are one step.
+    """
     numbers: list[int] = []
     end_of_step: dict[int, int] = {}
-    offset = repeated = 0
+    offset = repeated = 0  # `offset` is added to the numbers of the file
     highest = -1
     for number, start_ns, end_ns in zip(named, start, end, strict=True):
         step = number + offset
@@ -174,10 +166,8 @@ _DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "commun
 
 def _count_devices(table: EventTable, problems: Problems) -> None:
     """Count the devices whose figures a rank combines."""
-    used = np.unique(
-        table.track[(table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)]
-    ).tolist()
-    devices = {table.tracks[number].process for number in used}
+    is_work = (table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)
+    devices = {table.tracks[track].process for track in np.unique(table.track[is_work]).tolist()}
     if len(devices) > 1:
         problems.add(
             "merged",
@@ -198,33 +188,34 @@ def build_trace(
     pairs: tuple[Rows, Rows, Rows] | None = None,
     names: TrackNames | None = None,
     consume: bool = False,
-    **about: Any,
+    **trace_fields: Any,
 ) -> Trace:
-    """Sort and classify the records of one file, assign lanes and link them."""
+    """Sort and classify the records of one file, assign lanes and link them.
+
+    `pairs` are the rows of begin and end records that the format pairs, and of those without a
+    partner. `consume` empties `columns`, to save memory.
+    """
     notes = Problems()
     by_phase = _rows_by_phase(columns, notes)
     if pairs is None:
         exclude_far_records(columns, by_phase, notes)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)
     instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
-    beside_rows: tuple[Rows, ...] = (
-        by_phase["stf"],
-        instant_rows,
-        by_phase["bneSTF"],
-        by_phase["C"],
-    )
-    times = (columns.start_ns[selected] for selected in (rows, *beside_rows[1:]) if len(selected))
+    timed_rows = (instant_rows, by_phase["bneSTF"], by_phase["C"])
+    other_rows: tuple[Rows, ...] = (by_phase["stf"], *timed_rows)
+    # Time 0 is the start of the first event or, without events, of the first instant and so on.
+    times = (columns.start_ns[selected] for selected in (rows, *timed_rows) if len(selected))
     zero_ns = next((int(time.min()) for time in times), 0)
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
-    events, columns, beside_rows = _gather_columns(
-        columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
+    events, columns, other_rows = _gather_columns(
+        columns, rows[order], dur[order], phase[order], other_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
     end_record = repair_durations(columns, events, end_record, notes)
-    del by_phase, rows, order, dur, phase, end_rows, instant_rows
-    flow_rows, instant_rows, async_rows, counter_rows = beside_rows
+    del by_phase, rows, order, dur, phase, end_rows, instant_rows, timed_rows
+    flow_rows, instant_rows, async_rows, counter_rows = other_rows
 
     table, device, of_thread = _event_table(columns, events, notes, names)
     table.end_record = end_record
@@ -248,23 +239,23 @@ def build_trace(
         copy_table=columns.copies,
         _table=table,
         _rules_version=taxonomy.version(),
-        **about,
+        **trace_fields,
     )
     problems.merge(notes, rank, path)
     return trace
 
 
 def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
-    """Return the rows of each group of phases that have a time; count all others."""
+    """Return the rows with a time for each group of phases; count all other rows as problems."""
     phase, timed = columns.phase, columns.timed
     counts = np.bincount(phase, minlength=256)
     groups = {}
     for letters in ("X", "BE", "stf", "iIR", "bneSTF", "C"):
         codes = [code for code in letters.encode() if counts[code]]
-        member = np.zeros(len(phase) if codes else 0, dtype=bool)
+        is_member = np.zeros(len(phase) if codes else 0, dtype=bool)
         for code in codes:
-            member |= timed & (phase == code)
-        groups[letters] = np.flatnonzero(member)
+            is_member |= timed & (phase == code)
+        groups[letters] = np.flatnonzero(is_member)
     complete = groups["X"]
     stated = columns.dur_ns[complete] != -1
     groups["X"] = complete if stated.all() else complete[stated]
@@ -274,13 +265,14 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
         len(groups["X without dur"]),
         "complete events that state no duration; kept as instants",
     )
-    placed = sum(len(rows) for rows in groups.values()) + int(counts[ord("M")])
-    if placed < len(phase):
-        _count_unplaced(columns, problems)
+    used = sum(len(rows) for rows in groups.values()) + int(counts[ord("M")])
+    if used < len(phase):
+        _count_skipped(columns, problems)
     return groups
 
 
-def _count_unplaced(columns: RankColumns, problems: Problems) -> None:
+def _count_skipped(columns: RankColumns, problems: Problems) -> None:
+    """Count the records without a time, and those of an unknown phase."""
     is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
     timeless = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
     problems.add("skipped", int(timeless.sum()), "records that state no time")
@@ -295,28 +287,26 @@ def _event_rows(
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None,
 ) -> tuple[Rows, Ints, Codes, Rows]:
-    """Return rows, durations and phases of complete and of paired events, and the rows of ends."""
-    # The paired events come last, in the order of their ends.
+    """Return rows, durations and phases of complete and paired events, and the rows of ends.
+
+    The paired events come last, in the order of the rows of ends.
+    """
     rows = by_phase["X"]
     dur = columns.dur_ns[rows]
     brackets = by_phase["BE"]
     if not len(brackets):
-        return (
-            rows,
-            _clip_negative_durations(dur, problems),
-            np.zeros(len(rows), np.uint8),
-            brackets,
-        )
+        phase = np.zeros(len(rows), np.uint8)
+        return rows, _clip_negative_durations(dur, problems), phase, brackets
     if pairs is None:
         thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
         opens = columns.phase[brackets] == ord("B")
         matched = match_brackets(thread, columns.start_ns[brackets], opens)
-        begin_rows, end_rows, alone = (brackets[rows] for rows in matched)
-        stated = columns.name[end_rows] != columns.names.add("")
-        crossing = stated & (columns.name[end_rows] != columns.name[begin_rows])
+        begin_rows, end_rows, alone = (brackets[positions] for positions in matched)
+        has_name = columns.name[end_rows] != columns.names.add("")
+        is_crossing = has_name & (columns.name[end_rows] != columns.name[begin_rows])
         problems.add(
             "overlap",
-            int(crossing.sum()),
+            int(is_crossing.sum()),
             "ends (E) that name another event than the begin (B) they close; paired by order",
         )
     else:
@@ -326,12 +316,9 @@ def _event_rows(
     problems.add("unpaired", len(alone) - lost_begins, "end records (E) without a begin")
     # Pairs in the order of the file, as BytePS servers write them, may end before they begin.
     dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
-    return (
-        np.concatenate((rows, begin_rows)),
-        _clip_negative_durations(dur, problems),
-        np.concatenate((np.zeros(len(rows), np.uint8), np.ones(len(begin_rows), np.uint8))),
-        end_rows,
-    )
+    phase = np.repeat(np.array([0, 1], np.uint8), (len(rows), len(begin_rows)))
+    rows = np.concatenate((rows, begin_rows))
+    return rows, _clip_negative_durations(dur, problems), phase, end_rows
 
 
 def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
@@ -340,7 +327,8 @@ def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
     return np.maximum(dur, 0) if negative else dur
 
 
-#: Columns of `RankColumns` with an entry per record, and their types in the event table.
+#: Columns of `RankColumns` with an entry per record, and their types in the event table; None for
+#: columns that the event table lacks or gets otherwise.
 _BY_ROW: dict[str, type[np.generic] | None] = {
     "phase": None,
     "start_ns": np.int64,
@@ -366,53 +354,57 @@ def _gather_columns(
     *,
     consume: bool,
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
-    """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
-    # Events get the columns of the event table, and pid and tid.
-    rows_kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
-    rows_kept.sort()
-    wide = len(columns.categories) > np.iinfo(np.int16).max
+    """Separate events from other records.
+
+    Returns the columns of the events in `rows`, with their pid and tid; the columns of metadata
+    records and of the records in `groups`; and the new rows of `groups`.
+    """
+    other_rows = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
+    other_rows.sort()
+    has_many_categories = len(columns.categories) > np.iinfo(np.int16).max
     events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
     others: dict[str, Any] = {}
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
-            if name == "stream" or (name == "category" and wide):
+            if name == "stream" or (name == "category" and has_many_categories):
                 dtype = np.promote_types(values.dtype, np.int32).type  # noqa: PLW2901
             events[name] = values[rows].astype(dtype, copy=False)
-        others[name] = values[rows_kept].astype(np.int64 if name == "record" else values.dtype)
+        others[name] = values[other_rows].astype(np.int64 if name == "record" else values.dtype)
         if consume:
             setattr(columns, name, values[:0].copy())
-    scoped = np.fromiter(columns.scope, np.int64, len(columns.scope))
-    places = np.searchsorted(rows_kept, scoped).tolist()
-    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, rows_kept)]
-    gathered = replace(
+    scope_rows = np.fromiter(columns.scope, np.int64, len(columns.scope))
+    new_scope_rows = np.searchsorted(other_rows, scope_rows).tolist()
+    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, other_rows)]
+    other_columns = replace(
         columns,
         **others,
-        ends_at_next=np.searchsorted(rows_kept, at_next),
-        scope=dict(zip(places, columns.scope.values(), strict=True)),
+        ends_at_next=np.searchsorted(other_rows, at_next),
+        scope=dict(zip(new_scope_rows, columns.scope.values(), strict=True)),
     )
-    return events, gathered, tuple(np.searchsorted(rows_kept, rows) for rows in groups)
+    new_groups = tuple(np.searchsorted(other_rows, group) for group in groups)
+    return events, other_columns, new_groups
 
 
 def _event_table(
     columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
+    """Return the table of the events, which are on a device, and the track of each thread."""
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(
         category, events["name"], columns.categories.values, columns.names.values
     )
-    of_device = np.array(
-        [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
-    )
-    device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
+    is_device = [taxonomy.is_device_category(text) for text in columns.categories.values]
+    # The last entry lets a file without categories be indexed.
+    device = np.array([*is_device, False], dtype=bool)[category]
     works = device & np.isin(kind, [*_DEVICE_WORK_KINDS, _MEMORY])
     stream = device_streams(events["stream"], device, works, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
     calls_mpi = np.isin(category, mpi) & ~device.any()
-    places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
+    assignment = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
     lanes = assign_lanes(
-        start, events["dur_ns"], places.track, len(places.tracks), columns.resolution_ns
+        start, events["dur_ns"], assignment.track, len(assignment.tracks), columns.resolution_ns
     )
     problems.add(
         "overlap", lanes.overlaps, "events that overlap without nesting; drawn in extra lanes"
@@ -425,25 +417,27 @@ def _event_table(
     problems.add("overflow", lanes.too_deep, "events nested deeper than 32 767 levels")
     tracks = [
         replace(track, nested=int(nested), lanes=int(all_lanes))
-        for track, nested, all_lanes in zip(places.tracks, lanes.nested, lanes.lanes, strict=True)
+        for track, nested, all_lanes in zip(
+            assignment.tracks, lanes.nested, lanes.lanes, strict=True
+        )
     ]
     del events["pid"], events["tid"]
     events |= {
         "kind": kind,
-        "track": places.track,
+        "track": assignment.track,
         "depth": lanes.depth,
         "parent": lanes.parent,
         "stream": stream,
         "step": np.full(len(start), -1, dtype=np.int64),
     }
     table = EventTable(**events, names=columns.names, categories=columns.categories, tracks=tracks)
-    return table, device, places.of_thread
+    return table, device, assignment.of_thread
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:
-    if not len(end_rows):
-        return {}
-    paired_from = len(order) - len(end_rows)
-    positions = np.flatnonzero(order >= paired_from)
-    records = columns.record[end_rows[order[positions] - paired_from]]
+    """Return the record of the end of each paired event, by the event's position in `order`."""
+    # The paired events come last in the rows that `order` sorts.
+    first_paired = len(order) - len(end_rows)
+    positions = np.flatnonzero(order >= first_paired)
+    records = columns.record[end_rows[order[positions] - first_paired]]
     return dict(zip(positions.tolist(), records.tolist(), strict=True))

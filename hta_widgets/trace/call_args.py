@@ -1,8 +1,8 @@
-"""Arguments of operators' calls, each distinct combination once.
+"""Arguments of operators' calls, encoded as a dictionary of their distinct combinations.
 
-A job calls few operators with few shapes, very often. Readers therefore encode the arguments as a
-dictionary while they decode a file. For example, 96 layers call ``aten::addmm`` with the same
-shapes in 5 steps: 480 codes, one text. Sources without such a dictionary read the records instead.
+A job calls few operators with few shapes, very often. Readers therefore encode the arguments while
+they decode a file. For example, 96 layers call ``aten::addmm`` with the same shapes in 5 steps: 480
+codes, one text. If a source has no dictionary, the arguments are read from the records.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Texts = tuple[bytes, ...]
 class CallArgs:
     """Arguments of some calls: `texts` has the JSON of `CALL_KEYS` by `code`, empty for none.
 
-    `sequence` and `thread` are the values of `NODE_KEYS`, -1 for none. `record` is ascending in
-    the dictionary of a file, and has an element for each call in the result of `call_args`.
+    `sequence` and `thread` are the values of `NODE_KEYS`, -1 for none. `record` has the record of
+    each call; in the dictionary of a file it is ascending.
     """
 
     record: Ints
@@ -53,7 +53,7 @@ class CallArgs:
     thread: Ints
 
     def to_columns(self) -> dict[str, Ints]:
-        """Return columns that hold the arguments, besides `texts`."""
+        """Return the columns to store, without `texts`."""
         return {
             "call_record": self.record,
             "call_code": self.code.astype(np.int64),
@@ -65,7 +65,10 @@ class CallArgs:
     def of_columns(
         cls, column: Callable[[str], Any], texts: Sequence[Sequence[str]], records: int
     ) -> CallArgs:
-        """Return the arguments of `to_columns`; raise `ValueError` if they do not fit the file."""
+        """Return the arguments with the columns of `to_columns`, for a file of `records` records.
+
+        Raises `ValueError` if they do not fit it.
+        """
         args = cls(
             column("call_record"),
             column("call_code"),
@@ -86,8 +89,7 @@ class CallArgs:
 class LaunchArgs:
     """Launches of kernels: `texts` has the JSON of `LAUNCH_KEYS` by `code`, empty for none.
 
-    `record` is ascending in the dictionary of a file, and has an element for each kernel in the
-    result of `launch_args`.
+    `record` has the record of each kernel; in the dictionary of a file it is ascending.
     """
 
     record: Ints
@@ -95,7 +97,7 @@ class LaunchArgs:
     texts: list[Texts]
 
     def validate(self, records: int) -> LaunchArgs:
-        """Return the launches; raise `ValueError` if a file of `records` records lacks them."""
+        """Return the launches; raise `ValueError` if they do not fit `records` records."""
         in_order = (np.diff(np.concatenate(([-1], self.record, [records]))) > 0).all()
         in_range = ((self.code >= 0) & (self.code < len(self.texts))).all()
         is_whole = all(len(text) == len(LAUNCH_KEYS) for text in self.texts)
@@ -114,24 +116,24 @@ class CallArgColumns:
 
     def add(self, records: Ints, args: Sequence[Any]) -> None:
         """Add a slice; `args` have the fields ``dims, old_dims, types, strides, values …``."""
-        places = [
-            place
-            for place, arg in enumerate(args)
+        positions = [
+            position
+            for position, arg in enumerate(args)
             if arg is not None and (arg.dims or arg.node or arg.old_dims)
         ]
-        if not places or self._size_bytes > _MAX_TEXT_BYTES:
+        if not positions or self._size_bytes > _MAX_TEXT_BYTES:
             return
-        calls = [args[place] for place in places]
-        codes, join, first = self._codes, _SEPARATOR.join, len(self._codes)
-        code = [
-            codes.setdefault(
-                join((arg.dims or arg.old_dims, arg.types, arg.strides, arg.values)), len(codes)
-            )
-            for arg in calls
-        ]
-        self._size_bytes += sum(map(len, islice(codes, first, None)))
-        numbers = _to_ints([arg.node for arg in calls]), _to_ints([arg.forward for arg in calls])
-        self._blocks.append((records[places], np.array(code, np.int64), *numbers))
+        calls = [args[position] for position in positions]
+        codes, old_count = self._codes, len(self._codes)
+        code = []
+        for arg in calls:
+            text = _SEPARATOR.join((arg.dims or arg.old_dims, arg.types, arg.strides, arg.values))
+            code.append(codes.setdefault(text, len(codes)))
+        self._size_bytes += sum(map(len, islice(codes, old_count, None)))
+        sequence, thread = ([arg.node for arg in calls], [arg.forward for arg in calls])
+        self._blocks.append(
+            (records[positions], np.array(code, np.int64), _to_ints(sequence), _to_ints(thread))
+        )
 
     def finish(self) -> CallArgs | None:
         """Return the dictionary; None if it is too large."""
@@ -167,21 +169,25 @@ def call_args(trace: RecordedEvents, rows: Rows) -> CallArgs:
 
 
 def _read_call_args(trace: RecordedEvents, rows: Rows, record: Ints) -> CallArgs:
-    read = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
+    """Return the arguments of some events, read from their records."""
+    arg_texts = event_arg_texts(trace, rows, (*CALL_KEYS, OLD_DIMS, *NODE_KEYS))
     codes: dict[Texts, int] = {}
-    code = [codes.setdefault((row[0] or row[4], *row[1:4]), len(codes)) for row in read]
-    sequence, thread = (_to_ints([row[column] for row in read]) for column in (5, 6))
+    code = [
+        codes.setdefault((dims or old_dims, *others), len(codes))
+        for dims, *others, old_dims, _sequence, _thread in arg_texts
+    ]
+    sequence, thread = (_to_ints([texts[column] for texts in arg_texts]) for column in (-2, -1))
     return _merge_texts(CallArgs(record, np.array(code, np.int32), list(codes), sequence, thread))
 
 
 def _merge_texts(args: CallArgs) -> CallArgs:
     """Return arguments with one text for equal values, and without those that no call has."""
-    used, place = np.unique(args.code, return_inverse=True)
+    used_codes, position = np.unique(args.code, return_inverse=True)
     codes: dict[Texts, int] = {}
-    merged = [
-        codes.setdefault(_plain_texts(args.texts[number]), len(codes)) for number in used.tolist()
+    new_codes = [
+        codes.setdefault(_plain_texts(args.texts[code]), len(codes)) for code in used_codes.tolist()
     ]
-    return replace(args, code=np.array(merged, np.int32)[place], texts=list(codes))
+    return replace(args, code=np.array(new_codes, np.int32)[position], texts=list(codes))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -190,7 +196,7 @@ def _plain_texts(texts: Texts) -> Texts:
 
 
 def plain_text(text: bytes) -> bytes:
-    r"""Return a list as Kineto writes it, on one line: other tools indent it, or write it as text.
+    r"""Return a list on one line, as Kineto writes it; other tools indent it, or write it as text.
 
     Examples
     --------
@@ -203,7 +209,7 @@ def plain_text(text: bytes) -> bytes:
 
 
 def decode_arg(text: bytes) -> list[Any]:
-    """Return an argument of a call; an empty list for one that the file lacks.
+    """Return the list that is an argument of a call; an empty list if there is none.
 
     Examples
     --------
@@ -221,24 +227,24 @@ def decode_arg(text: bytes) -> list[Any]:
 
 
 def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:
-    """Return how kernels were launched; of a kernel without a grid, the args of its call.
+    """Return how kernels were launched; for a kernel without a grid, the args of its call.
 
     On AMD's devices, the grid, the block and the shared memory are args of the launching call.
     """
     record = trace.table.record[rows].astype(np.int64)
     stored: LaunchArgs | None = getattr(trace.source, "launch_args", None)
-    place = np.full(len(rows), -1)
+    position = np.full(len(rows), -1)
     if stored is not None and not trace.table.end_record:
-        place = positions_in(stored.record, record)
-    missing = np.flatnonzero(place < 0).tolist()
-    texts = dict(zip(missing, event_arg_texts(trace, rows[missing], LAUNCH_KEYS), strict=True))
-    without_grid = [at for at, text in texts.items() if not text[0]]
-    calls = trace.launch_of[rows[without_grid]]
-    linked = [at for at, call in zip(without_grid, calls.tolist(), strict=True) if call >= 0]
-    of_calls = event_arg_texts(trace, calls[calls >= 0], LAUNCH_KEYS)
-    for at, launch in zip(linked, of_calls, strict=True):
-        texts[at] = tuple(of_call or own for of_call, own in zip(launch, texts[at], strict=True))
+        position = positions_in(stored.record, record)
+    missing = np.flatnonzero(position < 0)
+    texts = event_arg_texts(trace, rows[missing], LAUNCH_KEYS)
+    calls = trace.launch_of[rows[missing]]
+    from_call = np.flatnonzero((calls >= 0) & np.array([not grid for grid, *_ in texts], bool))
+    call_texts = event_arg_texts(trace, calls[from_call], LAUNCH_KEYS)
+    for kernel, launch in zip(from_call.tolist(), call_texts, strict=True):
+        pairs = zip(launch, texts[kernel], strict=True)
+        texts[kernel] = tuple(call_text or kernel_text for call_text, kernel_text in pairs)
     codes = {text: number for number, text in enumerate(stored.texts if stored else ())}
-    code = np.append(stored.code if stored else [], -1).astype(np.int64)[place]
-    code[missing] = [codes.setdefault(text, len(codes)) for text in texts.values()]
+    code = np.append(stored.code if stored else [], -1).astype(np.int64)[position]
+    code[missing] = [codes.setdefault(text, len(codes)) for text in texts]
     return LaunchArgs(record, code, list(codes))

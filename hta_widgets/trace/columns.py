@@ -75,8 +75,8 @@ class RecordSource(Protocol):
 class CopyTable:
     """Recorded rate and size of copies and fills, by record number.
 
-    Not columns of the events, since few events have these values. Record numbers stay valid when
-    events are left out.
+    Few events have these values, so they are not columns of the events. Record numbers stay valid
+    if events are left out.
     """
 
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
@@ -128,7 +128,7 @@ class RankColumns:
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: value in ns of the last digit of the file's times: 1000 for whole microseconds
     resolution_ns: int = 1
-    #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``: their arrow ends at
+    #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``, whose arrows end at
     #: the next event of the thread instead of the enclosing one
     ends_at_next: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: scope of instants by row, unless it is the default ``"t"``
@@ -187,7 +187,7 @@ class EventTable:
     names: StringPool
     categories: StringPool
     tracks: list[Track]
-    #: for B/E pairs: row → record of the E, whose args belong to the event as well
+    #: record of the end (E) of each event of two records, by row; its args are the event's, too
     end_record: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -286,8 +286,8 @@ _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "serie
 
 
 def replace_columns(table: Table, **changes: object) -> Table:
-    """Return a table with other values of some fields; it is in memory if `table` is mapped."""
-    # A mapped table is of a subclass, which `dataclasses.replace` cannot make.
+    """Return a table in memory with other values of some fields."""
+    # A mapped table is of a subclass, which `dataclasses.replace` cannot create.
     kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
     names = [column.name for column in fields(table)]
     columns = {name: getattr(table, name) for name in names if name not in changes}
@@ -440,19 +440,19 @@ class ArgTable:
 def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
     """Return the args of ascending records, given as JSON joined by NUL; None without records."""
     code_of: dict[bytes, int] = {}
-    rows_of: dict[bytes, list[int]] = {}
-    rows = []
+    shared_codes: dict[bytes, list[int]] = {}
+    code_rows = []
     # Few records differ in more than the last arg, their sequence number.
     for text in texts:
         shared, _, last = text.rpartition(b"\0")
-        row = rows_of.get(shared)
-        if row is None:
-            row = [code_of.setdefault(value, len(code_of)) for value in shared.split(b"\0")]
-            rows_of[shared] = row
-        rows.append([*row, code_of.setdefault(last, len(code_of))])
-    if not rows:
+        codes = shared_codes.get(shared)
+        if codes is None:
+            codes = [code_of.setdefault(value, len(code_of)) for value in shared.split(b"\0")]
+            shared_codes[shared] = codes
+        code_rows.append([*codes, code_of.setdefault(last, len(code_of))])
+    if not code_rows:
         return None
-    code = np.array(rows, np.int32).reshape(-1, len(COMMUNICATION_KEYS))
+    code = np.array(code_rows, np.int32).reshape(-1, len(COMMUNICATION_KEYS))
     return ArgTable(np.array(records, np.int64), code, list(code_of))
 
 
@@ -497,7 +497,7 @@ def event_arg_texts(
 ) -> list[tuple[bytes, ...]]:
     """Return some args of some events as the file's JSON, empty for an arg that an event lacks.
 
-    Comparing texts is faster than decoding values, where most events share theirs.
+    If most events share their args, comparing texts is faster than decoding values.
     """
     values = _read_args(trace, rows, keys, Raw)
     columns = [list(map(_text, values[key])) for key in keys]
@@ -531,35 +531,35 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
 def _read_args(
     trace: RecordedEvents, rows: Rows, keys: Sequence[str], kind: object = Any
 ) -> dict[str, list[Any]]:
-    values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
+    """Return some args of some events by key, as values of `kind`, read from the records."""
     if trace.source is None or not len(rows):
-        return values_by_key
+        return {key: [None] * len(rows) for key in keys}
     table = trace.table
     records = table.record[rows]
     # Binary files have their args as columns, so no text is parsed.
-    columns = getattr(trace.source, "arg_columns", None)
-    read = columns(records, keys) if columns is not None else None
-    if read is not None:
-        return {key: list(read[key]) for key in keys}
-    decode = _decoder(keys, kind)
-    numbers: list[int] = []
-    values_of_records: list[list[Any]] = []
+    read_columns = getattr(trace.source, "arg_columns", None)
+    columns = read_columns(records, keys) if read_columns is not None else None
+    if columns is not None:
+        return {key: list(columns[key]) for key in keys}
+    decoder = _decoder(keys, kind)
+    read_records: list[int] = []
+    args_of_records: list[list[Any]] = []
     for record, body in trace.source.records(records):
-        numbers.append(record)
-        values_of_records.append(_selected_args(body, keys, decode))
-    values_of_records.append([None] * len(keys))  # of a record that could not be read
-    places = positions_in(np.array(numbers, np.int64), records).tolist()
-    columns_of_rows = zip(*(values_of_records[place] for place in places), strict=True)
-    values_by_key = dict(zip(keys, map(list, columns_of_rows), strict=True))
+        read_records.append(record)
+        args_of_records.append(_selected_args(body, keys, decoder))
+    args_of_records.append([None] * len(keys))  # at -1, for records that could not be read
+    positions = positions_in(np.array(read_records, np.int64), records).tolist()
+    args_by_key = zip(*(args_of_records[position] for position in positions), strict=True)
+    values_by_key = dict(zip(keys, map(list, args_by_key), strict=True))
+    # An event of two records has the args of both.
     end_record = table.end_record
-    ends = {end_record[row]: row for row in rows.tolist() if row in end_record}
-    if ends:
-        # An event that was begun and ended by two records has the args of both.
-        place_of = {row: place for place, row in enumerate(rows.tolist())}
-        for record, body in trace.source.records(np.array(sorted(ends), dtype=np.int64)):
-            for key, value in zip(keys, _selected_args(body, keys, decode), strict=True):
-                if value is not None:
-                    values_by_key[key][place_of[ends[record]]] = value
+    position_of_end = {
+        end_record[row]: position for position, row in enumerate(rows.tolist()) if row in end_record
+    }
+    for record, body in trace.source.records(np.array(sorted(position_of_end), dtype=np.int64)):
+        for key, value in zip(keys, _selected_args(body, keys, decoder), strict=True):
+            if value is not None:
+                values_by_key[key][position_of_end[record]] = value
     return values_by_key
 
 
@@ -570,6 +570,7 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
 
 
 def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of records that decodes only these args, as values of `kind`."""
     fields = [(f"a{number}", kind, None) for number in range(len(keys))]
     names = {f"a{number}": key for number, key in enumerate(keys)}
     args = msgspec.defstruct("Args", fields, rename=names, gc=False)
@@ -580,6 +581,7 @@ def _decoder(keys: Sequence[str], kind: object = Any) -> msgspec.json.Decoder[An
 def _selected_args(
     body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]
 ) -> list[Any]:
+    """Return the args of a record that `decoder` decodes; None for each that is missing."""
     try:
         args = decoder.decode(body).args
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """`Event`: one event of a rank, with its operator and the device work that it launched.
 
-For example, of ``aten::mm`` around ``cudaLaunchKernel``, which launched the kernel ``gemm``::
+For example, if ``aten::mm`` calls ``cudaLaunchKernel``, which launches the kernel ``gemm``::
 
     traces.event(gemm).operator      <event 0 of rank 0: aten::mm>
     traces.event(aten_mm).kernels    one row: gemm
@@ -61,9 +61,8 @@ class Event:
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)
         call = self.trace.launch_of[launched]
-        within = (table.track[call] == table.track[self.id]) & (
-            table.start_ns[call] >= table.start_ns[self.id]
-        )
-        within &= table.end_ns[call] <= table.end_ns[self.id]
-        rows = launched[within]
+        is_during = table.track[call] == table.track[self.id]
+        is_during &= table.start_ns[call] >= table.start_ns[self.id]
+        is_during &= table.end_ns[call] <= table.end_ns[self.id]
+        rows = launched[is_during]
         return events_of([self.trace], rows=lambda _: rows)

@@ -1,6 +1,8 @@
 """Tables of records that are not complete events: flows, counters, instants and async intervals.
 
-Flows join launches, found by correlation, with the file's own flow records (phases s, t, f).
+A flow is an arrow between two events. Flows are launches, which are found by correlation id, and
+the file's own flow records: a start (phase s), any number of steps (t) and an end (f) that share an
+id. Each record refers to an event by its thread and time.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from hta_widgets.trace.arrays import (
     mask_of_rows,
     match_brackets,
     order_and_bounds,
+    positions_in,
     stable_order,
 )
 from hta_widgets.trace.columns import (
@@ -37,7 +40,7 @@ from hta_widgets.trace.problems import Problems
 #: Categories of arrows from launch to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
 #: Number of records whose args are decoded together.
-_AT_ONCE = 4096
+_RECORDS_AT_ONCE = 4096
 
 
 def flow_table(
@@ -55,47 +58,46 @@ def flow_table(
     """
     source, target = launches
     kinds = ["launch"]
+    source_record, target_record = np.full((2, len(source)), -1, dtype=np.int64)
+    launch_kind = np.zeros(len(source), dtype=np.uint8)
     if not len(rows):
-        none = np.full(len(source), -1, dtype=np.int64)
-        kind = np.zeros(len(source), dtype=np.uint8)
-        return FlowTable(kind, source, target, kinds, none, none.copy())
+        return FlowTable(launch_kind, source, target, kinds, source_record, target_record)
 
-    pair_code, kind_of_pair = _flow_kinds(columns, rows, kinds)
-    start_rows, end_rows = _pair_records(columns, rows, pair_code, problems)
-    flow_kind = kind_of_pair[pair_code[start_rows]]
-    start_at, end_at = rows[start_rows], rows[end_rows]
-    tail, head = finder.rows_at(columns, start_at), finder.rows_at(columns, end_at)
-    launch = _FlowIndex(source, target, len(table))
-    is_launch = launch.position_of(tail, head)
-    unsure = np.flatnonzero((flow_kind == 0) & (is_launch < 0))
+    code, kind_of_code = _flow_kinds(columns, rows, kinds)
+    tail_at, head_at = _pair_records(columns, rows, code, problems)
+    flow_kind = kind_of_code[code[tail_at]]
+    tail_rows, head_rows = rows[tail_at], rows[head_at]
+    tail, head = finder.rows_at(columns, tail_rows), finder.rows_at(columns, head_rows)
+    index = _FlowIndex(source, target, len(table))
+    launch = index.positions(tail, head)
+    unsure = np.flatnonzero((flow_kind == 0) & (launch < 0))
     if len(unsure) and len(table):
-        tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
-        head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
-        is_launch[unsure] = launch.position_of(tail[unsure], head[unsure])
-    lost = (tail < 0) | (head < 0)
-    problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
+        tail[unsure] = finder.by_correlation(columns, tail_rows[unsure], tail[unsure])
+        head[unsure] = finder.by_correlation(columns, head_rows[unsure], head[unsure])
+        launch[unsure] = index.positions(tail[unsure], head[unsure])
+    is_lost = (tail < 0) | (head < 0)
+    lost_text = "flows whose ends meet no event; no arrow is drawn"
+    problems.add("unpaired", int(is_lost.sum()), lost_text)
     # Tools write 0 for device events without an id, also in the flow records of their launches.
-    launches_at = np.flatnonzero(~lost & (flow_kind == 0))
-    without_id = launches_at[table.correlation[head[launches_at]] == 0]
-    ids = [columns.flow_ids[code] for code in columns.flow[end_at[without_id]].tolist()]
+    launching = np.flatnonzero(~is_lost & (flow_kind == 0))
+    without_id = launching[table.correlation[head[launching]] == 0]
+    ids = [columns.flow_ids[id_code] for id_code in columns.flow[head_rows[without_id]].tolist()]
     without_id = without_id[[text.strip('"') == "0" for text in ids]]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
-    lost[without_id] = True
+    is_lost[without_id] = True
 
-    new = ~lost & ((is_launch < 0) | (flow_kind != 0))
-    is_unchanged = ~lost & ~new
-    start_record, end_record = columns.record[start_at], columns.record[end_at]
-    source_record = np.full(len(source), -1, dtype=np.int64)
-    target_record = np.full(len(source), -1, dtype=np.int64)
-    source_record[is_launch[is_unchanged]] = start_record[is_unchanged]
-    target_record[is_launch[is_unchanged]] = end_record[is_unchanged]
+    is_new = ~is_lost & ((launch < 0) | (flow_kind != 0))
+    is_listed = ~is_lost & ~is_new
+    tail_record, head_record = columns.record[tail_rows], columns.record[head_rows]
+    source_record[launch[is_listed]] = tail_record[is_listed]
+    target_record[launch[is_listed]] = head_record[is_listed]
     return FlowTable(
-        kind=np.concatenate((np.zeros(len(source), np.uint8), flow_kind[new].astype(np.uint8))),
-        source=np.concatenate((source, tail[new])),
-        target=np.concatenate((target, head[new])),
+        kind=np.concatenate((launch_kind, flow_kind[is_new].astype(np.uint8))),
+        source=np.concatenate((source, tail[is_new])),
+        target=np.concatenate((target, head[is_new])),
         kinds=kinds,
-        source_record=np.concatenate((source_record, start_record[new])),
-        target_record=np.concatenate((target_record, end_record[new])),
+        source_record=np.concatenate((source_record, tail_record[is_new])),
+        target_record=np.concatenate((target_record, head_record[is_new])),
     )
 
 
@@ -104,41 +106,41 @@ def counter_table(
 ) -> CounterTable:
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
-    # Code of the series by combination of codes, so that its names are made only once.
+    # Code of the series by combination of codes, so that its names are formatted only once.
     code_of_series: dict[tuple[int, int, int, str], int] = {}
-    series_id, value, place = array("i"), array("d"), array("q")
-    bad = 0
+    sample_series, sample_values, sample_rows = array("i"), array("d"), array("q")
+    skipped = 0
     codes = zip(
         *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")), strict=True
     )
-    numbers = columns.record[rows].tolist()
+    records = columns.record[rows].tolist()
     args = chain.from_iterable(
-        _args_of(columns, numbers[first : first + _AT_ONCE])
-        for first in range(0, len(numbers), _AT_ONCE)
+        _args_of(columns, records[first : first + _RECORDS_AT_ONCE])
+        for first in range(0, len(records), _RECORDS_AT_ONCE)
     )
-    for index, (values, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
-        for label, raw in values.items():
-            sample = _parse_number(raw)
-            if sample is None:
-                bad += 1
+    for row, samples, (pid, name, flow) in zip(rows.tolist(), args, codes, strict=True):
+        for label, raw in samples.items():
+            value = _parse_number(raw)
+            if value is None:
+                skipped += 1
                 continue
             code = code_of_series.get((pid, name, flow, label))
             if code is None:
                 key = (columns.pids[pid], _counter_name(columns, name, flow), str(label))
                 code = code_of_series[pid, name, flow, label] = series.setdefault(key, len(series))
-            series_id.append(code)
-            value.append(sample)
-            place.append(index)
-    problems.add("skipped", bad, "counter samples that are not numbers")
-    ids, places = np.array(series_id, np.int32), np.array(place, np.int64)
-    times = columns.start_ns[rows][places] - zero_ns
-    order = np.lexsort((times, ids))
+            sample_series.append(code)
+            sample_values.append(value)
+            sample_rows.append(row)
+    problems.add("skipped", skipped, "counter samples that are not numbers")
+    series_id, rows = np.array(sample_series, np.int32), np.array(sample_rows, np.int64)
+    times = columns.start_ns[rows] - zero_ns
+    order = np.lexsort((times, series_id))
     return CounterTable(
         time_ns=times[order],
-        series_id=ids[order],
-        value=np.array(value, np.float64)[order],
+        series_id=series_id[order],
+        value=np.array(sample_values, np.float64)[order],
         series=list(series),
-        record=columns.record[rows][places][order],
+        record=columns.record[rows[order]],
     )
 
 
@@ -159,11 +161,8 @@ def instant_table(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTabl
 def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
     """Return async intervals: begins and ends paired by category, id and name."""
     # A begin without an end is kept, with a duration of -1; an end without a begin is only counted.
-    phase = columns.phase[rows]
-    opens = (phase == ord("b")) | (phase == ord("S"))
-    closes = (phase == ord("e")) | (phase == ord("F"))
-    ends_matter = np.flatnonzero(opens | closes)
-    rows, opens = rows[ends_matter], opens[ends_matter]
+    rows = rows[np.isin(columns.phase[rows], np.frombuffer(b"bSeF", np.uint8))]
+    opens = np.isin(columns.phase[rows], np.frombuffer(b"bS", np.uint8))
     name = _names_of_asyncs(columns, rows, opens)
     keys = np.stack([columns.category[rows], columns.flow[rows], name], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
@@ -194,12 +193,12 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
 def _names_of_asyncs(columns: RankColumns, rows: Rows, opens: Bools) -> Ints:
     """Return the names by which begins and ends are paired; -1 for ids whose ends have no name."""
     name = columns.name[rows].astype(np.int64)
-    unnamed = np.array([not text for text in columns.names.values], dtype=bool)
-    is_bare = ~opens & unnamed[name]
-    if is_bare.any():
+    is_empty = np.array([not text for text in columns.names.values], dtype=bool)
+    is_unnamed_end = ~opens & is_empty[name]
+    if is_unnamed_end.any():
         ids = columns.category[rows].astype(np.int64) * (len(columns.flow_ids) + 1)
         ids += columns.flow[rows]
-        name[np.isin(ids, ids[is_bare])] = -1
+        name[np.isin(ids, ids[is_unnamed_end])] = -1
     return name
 
 
@@ -230,32 +229,30 @@ class FlowEndpointFinder:
         table = self.table
         track = self._tracks(columns, rows)
         time = columns.start_ns[rows] - self.zero_ns
-        order, first = self._events_by_track()
+        events_by_track, event_bounds = self._events_by_track()
         result = np.full(len(rows), -1, dtype=np.int64)
-        to_next = np.isin(rows, columns.ends_at_next)
+        is_to_next = np.isin(rows, columns.ends_at_next)
         # The first group is for records on no track.
-        asked_by_track, bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
+        flows_by_track, flow_bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
-            times = asked_by_track[bounds[number + 1] : bounds[number + 2]]
-            if not len(times):
+            flows = flows_by_track[flow_bounds[number + 1] : flow_bounds[number + 2]]
+            if not len(flows):
                 continue
-            events = order[first[number] : first[number + 1]]
-            begin = table.start_ns[events]
-            after = np.searchsorted(begin, time[times], side="right")
-            result[times] = np.where(after > 0, events[after - 1], -1)
-            following = times[to_next[times]]
-            if len(following):
-                positions = np.searchsorted(begin, time[following], side="left")
-                last = len(events) - 1
-                result[following] = np.where(
-                    positions <= last, events[np.minimum(positions, last)], -1
-                )
-        self._innermost_running(result, time, np.flatnonzero(~to_next))
+            events = events_by_track[event_bounds[number] : event_bounds[number + 1]]
+            begin, events = table.start_ns[events], np.append(events, -1)
+            # The last event that starts by then, or the first that starts then or later.
+            position = np.searchsorted(begin, time[flows], side="right") - 1
+            is_next = is_to_next[flows]
+            position[is_next] = np.searchsorted(begin, time[flows[is_next]], side="left")
+            result[flows] = events[position]
+        self._innermost_running(result, time, np.flatnonzero(~is_to_next))
         return result
 
     def by_correlation(self, columns: RankColumns, rows: Rows, event_rows: Ints) -> Ints:
-        """Return `event_rows`, corrected if the flow's id is the correlation of another event."""
-        # Times cannot distinguish events that start at the same instant.
+        """Return `event_rows`, corrected if the flow's id is the correlation of another event.
+
+        Times cannot distinguish events that start at the same instant.
+        """
         table = self.table
         flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())
         ids = np.fromiter(map(_correlation, flow_ids), np.int64, len(rows))
@@ -272,11 +269,11 @@ class FlowEndpointFinder:
         sorted_ids = table.correlation[candidates]
         low = np.searchsorted(sorted_ids, ids[wrong])
         high = np.searchsorted(sorted_ids, ids[wrong], "right")
-        for index, a, b in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
-            rows_at = candidates[a:b]
-            fits = (table.track[rows_at] == track[index]) & (table.start_ns[rows_at] == time[index])
+        for flow, first, after in zip(wrong.tolist(), low.tolist(), high.tolist(), strict=True):
+            events = candidates[first:after]
+            fits = (table.track[events] == track[flow]) & (table.start_ns[events] == time[flow])
             if fits.any():
-                result[index] = rows_at[fits][0]
+                result[flow] = events[fits][0]
         return result
 
     def _events_by_track(self) -> tuple[Rows, Ints]:
@@ -285,23 +282,27 @@ class FlowEndpointFinder:
         return self._by_track
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
+        """Return the track of each record's thread, -1 for none."""
         threads = len(columns.tids)
-        slot = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
-        position, slots = compact_codes(slot, len(columns.pids) * threads)
-        of_slot = [self.of_thread.get(divmod(int(value), threads), -1) for value in slots]
-        return np.array(of_slot, dtype=np.int64)[position]
+        thread = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
+        position, used_threads = compact_codes(thread, len(columns.pids) * threads)
+        tracks = [self.of_thread.get(divmod(code, threads), -1) for code in used_threads.tolist()]
+        return np.array(tracks, dtype=np.int64)[position]
 
-    def _innermost_running(self, result: Ints, time: Ints, which: Rows) -> None:
-        """Replace each event in `result` that has ended by the innermost running event above it."""
+    def _innermost_running(self, result: Ints, time: Ints, flows: Rows) -> None:
+        """Replace the events of `flows` that have ended by the innermost running ones above them.
+
+        `result` and `time` have the event and the time of each flow record.
+        """
         table = self.table
-        open_at = which[result[which] >= 0]
-        while len(open_at):
-            row = result[open_at]
-            begin, dur, time_ns = table.start_ns[row], table.dur_ns[row], time[open_at]
-            outside = (time_ns >= begin + dur) & ~((dur == 0) & (time_ns == begin))
-            open_at = open_at[outside]
-            result[open_at] = table.parent[result[open_at]]
-            open_at = open_at[result[open_at] >= 0]
+        flows = flows[result[flows] >= 0]
+        while len(flows):
+            row = result[flows]
+            begin, dur, time_ns = table.start_ns[row], table.dur_ns[row], time[flows]
+            has_ended = (time_ns >= begin + dur) & ~((dur == 0) & (time_ns == begin))
+            flows = flows[has_ended]
+            result[flows] = table.parent[result[flows]]
+            flows = flows[result[flows] >= 0]
 
 
 class _FlowIndex:
@@ -313,117 +314,117 @@ class _FlowIndex:
         self._order = stable_order(ends)
         self._ends = ends[self._order]
 
-    def position_of(self, source: Ints, target: Ints) -> Ints:
+    def positions(self, source: Ints, target: Ints) -> Ints:
         """Return the position of each arrow, -1 for none."""
-        if not len(self._ends):
-            return np.full(len(source), -1, dtype=np.int64)
-        key = source * self._size + target
-        positions = np.minimum(np.searchsorted(self._ends, key), len(self._ends) - 1)
-        is_link = (self._ends[positions] == key) & (source >= 0) & (target >= 0)
-        return np.where(is_link, self._order[positions], -1)
+        ends = np.where((source >= 0) & (target >= 0), source * self._size + target, -1)
+        return np.append(self._order, -1)[positions_in(self._ends, ends)]
 
 
 def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
-    """Return a code of (category, name) for each record, and the kind of each code."""
+    """Return a code of (category, name) for each record, and the kind of each code.
+
+    Kinds are positions in `kinds`, to which new ones are added.
+    """
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
-    code, unique = compact_codes(both, len(columns.categories) * len(columns.names))
-    kind_of_pair = []
-    for value in unique.tolist():
-        category, name = divmod(value, len(columns.names))
+    code, used = compact_codes(both, len(columns.categories) * len(columns.names))
+    kind_of_code = []
+    for category_and_name in used.tolist():
+        category, name = divmod(category_and_name, len(columns.names))
         kind = columns.categories[category] or columns.names[name] or "flow"
         if kind in _LAUNCH or (kind == "async" and columns.names[name] == "launch"):
             kind = "launch"
         if kind not in kinds:
             kinds.append(kind)
-        kind_of_pair.append(kinds.index(kind))
-    return code.astype(np.int64), np.array(kind_of_pair, dtype=np.int64)
+        kind_of_code.append(kinds.index(kind))
+    return code.astype(np.int64), np.array(kind_of_code, dtype=np.int64)
 
 
 def _pair_records(
-    columns: RankColumns, rows: Rows, pair_code: Ints, problems: Problems
+    columns: RankColumns, rows: Rows, code: Ints, problems: Problems
 ) -> tuple[Rows, Rows]:
-    """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads."""
-    phase = columns.phase[rows]
+    """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads.
+
+    Records with the same `code` and id are of one flow.
+    """
+    phase, has_id = columns.phase[rows], columns.flow[rows] >= 0
     ids = len(columns.flow_ids) + 1
-    key = pair_code * ids + columns.flow[rows] + 1
-    size = (int(pair_code.max()) + 1) * ids
+    key = code * ids + columns.flow[rows] + 1
+    size = (int(code.max()) + 1) * ids
     starts = np.flatnonzero(phase == ord("s"))
     ends = np.flatnonzero(phase != ord("s"))
     # Ids may be sparse, so these are the largest arrays of a load: keep them narrow.
-    start_of = np.full(size, -1, dtype=np.int32)
-    start_of[key[starts]] = starts
-    simple = start_of >= 0
-    simple[key[starts[start_of[key[starts]] != starts]]] = False  # more than one start
-    simple[key[phase == ord("t")]] = False
-    simple[::ids] = False  # records without an id
+    start_of_key = np.full(size, -1, dtype=np.int32)
+    start_of_key[key[starts]] = starts
+    # All ends of a key with one start and without steps belong to that start.
+    is_simple = start_of_key >= 0
+    is_simple[key[starts[start_of_key[key[starts]] != starts]]] = False  # several starts
+    is_simple[key[phase == ord("t")]] = False
+    is_simple[::ids] = False  # records without an id
 
-    easy_ends = ends[simple[key[ends]]]
-    tails, heads = [start_of[key[easy_ends]]], [easy_ends]
-    rest = np.flatnonzero(~simple[key] & (columns.flow[rows] >= 0))
-    chain_tails, chain_heads, lost_ends = _pair_by_time(columns, rows, key, phase, rest)
-    tails.append(chain_tails)
-    heads.append(chain_heads)
+    simple_heads = ends[is_simple[key[ends]]]
+    others = np.flatnonzero(~is_simple[key] & has_id)
+    other_tails, other_heads, lost_ends = _pair_by_time(columns, rows, key, phase, others)
+    tails = np.concatenate((start_of_key[key[simple_heads]], other_tails))
+    heads = np.concatenate((simple_heads, other_heads))
 
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    led = mask_of_rows(tail, len(rows))
-    without_id = int((columns.flow[rows] < 0).sum())
-    problems.add("unpaired", without_id, "flow records without an id")
+    has_end = mask_of_rows(tails, len(rows))
+    problems.add("unpaired", int((~has_id).sum()), "flow records without an id")
     problems.add("unpaired", lost_ends, "flow ends without a start; kept, no arrow is drawn")
     problems.add(
         "unpaired",
-        int((~led[starts] & (columns.flow[rows[starts]] >= 0)).sum()),
+        int((~has_end[starts] & has_id[starts]).sum()),
         "flow starts without an end; kept, no arrow is drawn",
     )
-    return tail, head
+    return tails, heads
 
 
 def _pair_by_time(
-    columns: RankColumns, rows: Rows, key: Ints, phase: Codes, rest: Rows
+    columns: RankColumns, rows: Rows, key: Ints, phase: Codes, others: Rows
 ) -> tuple[Rows, Rows, int]:
-    """Pair records by time, for ids with several starts, without a start, or with steps."""
-    if not len(rest):
-        return rest, rest, 0
-    is_start = phase[rest] == ord("s")
-    order = np.lexsort((~is_start, columns.start_ns[rows[rest]], key[rest]))
-    ordered = rest[order]
-    group = key[ordered]
-    new = np.diff(group, prepend=-1) != 0
-    count = len(ordered)
+    """Pair records by time, for ids with several starts, without a start, or with steps.
+
+    ``s t f s f`` has the arrows s → t, t → f and s → f: each starts at the latest start or step of
+    the id before it. Returns tails, heads, and the number of steps and ends without a start.
+    """
+    if not len(others):
+        return others, others, 0
+    order = np.lexsort((phase[others] != ord("s"), columns.start_ns[rows[others]], key[others]))
+    ordered = others[order]
+    group, count = key[ordered], len(ordered)
     position = np.arange(count)
-    begins = phase[ordered] == ord("s")
-    passes = phase[ordered] == ord("t")
-    group_at = np.maximum.accumulate(np.where(new, position, 0))
-    # An arrow starts at the latest start or step before it, never at an end.
-    gives = np.maximum.accumulate(np.where(begins | passes, position, -1))
-    before = np.concatenate(([-1], gives[:-1]))
-    within = before >= group_at
-    started = np.maximum.accumulate(np.where(begins, position, -1)) >= group_at
-    # With skewed clocks an end may precede its start: it takes the first start of the group.
-    next_start = np.where(begins, position, count)
-    next_start = np.minimum.accumulate(next_start[::-1])[::-1]
+    is_start = phase[ordered] == ord("s")
+    group_first = np.searchsorted(group, group)
     group_end = np.searchsorted(group, group, side="right")
-    early = ~begins & ~started & (next_start < group_end)
-    tail_at = np.where(early, np.minimum(next_start, count - 1), before)
-    paired = (~begins & within & started) | early
-    lost = int((~begins & ~paired).sum())
-    return ordered[tail_at[paired]], ordered[position[paired]], lost
+    can_begin_arrow = is_start | (phase[ordered] == ord("t"))
+    latest = np.maximum.accumulate(np.where(can_begin_arrow, position, -1))
+    tail = np.concatenate(([-1], latest[:-1]))
+    has_started = np.maximum.accumulate(np.where(is_start, position, -1)) >= group_first
+    # With skewed clocks an end may precede its start: its arrow begins at the first start.
+    next_start = np.minimum.accumulate(np.where(is_start, position, count)[::-1])[::-1]
+    is_early = ~is_start & ~has_started & (next_start < group_end)
+    tail = np.where(is_early, np.minimum(next_start, count - 1), tail)
+    is_paired = is_early | (~is_start & has_started)
+    lost = int((~is_start & ~is_paired).sum())
+    return ordered[tail[is_paired]], ordered[is_paired], lost
 
 
 def _correlation(text: str) -> int:
+    """Return the id of a flow as a correlation id; -1 if it cannot be one."""
     digits = text.strip('"')
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= 19
     return int(digits) if is_number and int(digits) < 1 << 63 else -1
 
 
-def _args_of(columns: RankColumns, numbers: list[int]) -> list[dict[str, Any]]:
-    many = getattr(columns.small_args, "get_many", None)
-    if many is None:
-        return [columns.small_args.get(number) or {} for number in numbers]
-    args: list[dict[str, Any]] = many(numbers)
+def _args_of(columns: RankColumns, records: list[int]) -> list[dict[str, Any]]:
+    get_many = getattr(columns.small_args, "get_many", None)
+    if get_many is None:
+        return [columns.small_args.get(record) or {} for record in records]
+    args: list[dict[str, Any]] = get_many(records)
     return args
 
 
 def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
+    """Return the name of a counter, with its id in brackets if it has one."""
     text = columns.names[name]
     return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 

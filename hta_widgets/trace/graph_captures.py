@@ -1,9 +1,9 @@
 """Operators and modules of the kernels that a graph replays, from a trace of the graph's capture.
 
 A graph is captured once: the host runs operators, whose launches record nodes and run no kernels.
-Later one call launches all kernels of the graph, and no operator is in that file. The captured
-launches are those without device work; ``StreamBeginCapture`` and ``StreamEndCapture`` separate
-graphs. A graph's kernels are matched with them:
+Later one call launches all kernels of the graph, and the trace of that replay has no operators. The
+captured launches are those without device work; ``StreamBeginCapture`` and ``StreamEndCapture``
+separate graphs. The kernels of a replay are matched with the captured launches, with a certainty:
 
 =============  =====================================================================================
 ``name``       same names in the same order
@@ -14,7 +14,7 @@ graphs. A graph's kernels are matched with them:
 =============  =====================================================================================
 
 For example, a capture has the launches of ``a, b, a``, and a replay runs ``a, a, b``: the first
-``a`` of one belongs to the first of the other, with certainty ``name-order``.
+``a`` of the replay belongs to the first ``a`` of the capture, with certainty ``name-order``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_in, positions_of_rows
+from hta_widgets.trace.arrays import Ints, Rows, first_positions, mask_of_rows, positions_of_rows
 from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
@@ -37,6 +37,7 @@ from hta_widgets.trace.columns import (
     Track,
     concatenate_tables,
     event_args,
+    replace_columns,
     take_rows,
     to_int64,
 )
@@ -55,6 +56,7 @@ from hta_widgets.trace.trace import Trace
 _COPY: Final = re.compile("Mem(cpy|set)")
 _LAUNCH: Final = re.compile(rf"(?!.*Graph)(.*Launch|.*{_COPY.pattern})")
 _MIN_MATCHED: Final = 0.95
+#: The certainties, the best first.
 _CERTAINTIES: Final = ("name", "name-order", "order", "partial", "none")
 
 
@@ -82,15 +84,23 @@ class GraphReplay:
     graph: int
 
 
+class _GraphMatch(NamedTuple):
+    """The captured graph of a replay, -1 for none, and the place of each kernel's node, or -1."""
+
+    capture: int
+    certainty: str
+    nodes: list[int]
+
+
 def _node_name(name: str) -> str:
-    """Return the name of a node; copies and fills by kind."""
+    """Return the name of a node: that of its kernel, or ``Memcpy`` or ``Memset``."""
     if "emcpy" in name or "copyBuffer" in name:
         return "Memcpy"
     return "Memset" if "emset" in name or "fillBuffer" in name else name
 
 
 def _capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the calls that begin and end captures; none unless they are pairs."""
+    """Return the calls that begin captures, and those that end them; none unless they are pairs."""
     begins = np.flatnonzero(name_mask(trace, lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(name_mask(trace, lambda name: "StreamEndCapture" in name))
     return (begins, ends) if len(begins) == len(ends) else (begins[:0], ends[:0])
@@ -151,49 +161,46 @@ def graph_replays(trace: Trace) -> list[GraphReplay]:
     turns: Counter[int] = Counter()
     replays = []
     for kernels in filter(len, groups):
-        nodes = tuple(_node_name(table.names[code]) for code in table.name[kernels].tolist())
-        graph = codes.setdefault(nodes, len(codes))
-        capture, certainty, places = _match(nodes, graphs, turns[graph])
+        names = tuple(_node_name(table.names[code]) for code in table.name[kernels].tolist())
+        graph = codes.setdefault(names, len(codes))
+        match = _match_graph(names, graphs, turns[graph])
         turns[graph] += 1
         calls = np.full(len(kernels), -1, dtype=np.int64)
-        if capture >= 0:
-            calls = np.append(graphs[capture].calls, -1)[places]
+        if match.capture >= 0:
+            calls = np.append(graphs[match.capture].calls, -1)[match.nodes]
         row = int(trace.launch_of[kernels[0]])
-        replays.append(GraphReplay(row, kernels, calls, certainty, capture, graph))
+        replays.append(GraphReplay(row, kernels, calls, match.certainty, match.capture, graph))
     return replays
 
 
 def graph_launch_of(trace: Trace, work: Rows) -> Ints:
     """Return the launch of the graph that each piece of device work is part of, -1 for none.
 
-    `captured_trace` links kernels with captured calls; a kernel keeps the number of its launch.
+    It is found by correlation id: in a `captured_trace`, the captured calls launch the kernels.
     """
     table = trace.table
     launches = np.flatnonzero(name_mask(trace, lambda name: "GraphLaunch" in name))
-    number = table.correlation[launches].astype(np.int64)
-    launches, number = launches[number >= 0], number[number >= 0]
-    order = np.argsort(number, kind="stable")
-    position = positions_in(number[order], table.correlation[work].astype(np.int64))
-    return np.append(launches[order], -1)[position]
+    correlation = table.correlation[launches].astype(np.int64)
+    launches, correlation = launches[correlation >= 0], correlation[correlation >= 0]
+    position = first_positions(correlation, table.correlation[work].astype(np.int64))
+    return np.append(launches, -1)[position]
 
 
-def _match(
-    nodes: tuple[str, ...], graphs: Sequence[CapturedGraph], turn: int
-) -> tuple[int, str, list[int]]:
-    """Return the captured graph of a replay, the certainty, and the captured call of each kernel.
-
-    `turn` counts the replays of the same kernels before.
-    """
-    fits = [match_nodes(nodes, graph.nodes) for graph in graphs]
-    best = min((_CERTAINTIES.index(certainty) for certainty, _ in fits), default=4)
-    if _CERTAINTIES[best] == "none":
-        return -1, "none", []
-    places = [at for at, (certainty, _) in enumerate(fits) if certainty == _CERTAINTIES[best]]
-    if len({graphs[at].nodes for at in places}) > 1:
-        return -1, "none", []
-    at = places[turn % len(places)]
-    certainty = "name-order" if len(places) > 1 and best == 0 else _CERTAINTIES[best]
-    return at, certainty, fits[at][1]
+def _match_graph(
+    kernels: tuple[str, ...], graphs: Sequence[CapturedGraph], turn: int
+) -> _GraphMatch:
+    """Return the captured graph that fits best; `turn` counts earlier replays of these kernels."""
+    matches = [
+        _GraphMatch(capture, *match_nodes(kernels, graph.nodes))
+        for capture, graph in enumerate(graphs)
+    ]
+    no_match = _GraphMatch(-1, "none", [])
+    best = min((match.certainty for match in matches), key=_CERTAINTIES.index, default="none")
+    equal = [match for match in matches if match.certainty == best]
+    if best == "none" or len({graphs[match.capture].nodes for match in equal}) > 1:
+        return no_match
+    match = equal[turn % len(equal)]
+    return match._replace(certainty="name-order") if best == "name" and len(equal) > 1 else match
 
 
 def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list[int]]:
@@ -207,23 +214,19 @@ def match_nodes(kernels: Sequence[str], nodes: Sequence[str]) -> tuple[str, list
     if list(kernels) == list(nodes):
         return "name", list(range(len(nodes)))
     places: defaultdict[str, list[int]] = defaultdict(list)
-    for at, name in enumerate(nodes):
-        places[name].append(at)
-    counts = Counter(kernels)
-    if counts == Counter(nodes):
-        taken: Counter[str] = Counter()
-        matched = []
-        for name in kernels:
-            matched.append(places[name][taken[name]])
-            taken[name] += 1
-        return "name-order", matched
+    for place, name in enumerate(nodes):
+        places[name].append(place)
+    if Counter(kernels) == Counter(nodes):
+        next_place = {name: iter(places_of_name) for name, places_of_name in places.items()}
+        return "name-order", [next(next_place[name]) for name in kernels]
     if len(kernels) == len(nodes) and set(nodes) <= {"", "Memcpy", "Memset"}:
         return "order", list(range(len(nodes)))
-    matched, at = [], 0
+    # Each kernel gets the next node of its name; nodes between them launched nothing.
+    matched, first_free = [], 0
     for name in kernels:
-        after = next((place for place in places[name] if place >= at), -1)
-        matched.append(after)
-        at = after + 1 if after >= 0 else at
+        place = next((place for place in places[name] if place >= first_free), -1)
+        matched.append(place)
+        first_free = max(first_free, place + 1)
     is_enough = sum(place >= 0 for place in matched) >= _MIN_MATCHED * max(len(kernels), 1)
     if is_enough and len(nodes) > len(kernels):
         return "partial", matched
@@ -254,9 +257,8 @@ class _JoinedRecords(NumberedRecords):
 def captured_trace(trace: Trace) -> Trace:
     """Return a rank with the captured operators and modules of its graphs' kernels.
 
-    They follow the rank's own events, once for each replay, and launch its kernels, so that
-    analyses that follow launches find them; rows of its own events stay. Without a capture that
-    matches, this is the rank itself.
+    They are appended to the rank's events once for each replay, and launch its kernels, so that
+    analyses that follow launches find them. If no capture matches, this is the rank itself.
     """
     capture = trace.capture
     replays = [replay for replay in graph_replays(trace) if replay.capture >= 0]
@@ -264,33 +266,34 @@ def captured_trace(trace: Trace) -> Trace:
         return trace
     graphs, parent = captured_graphs(capture), _host_parents(capture)
     blocks: list[EventTable] = []
-    flows: list[tuple[Ints, Ints]] = []
+    launches: list[tuple[Ints, Ints]] = []
     names = StringPool(trace.table.names.values)
     categories = StringPool(trace.table.categories.values)
-    offset = len(trace.source) if trace.source is not None else 0
-    first, base_ns = len(trace), trace.table.last_ns + 1
+    first_record = len(trace.source) if trace.source is not None else 0
+    first_row, start_ns = len(trace), trace.table.last_ns + 1
     for replay in replays:
         rows = _graph_rows(capture, graphs[replay.capture], parent)
-        place = positions_of_rows(rows, len(capture))
+        position = positions_of_rows(rows, len(capture))
         block = _copy_rows(capture, rows, names, categories)
-        step = np.full(len(rows), trace.table.step[replay.launch])
-        above = place[parent[rows]]
-        begin_ns = int(block.start_ns[0])
+        parent_position = position[parent[rows]]
+        captured_ns = int(block.start_ns[0])
         blocks.append(
-            take_rows(
+            replace_columns(
                 block,
-                np.arange(len(rows)),
-                start_ns=block.start_ns - begin_ns + base_ns,
-                parent=np.where(above >= 0, above + first, -1).astype(np.int32),
+                start_ns=block.start_ns - captured_ns + start_ns,
+                parent=np.where(parent_position >= 0, parent_position + first_row, -1).astype(
+                    np.int32
+                ),
                 track=np.full(len(rows), len(trace.tracks), np.int32),
-                step=step.astype(trace.table.step.dtype),
-                record=block.record + offset,
+                step=np.full(len(rows), trace.table.step[replay.launch]),
+                record=block.record + first_record,
             )
         )
         is_matched = replay.calls >= 0
-        flows.append((place[replay.calls[is_matched]] + first, replay.kernels[is_matched]))
-        base_ns += int(block.end_ns.max()) - begin_ns + 1
-        first += len(rows)
+        calls = position[replay.calls[is_matched]] + first_row
+        launches.append((calls, replay.kernels[is_matched]))
+        start_ns += int(block.end_ns.max()) - captured_ns + 1
+        first_row += len(rows)
     track = Track("", "captured", "thread", "captured", "capture", -1, (1 << 30,), 1, 1)
     table = concatenate_tables(
         [trace.table, *blocks],
@@ -298,7 +301,7 @@ def captured_trace(trace: Trace) -> Trace:
         categories=categories,
         tracks=[*trace.tracks, track],
     )
-    source, target = (np.concatenate(ends) for ends in zip(*flows, strict=True))
+    source, target = (np.concatenate(ends) for ends in zip(*launches, strict=True))
     return trace.replace(
         _table=table,
         _rules_version=-1,
@@ -325,22 +328,22 @@ def _graph_rows(capture: Trace, graph: CapturedGraph, parent: Ints) -> Rows:
 
 
 def _copy_rows(capture: Trace, rows: Rows, names: StringPool, categories: StringPool) -> EventTable:
-    """Return rows of a capture with the codes of other pools."""
+    """Return rows of a capture with codes of other pools, to which their names are added."""
     table = capture.table
     columns: dict[str, Any] = {}
     pools = {"name": (table.names, names), "category": (table.categories, categories)}
     for column, (old, new) in pools.items():
         codes = getattr(table, column)[rows]
         used = np.unique(codes)
-        code_of = np.zeros(len(old), dtype=codes.dtype)
-        code_of[used] = [new.add(old[code]) for code in used.tolist()]
-        columns[column] = code_of[codes]
+        new_code = np.zeros(len(old), dtype=codes.dtype)
+        new_code[used] = [new.add(old[code]) for code in used.tolist()]
+        columns[column] = new_code[codes]
     correlation = np.full(len(rows), -1, dtype=table.correlation.dtype)
     return take_rows(table, rows, correlation=correlation, **columns)
 
 
 def _add_launches(flows: FlowTable, source: Ints, target: Ints) -> FlowTable:
-    """Return the arrows with these launches instead of the graph's launch."""
+    """Return the arrows; those that launch `target` are replaced by launches from `source`."""
     kind = flows.kinds.index("launch")
     is_other = (flows.kind != kind) | ~np.isin(flows.target, target)
     none = np.full(len(source), -1, dtype=np.int64)

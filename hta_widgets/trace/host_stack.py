@@ -29,7 +29,7 @@ CALLS = "(.+_)?(runtime|driver)"
 
 
 def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) -> Bools:
-    """Return whether each of some events is a host event of a category; case is ignored."""
+    """Return which of some events are host events whose whole category matches; case is ignored."""
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
     wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
@@ -37,7 +37,7 @@ def category_mask(trace: Trace, pattern: str, rows: Rows | slice = slice(None)) 
 
 
 def name_mask(trace: Trace, matches: Callable[[str], bool]) -> Bools:
-    """Return whether each event is a host event with a name that matches."""
+    """Return which events are host events with a name that matches."""
     table = trace.table
     wanted = np.array([*map(matches, table.names.values), False])
     return wanted[table.name] & (table.stream < 0)
@@ -47,7 +47,7 @@ def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Int
     """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
     count = len(parent)
     ancestor = np.empty(count + 1, dtype=np.int64)
-    # Each entry points to itself or to an event above; every round doubles the distance.
+    # Each entry points to itself or to an event above; each iteration doubles the distance.
     ancestor[:-1] = np.where(stops, np.arange(count), parent)
     ancestor[ancestor < 0] = count
     ancestor[-1] = count
@@ -89,9 +89,9 @@ class Forest:
     """The nesting of some events; children of one parent keep their order."""
 
     parent: Ints
-    levels: list[Rows]
-    children: Rows
-    first: Ints
+    levels: list[Rows]  # events by depth
+    children: Rows  # events ordered by parent, those without a parent first
+    first: Ints  # for each event, the position of its first child in `children`
 
     @cached_property
     def depth(self) -> Ints:
@@ -111,57 +111,57 @@ class Forest:
 
     @cached_property
     def preorder(self) -> Ints:
-        """Position of each in depth-first order."""
-        positions = np.empty(len(self.parent), dtype=np.int64)
-        positions[self.children] = (
-            np.cumsum(self.subtree_size[self.children]) - self.subtree_size[self.children]
-        )
-        place = positions.copy()
+        """Position of each event in depth-first order."""
+        sizes = self.subtree_size[self.children]
+        # Sizes of the subtrees before each event in `children`, its earlier siblings among them.
+        size_before = np.empty(len(self.parent), dtype=np.int64)
+        size_before[self.children] = np.cumsum(sizes) - sizes
+        position = size_before.copy()
         for members in self.levels[1:]:
             parent = self.parent[members]
             first_child = self.children[self.first[parent]]
-            place[members] += place[parent] + 1 - positions[first_child]
-        return place
+            position[members] += position[parent] + 1 - size_before[first_child]
+        return position
 
     def subtree_sums(self, values: Ints) -> Ints:
         """Return the sum of values over each event and all that it encloses."""
-        listed = np.zeros(len(values) + 1, dtype=np.int64)
-        listed[self.preorder + 1] = values
-        np.cumsum(listed, out=listed)
-        total: Ints = listed[self.preorder + self.subtree_size] - listed[self.preorder]
-        return total
+        # A subtree is a range of positions in depth-first order.
+        sum_before = np.zeros(len(values) + 1, dtype=np.int64)
+        sum_before[self.preorder + 1] = values
+        np.cumsum(sum_before, out=sum_before)
+        sums: Ints = sum_before[self.preorder + self.subtree_size] - sum_before[self.preorder]
+        return sums
 
     def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
         """Return whether each member is enclosed by another member of its group."""
-        inside = np.zeros(len(members), dtype=bool)
+        is_nested = np.zeros(len(members), dtype=bool)
         if not len(members):
-            return inside
-        # Give each group a range of positions of its own.
+            return is_nested
+        # A subtree is a range of positions; ranges of different groups do not overlap.
         begin = group.astype(np.int64) * (len(self.parent) + 1) + self.preorder[members]
         order = np.argsort(begin, kind="stable")
-        reach = np.maximum.accumulate((begin + self.subtree_size[members])[order])
-        inside[order[1:]] = reach[:-1] > begin[order[1:]]
-        return inside
+        latest_end = np.maximum.accumulate((begin + self.subtree_size[members])[order])
+        is_nested[order[1:]] = latest_end[:-1] > begin[order[1:]]
+        return is_nested
 
 
 def forest_of(parent: Ints) -> Forest:
     """Return the forest of events with these parents (positions among themselves, -1 for none)."""
     count = len(parent)
     children = np.argsort(parent, kind="stable")
-    bounds = np.searchsorted(parent[children], np.arange(-1, count + 1))
-    first, number = bounds[1:-1], np.diff(bounds[1:])
-    level = children[: bounds[1]] if count else children
+    # The children of event `k` are children[bounds[k] : bounds[k + 1]], after those without parent.
+    bounds = np.searchsorted(parent[children], np.arange(count + 1))
+    first, child_count = bounds[:-1], np.diff(bounds)
+    level = children[: bounds[0]]
     levels: list[Rows] = []
     while len(level):
         levels.append(level)
-        amount = number[level]
-        level = level[amount > 0]
-        level = children[concatenate_ranges(first[level], amount[amount > 0])]
+        level = children[concatenate_ranges(first[level], child_count[level])]
     return Forest(parent, levels, children, first)
 
 
 def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
-    """Choose all events that enclose chosen ones, too."""
+    """Mark all events that enclose marked ones in `is_chosen`, too."""
     rows = np.flatnonzero(is_chosen)
     while len(rows):
         above = np.unique(parent[rows])
@@ -173,50 +173,53 @@ def add_enclosing_rows(is_chosen: Bools, parent: Array) -> None:
 def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     """Return how long the direct children of each event cover it; overlaps count once."""
     covered = np.zeros(len(parent), dtype=np.int64)
-    child = np.flatnonzero(parent >= 0)
-    child = child[np.argsort(parent[child], kind="stable")]
-    above = parent[child]
-    low = np.maximum(start[child], start[above])
-    high = np.minimum(end[child], end[above])
-    if not len(child):
+    children = np.flatnonzero(parent >= 0)
+    if not len(children):
         return covered
+    children = children[np.argsort(parent[children], kind="stable")]
+    above = parent[children]
+    low = np.maximum(start[children], start[above])
+    high = np.minimum(end[children], end[above])
     has_same_parent = above[1:] == above[:-1]
     if (has_same_parent & (high[:-1] > low[1:])).any():
-        # Find the latest end of earlier siblings, with parent and end in one int64.
-        ends, place = np.unique(high, return_inverse=True)
-        reached = np.maximum.accumulate(above * len(ends) + place) % len(ends)
-        low[1:][has_same_parent] = np.maximum(low[1:], ends[reached[:-1]])[has_same_parent]
+        # A child counts from the latest end of its earlier siblings: a running maximum by parent,
+        # for which the parent and the code of the end are packed into one int64.
+        ends, end_code = np.unique(high, return_inverse=True)
+        latest_code = np.maximum.accumulate(above * len(ends) + end_code) % len(ends)
+        low[1:][has_same_parent] = np.maximum(low[1:], ends[latest_code[:-1]])[has_same_parent]
     np.add.at(covered, above, np.maximum(high - low, 0))
     return covered
 
 
 @memoize
 def backward_parents(trace: Trace) -> Ints:
-    """Return the `attach_backward_threads` parents of the file's nesting."""
+    """Return the parents of a rank's events, with its backward thread attached."""
     return attach_backward_threads(trace, trace.table.parent)
 
 
 def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
-    """Return `parents` with the backward thread attached below steps, as in HTA's call graph."""
-    # If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
-    # events of the latter belong to the ``## backward ##`` range of the former at that time, or
-    # without such ranges to the step.
+    """Return `parents` with the backward thread attached below steps, as in HTA's call graph.
+
+    If exactly one thread runs the steps and exactly one other runs ``autograd::``, the parents of
+    the other's outermost events are the ``## backward ##`` ranges around them, or, if there are no
+    such ranges, the steps.
+    """
     table = trace.table
     parent = parents.astype(np.int64)
-    main = np.unique(table.track[_events_with_prefix(trace, _STEP)])
-    if len(main) != 1:
+    step_tracks = np.unique(table.track[_events_with_prefix(trace, _STEP)])
+    if len(step_tracks) != 1:
         return parent
-    autograd = np.unique(table.track[name_mask(trace, lambda name: "autograd::" in name)])
-    backward = autograd[autograd != main[0]]
-    if len(backward) != 1:
+    autograd_tracks = np.unique(table.track[name_mask(trace, lambda name: "autograd::" in name)])
+    backward_tracks = autograd_tracks[autograd_tracks != step_tracks[0]]
+    if len(backward_tracks) != 1:
         return parent
-    on_main = table.track == main[0]
-    above = np.flatnonzero(on_main & _events_with_prefix(trace, _BACKWARD))
-    if not len(above):
-        above = np.flatnonzero(on_main & _events_with_prefix(trace, _STEP))
-    outermost = np.flatnonzero((table.track == backward[0]) & (parent < 0))
+    is_on_main = table.track == step_tracks[0]
+    ranges = np.flatnonzero(is_on_main & _events_with_prefix(trace, _BACKWARD))
+    if not len(ranges):
+        ranges = np.flatnonzero(is_on_main & _events_with_prefix(trace, _STEP))
+    outermost = np.flatnonzero((table.track == backward_tracks[0]) & (parent < 0))
     start, end = table.start_ns, table.end_ns
-    for row in above.tolist():
+    for row in ranges.tolist():
         low = np.searchsorted(start[outermost], start[row], side="left")
         high = np.searchsorted(start[outermost], end[row], side="right")
         inside = outermost[low:high]
@@ -245,8 +248,8 @@ class OperatorTree:
     """The operators of one rank."""
 
     rows: Rows
-    forest: Forest
-    innermost: Ints
+    forest: Forest  # of the operators
+    innermost: Ints  # the innermost operator of each event by its place in `rows`, or -1
 
 
 @memoize

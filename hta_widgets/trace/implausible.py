@@ -6,11 +6,11 @@ A device stream works in order. Here the copy states 3 s, though the kernels aft
                      [kernel] [kernel] [kernel] [kernel]
 
 So the copy ended before the first kernel began, and its duration is cut there. Neighbors may
-overlap if they end in order: with programmatic dependent launch a kernel begins before the one
-before it ends.
+overlap if they end in order: with programmatic dependent launch, a kernel begins before the
+previous one ends.
 
-A time of 0 among times since 1970 is 50 years away from a job of a second. Such records are left
-out, since the job would last 50 years with them. Both are counted, with names and places.
+Among times since 1970, a record at time 0 is left out, since the job would last 50 years with it.
+Both are counted as problems, with names and record numbers.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ from hta_widgets.trace.arrays import (
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
 
-#: Times are near the job if they are nearer than this, or than this many times the job's length.
-_NEAR_NS = 3_600_000_000_000
+_HOUR_NS = 3_600_000_000_000
+#: Times are near the job if they are within an hour, or within this many times the job's length.
 _NEAR_LENGTHS = 1000
-#: A group of times is far although it has more of the different times than this share of the
-#: job's, if it is farther away than no job pauses.
-_FEW = 0.01
-_LONGEST_PAUSE_NS = 30 * 24 * _NEAR_NS
+#: Groups of times that are not near are left out if they have at most this share of the job's
+#: different times, or if they are farther away than a job pauses.
+_SMALL_SHARE = 0.01
+_LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
 #: Minimum number of different times that show where the job is.
-_KNOWN_TIMES = 3
+_MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
 #: Neighbors may end in the wrong order by this much.
 _JITTER_NS = 10_000
-#: Neighbors that are dependent launches do not overlap for longer.
-_LONG_OVERLAP_NS = 1_000_000
-#: A stream does not work in order if more of its events than this number and share outlast others.
-_MANY, _MANY_SHARE = 2, 1 / 3
-#: No order explains events that outlast all others by this many times the length of these.
+#: Maximum overlap of a kernel with its dependent launch.
+_MAX_OVERLAP_NS = 1_000_000
+#: A stream works in order if at most this number or share of its events outlast later ones.
+_MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
+#: Events are cut in any stream if they end later than the others by this many times their length.
 _MAX_LENGTHS = 4
 
-_NAMED = 3
+#: Number of records that a problem names, and the maximum length of their names.
+_NAMED_RECORDS = 3
 _NAME_LENGTH = 60
 
 
@@ -74,66 +75,72 @@ def exclude_far_records(
 
 
 def _near_job(times: Ints) -> tuple[int, int]:
-    """Return the bounds of the times that are near the job, given when its events start."""
-    if len(times) < _KNOWN_TIMES:
+    """Return the bounds of the times that are near the job, given when its events start.
+
+    Times that are less than an hour apart are a group. The job is the group with most different
+    times, the last of several.
+    """
+    if len(times) < _MIN_TIMES:
         return _EVERYTHING
     earliest, latest = int(times.min()), int(times.max())
     if not ((times > earliest) & (times < latest)).any():  # fewer than three different times
         return _EVERYTHING
-    if latest - earliest <= _NEAR_NS:
-        reach = max(_NEAR_NS, _NEAR_LENGTHS * (latest - earliest))
-        return max(earliest - reach, _EVERYTHING[0]), min(latest + reach, _EVERYTHING[1])
+    if latest - earliest <= _HOUR_NS:
+        return _widen(earliest, latest, latest - earliest)
     distinct = np.unique(times)
-    cut = np.flatnonzero(np.diff(distinct) > _NEAR_NS)
+    cut = np.flatnonzero(np.diff(distinct) > _HOUR_NS)
     first, last = np.append(0, cut + 1), np.append(cut, len(distinct) - 1)
     low, high, count = distinct[first], distinct[last], last - first + 1
     job = len(count) - 1 - int(count[::-1].argmax())
-    if count[job] < _KNOWN_TIMES:
+    if count[job] < _MIN_TIMES:
         return _EVERYTHING
-    length = int(high[job] - low[job])
-    reach = max(_NEAR_NS, _NEAR_LENGTHS * length)
+    length_ns = int(high[job] - low[job])
     distance = np.maximum(low - high[job], low[job] - high)
-    is_small = count <= max(1, _FEW * int(count[job]))
-    longer = np.maximum(high - low, length).astype(np.float64)
-    is_other = distance > np.maximum(_LONGEST_PAUSE_NS, _NEAR_LENGTHS * longer)
-    near_rows = np.flatnonzero(~((distance > reach) & (is_small | is_other)))
-    return (
-        max(int(low[near_rows[0]]) - reach, _EVERYTHING[0]),
-        min(int(high[near_rows[-1]]) + reach, _EVERYTHING[1]),
-    )
+    is_small = count <= max(1, _SMALL_SHARE * int(count[job]))
+    longer = np.maximum(high - low, length_ns).astype(np.float64)
+    is_other_run = distance > np.maximum(_LONGEST_PAUSE_NS, _NEAR_LENGTHS * longer)
+    is_far = distance > max(_HOUR_NS, _NEAR_LENGTHS * length_ns)
+    near_groups = np.flatnonzero(~(is_far & (is_small | is_other_run)))
+    return _widen(int(low[near_groups[0]]), int(high[near_groups[-1]]), length_ns)
+
+
+def _widen(low: int, high: int, length_ns: int) -> tuple[int, int]:
+    """Return the bounds of the times near a range, which contains a job of this length."""
+    margin = max(_HOUR_NS, _NEAR_LENGTHS * length_ns)
+    return max(low - margin, _EVERYTHING[0]), min(high + margin, _EVERYTHING[1])
 
 
 def repair_durations(
     columns: RankColumns, events: dict[str, Any], end_record: dict[int, int], problems: Problems
 ) -> dict[int, int]:
-    """Cut or leave out events whose durations cannot be right, and keep the order of the others.
+    """Cut or leave out events whose durations cannot be right, and sort the events again.
 
     `events` has the columns of the event table, sorted. Returns `end_record` for the new rows.
     """
-    stated = events["dur_ns"]
+    recorded_dur = events["dur_ns"]
     dur = _clip_outlasting(columns, events, problems)
     is_near = _ends_near(columns, events, dur, problems)
-    if dur is stated and is_near is None:
+    if dur is recorded_dur and is_near is None:
         return end_record
     events["dur_ns"] = dur
     order = event_order(events["start_ns"], dur)
     if is_near is not None:
         order = order[is_near[order]]
-    place = positions_of_rows(order, len(dur))
+    new_row = positions_of_rows(order, len(dur))
     for name, values in events.items():
         events[name] = values[order]
-    return {int(place[row]): record for row, record in end_record.items()}
+    return {int(new_row[row]): record for row, record in end_record.items()}
 
 
 def _ends_near(
     columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
 ) -> Bools | None:
     """Return which events end near the job; None if all do."""
-    if dur.max(initial=0) <= _NEAR_NS:
+    if dur.max(initial=0) <= _HOUR_NS:
         return None
     start = events["start_ns"]
     _, high = _near_job(start)
-    # The end of a pair is a record of its own, whose time was checked.
+    # The end of a pair is another record, whose time was checked before.
     is_near: Bools = (dur <= high - start) | (events["phase"] != 0)
     text = "durations that end far from all other times; left out"
     _count(columns, events["name"], events["record"], np.flatnonzero(~is_near), text, problems)
@@ -146,28 +153,28 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     is_work = np.array([is_stream_work(text) for text in columns.categories.values], np.bool_)
     if not is_work.any():
         return dur
-    # Events without length, such as those of a negative one, show nothing about others.
+    # The end of an event without length may be as wrong as its length.
     work = np.flatnonzero(is_work[events["category"]] & (dur > 0))
     threads = len(columns.tids)
-    slot = events["pid"][work].astype(np.int64) * threads + events["tid"][work]
-    code, slots = compact_codes(slot, len(columns.pids) * threads)
-    by_stream, bounds = order_and_bounds(code, len(slots))
-    work, code = work[by_stream], code[by_stream]
+    thread = events["pid"][work].astype(np.int64) * threads + events["tid"][work]
+    stream, used_threads = compact_codes(thread, len(columns.pids) * threads)
+    by_stream, bounds = order_and_bounds(stream, len(used_threads))
+    work, stream = work[by_stream], stream[by_stream]
     begin = events["start_ns"][work]
     end = begin + dur[work]
-    jitter = max(_JITTER_NS, columns.resolution_ns)
-    suspicious = (end[1:] < end[:-1] - jitter) | (begin[1:] < end[:-1] - _LONG_OVERLAP_NS)
-    outlasts = np.flatnonzero(suspicious & (code[1:] == code[:-1]))
-    if not len(outlasts):
+    jitter_ns = max(_JITTER_NS, columns.resolution_ns)
+    is_suspicious = (end[1:] < end[:-1] - jitter_ns) | (begin[1:] < end[:-1] - _MAX_OVERLAP_NS)
+    suspicious = np.flatnonzero(is_suspicious & (stream[1:] == stream[:-1]))
+    if not len(suspicious):
         return dur
     clipped = dur.copy()
-    changed = [np.empty(0, np.int64)]
-    for stream in np.unique(code[outlasts]).tolist():
-        low, high = int(bounds[stream]), int(bounds[stream + 1])
-        wrong, until = _outlasting(begin[low:high], end[low:high], jitter)
-        clipped[work[low + wrong]] = until - begin[low + wrong]
-        changed.append(work[low + wrong])
-    rows = np.sort(np.concatenate(changed))
+    clipped_rows = [np.empty(0, np.int64)]
+    for number in np.unique(stream[suspicious]).tolist():
+        low, high = int(bounds[number]), int(bounds[number + 1])
+        wrong, latest_end = _outlasting(begin[low:high], end[low:high], jitter_ns)
+        clipped[work[low + wrong]] = latest_end - begin[low + wrong]
+        clipped_rows.append(work[low + wrong])
+    rows = np.sort(np.concatenate(clipped_rows))
     if not len(rows):
         return dur
     text = "durations that outlast later work of their stream; cut at its start"
@@ -175,41 +182,46 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
     return clipped
 
 
-def _outlasting(begin: Ints, end: Ints, jitter: int) -> tuple[Rows, Ints]:
-    """Return the events of a stream whose ends are wrong, and where they end at the latest.
+def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
+    """Return the events of a stream whose ends are wrong, and where each ends at the latest.
 
-    These end after later ones, or long after all others, and are cut at the start of the next one.
-    Last events that are as long as a cut one are cut at their own start.
+    A suspect is an event that ends after a later one, or long after the next one begins. It is cut
+    at the start of the next event if the stream works in order otherwise, or if it ends far beyond
+    the events that are no suspects. In the latter case, other events that end there and are as long
+    as suspects, such as the last one, are cut to no length.
     """
-    first_end = np.minimum.accumulate(end[::-1])[::-1]
-    is_disproved = end[:-1] > first_end[1:] + jitter
-    wrong = np.flatnonzero(is_disproved | (end[:-1] > begin[1:] + _LONG_OVERLAP_NS))
-    following = np.searchsorted(begin, begin[wrong], "right")
+    first_end = np.minimum.accumulate(end[::-1])[::-1]  # of each event and all later ones
+    is_disproved = end[:-1] > first_end[1:] + jitter_ns
+    suspects = np.flatnonzero(is_disproved | (end[:-1] > begin[1:] + _MAX_OVERLAP_NS))
+    following = np.searchsorted(begin, begin[suspects], "right")
     next_start = begin[np.minimum(following, len(begin) - 1)]
-    until = np.where(following < len(begin), next_start, first_end[wrong + 1])
+    latest_end = np.where(following < len(begin), next_start, first_end[suspects + 1])
     dur = end - begin
-    is_last = 2 * dur >= dur[wrong].max(initial=0)
-    is_last[wrong] = False
-    in_order = ~is_last
-    in_order[wrong] = False
+    is_as_long = 2 * dur >= dur[suspects].max(initial=0)
+    is_as_long[suspects] = False
+    is_plausible = ~is_as_long
+    is_plausible[suspects] = False
     limit = _EVERYTHING[1]
-    if np.count_nonzero(in_order) >= _KNOWN_TIMES:
-        last_end = int(end[in_order].max())
+    if np.count_nonzero(is_plausible) >= _MIN_TIMES:
+        last_end = int(end[is_plausible].max())
         limit = last_end + _MAX_LENGTHS * (last_end - int(begin[0]))
-    is_beyond = end[wrong] > limit
-    last = np.flatnonzero(is_last & (end > limit)) if is_beyond.any() else wrong[:0]
-    are_few = np.count_nonzero(is_disproved) <= max(_MANY, _MANY_SHARE * len(begin))
-    is_cut = is_beyond | (is_disproved[wrong] & are_few)
-    return np.append(wrong[is_cut], last), np.append(until[is_cut], begin[last])
+    is_beyond = end[suspects] > limit
+    as_long = np.flatnonzero(is_as_long & (end > limit)) if is_beyond.any() else suspects[:0]
+    max_disordered = max(_MAX_DISORDERED, _MAX_DISORDERED_SHARE * len(begin))
+    works_in_order = np.count_nonzero(is_disproved) <= max_disordered
+    is_cut = is_beyond | (is_disproved[suspects] & works_in_order)
+    rows = np.append(suspects[is_cut], as_long)
+    return rows, np.append(latest_end[is_cut], begin[as_long])
 
 
 def _count(
     columns: RankColumns, name: Array, record: Ints, rows: Rows, text: str, problems: Problems
 ) -> None:
-    """Count records, with the names and places of some."""
+    """Count records as a problem, with the names and record numbers of some."""
     named = [
         f"{columns.names[name[row]][:_NAME_LENGTH]!r} (record {int(record[row]):,})"
-        for row in rows[:_NAMED].tolist()
+        for row in rows[:_NAMED_RECORDS].tolist()
     ]
-    more_text = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
+    more = len(rows) - len(named)
+    more_text = f" and {more:,} more" if more else ""
     problems.add("overflow", len(rows), f"{text}: {', '.join(named)}{more_text}")

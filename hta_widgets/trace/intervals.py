@@ -37,21 +37,18 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     Intervals(start=array([ 0, 10]), end=array([ 8, 12]))
     """
     starts, ends = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
-    lasting = ends > starts
-    if not lasting.all():
-        starts, ends = starts[lasting], ends[lasting]
+    has_length = ends > starts
+    if not has_length.all():
+        starts, ends = starts[has_length], ends[has_length]
     if not len(starts):
         return Intervals.empty()
     if not (starts[1:] >= starts[:-1]).all():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-    reach = np.maximum.accumulate(ends)
-    opens = np.empty(len(starts), dtype=bool)
-    opens[0] = True
-    opens[1:] = starts[1:] > reach[:-1]
-    first = np.flatnonzero(opens)
+    latest_end = np.maximum.accumulate(ends)
+    first = np.append(0, np.flatnonzero(starts[1:] > latest_end[:-1]) + 1)
     last = np.append(first[1:], len(starts)) - 1
-    return Intervals(starts[first], reach[last])
+    return Intervals(starts[first], latest_end[last])
 
 
 def unite(a: Intervals, b: Intervals) -> Intervals:
@@ -66,7 +63,7 @@ def total_length(pieces: Intervals) -> int:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """Return the intersection of two unions of intervals."""
-    # For each piece of `a`, the run of pieces of `b` that reach into it.
+    # Each piece of `a` meets the pieces of `b` from `first` to before `after`.
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)
@@ -78,8 +75,8 @@ def complement(pieces: Intervals) -> Intervals:
     """Return the gaps, from the smallest to the largest int64."""
     start = np.concatenate(([_FIRST], pieces.end))
     end = np.concatenate((pieces.start, [_LAST]))
-    lasting = end > start
-    return Intervals(start[lasting], end[lasting])
+    has_length = end > start
+    return Intervals(start[has_length], end[has_length])
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
@@ -102,7 +99,7 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
 class CumulativeCoverage:
     """Covered time before any instant, by two lookups.
 
-    Covered time of ``[t0, t1)`` is ``covered(t1) - covered(t0)``, exact at any edge.
+    The covered time of ``[t0, t1)`` is ``coverage(t1) - coverage(t0)``.
     """
 
     __slots__ = ("_cover",)
@@ -124,7 +121,7 @@ class IntervalUnion:
     """Union of intervals, as disjoint pieces in order."""
 
     starts: Ints
-    prefix: Ints
+    prefix: Ints  # total length of the pieces before each piece, and of all pieces
 
     def count_and_length_before(self, times: Ints) -> tuple[Rows, Ints]:
         """Return how many pieces start before each of `times`, and the time covered before it."""
@@ -151,19 +148,14 @@ def union_of_sorted(starts: Ints, ends: Ints) -> IntervalUnion:
     """Return the union of intervals that are sorted by start and have a length."""
     if not len(starts):
         return IntervalUnion(_NONE, np.zeros(1, np.int64))
-    reached = np.maximum.accumulate(ends)
-    first = np.empty(len(starts), np.bool_)
-    first[0] = True
-    np.greater_equal(starts[1:], reached[:-1], out=first[1:])
-    if first.all():
-        pieces, piece_ends = starts, ends
-    else:
-        heads = np.flatnonzero(first)
-        pieces = starts[heads]
-        piece_ends = reached[np.append(heads[1:] - 1, len(starts) - 1)]
-    prefix = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum(piece_ends - pieces, out=prefix[1:])
-    return IntervalUnion(pieces, prefix)
+    latest_end = np.maximum.accumulate(ends)
+    begins_piece = starts[1:] >= latest_end[:-1]
+    if not begins_piece.all():
+        first = np.append(0, np.flatnonzero(begins_piece) + 1)
+        starts, ends = starts[first], latest_end[np.append(first[1:], len(starts)) - 1]
+    prefix = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(ends - starts, out=prefix[1:])
+    return IntervalUnion(starts, prefix)
 
 
 @dataclass(slots=True, frozen=True)
@@ -171,9 +163,9 @@ class IntervalIndex:
     """Any set of intervals: covered time, and number of intervals that overlap a window."""
 
     cover: IntervalUnion
-    starts: Ints | None
-    ends: Ints | None
-    points: Ints
+    starts: Ints | None  # of intervals with a length, sorted; None if `cover` has the same
+    ends: Ints | None  # of intervals with a length, sorted; None if `cover` has the same
+    points: Ints  # starts of intervals without length, sorted
 
     def __len__(self) -> int:
         return len(self.sorted_starts) + len(self.points)
@@ -210,7 +202,7 @@ class IntervalIndex:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First start and last end; an instant ends one nanosecond later. (0, 0) if empty."""
+        """First start and last end, as if instants lasted 1 ns; (0, 0) without intervals."""
         bounds = []
         if len(self.cover.starts):
             length = self.cover.prefix[-1] - self.cover.prefix[-2]
@@ -230,12 +222,11 @@ class IntervalIndex:
 
 def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
     """Build the set of intervals with these ascending starts and durations."""
-    long = durs > 0
-    if long.all():
-        points = _NONE
-    else:
-        points = starts[~long]
-        starts, durs = starts[long], durs[long]
+    points = _NONE
+    has_length = durs > 0
+    if not has_length.all():
+        points = starts[~has_length]
+        starts, durs = starts[has_length], durs[has_length]
     ends = starts + durs
     cover = union_of_sorted(starts, ends)
     if len(cover.starts) == len(starts):

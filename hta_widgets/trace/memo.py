@@ -1,4 +1,8 @@
-"""Memoized results of ranks, sets and comparisons, and the limit of their memory."""
+"""Memoized results of ranks, sets and comparisons, and the limit of their memory.
+
+A rank of a store can release its columns and results, and read or compute them again. Its results
+count toward a limit that all sets share; above it, the least recently used ranks are released.
+"""
 
 from __future__ import annotations
 
@@ -45,28 +49,29 @@ class LRU(Generic[K, V]):
     ) -> None:
         self.used = 0
         self._limit, self._size_of, self._on_evict = limit, size_of, on_evict
-        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        #: value and size by key, the least recently used first
+        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
         """Return the value of `key` and mark it as most recently used; None if there is none."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._items:
                 return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+            self._items.move_to_end(key)
+            return self._items[key][0]
 
     def put(self, key: K, value: V) -> V:
         """Set the value of `key`, and return it."""
         size = 1 if self._size_of is None else self._size_of(value)
         evicted = []
         with self._lock:
-            if key in self._kept:
-                self.used -= self._kept.pop(key)[1]
-            self._kept[key] = value, size
+            if key in self._items:
+                self.used -= self._items.pop(key)[1]
+            self._items[key] = value, size
             self.used += size
-            while self.used > self._limit and len(self._kept) > 1:
-                old, old_size = self._kept.popitem(last=False)[1]
+            while self.used > self._limit and len(self._items) > 1:
+                old, old_size = self._items.popitem(last=False)[1]
                 self.used -= old_size
                 evicted.append(old)
         self._evict(evicted)
@@ -80,13 +85,13 @@ class LRU(Generic[K, V]):
     def values(self) -> list[V]:
         """Return all values, the most recently used last."""
         with self._lock:
-            return [value for value, _ in self._kept.values()]
+            return [value for value, _ in self._items.values()]
 
     def clear(self) -> None:
         """Remove all values."""
         evicted = self.values()
         with self._lock:
-            self._kept.clear()
+            self._items.clear()
             self.used = 0
         self._evict(evicted)
 
@@ -103,7 +108,7 @@ class LRU(Generic[K, V]):
 
 
 class MemoOwner(Protocol):
-    """A rank, set or comparison that keeps results."""
+    """A rank, set or comparison with memoized results."""
 
     @property
     def memo(self) -> dict[Any, Any]:
@@ -130,7 +135,7 @@ P = ParamSpec("P")
 
 
 class _Result:
-    """A kept result, the version of the taxonomy it holds for, and the lock of its computation."""
+    """A result, the lock of its computation, and the version of the taxonomy of the result."""
 
     __slots__ = ("lock", "value", "version")
 
@@ -142,10 +147,10 @@ class _Result:
 
 
 def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
-    """Return the result that `owner` keeps under `key`; compute it if there is none.
+    """Return the result that is memoized in `owner` under `key`; compute it if there is none.
 
-    Results hold until `taxonomy.add` changes the kinds of events. Threads that need the same
-    result at the same time wait for the one that computes it.
+    Results are valid until `taxonomy.add` changes the kinds of events. Threads that need the same
+    result at the same time wait for the thread that computes it.
     """
     result: _Result | None = owner.memo.get(key)
     if result is None:
@@ -183,7 +188,7 @@ _BYTES_PER_EVENT = 200
 def set_memory_limit(most_bytes: int) -> int:
     """Limit the memory of results of stored ranks, of all sets together; return the old limit.
 
-    Ranks that were not loaded from a store stay in memory anyway and do not count.
+    Ranks that were not loaded from a store always stay in memory and do not count.
     """
     global _max_bytes
     before, _max_bytes = _max_bytes, int(most_bytes)
@@ -199,13 +204,14 @@ def raise_limit_for_pages() -> None:
 def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
     """Iterate over ranks, releasing each before the next unless all of them fit into memory.
 
-    Ranks with earlier results keep them, so that a walk over a thousand ranks does not evict
-    those in view. Raises `ComputationCancelled` between ranks if the work is cancelled.
+    Ranks that have results already are not released, so that an iteration over a thousand ranks
+    does not evict those in view. Raises `ComputationCancelled` between ranks if the work is
+    cancelled.
     """
-    chosen = list(traces)
-    events = sum(len(trace) for trace in chosen if trace.is_mapped)
+    ranks = list(traces)
+    events = sum(len(trace) for trace in ranks if trace.is_mapped)
     all_fit = events * _BYTES_PER_EVENT <= _max_bytes
-    for trace in chosen:
+    for trace in ranks:
         is_cached = all_fit or trace in _rank_cache
         try:
             yield trace
@@ -217,18 +223,13 @@ def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
         raise_if_cancelled()
 
 
-def cached_bytes() -> int:
-    """Return the estimated memory of all results of stored ranks."""
-    return _rank_cache.total()
-
-
 class _RankCache:
     """Stored ranks with results, least recently used first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes: WeakKeyDictionary[MappedRank, int] = WeakKeyDictionary()
-        self._at_most = 0  # upper bound of the total, as deleted ranks still count
+        self._max_total = 0  # upper bound of the total: deleted ranks count until `evict`
 
     def __contains__(self, trace: MappedRank) -> bool:
         with self._lock:
@@ -238,9 +239,9 @@ class _RankCache:
         """Count a rank as the most recently used one."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
-            self._at_most += size - self._bytes.pop(trace, 0)
+            self._max_total += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size
-            fits = self._at_most <= _max_bytes
+            fits = self._max_total <= _max_bytes
         if not fits:
             self.evict()
 
@@ -248,20 +249,15 @@ class _RankCache:
         """Release the least recently used ranks until the others are within the limit."""
         released = []
         with self._lock:
-            self._at_most = sum(self._bytes.values())
+            self._max_total = sum(self._bytes.values())
             for trace, size in list(self._bytes.items()):
-                if self._at_most <= _max_bytes:
+                if self._max_total <= _max_bytes:
                     break
                 released.append(trace)
-                self._at_most -= size
+                self._max_total -= size
                 del self._bytes[trace]
         for trace in released:
             trace.release()
-
-    def total(self) -> int:
-        """Return the estimated bytes of all ranks."""
-        with self._lock:
-            return sum(self._bytes.values())
 
 
 _rank_cache = _RankCache()

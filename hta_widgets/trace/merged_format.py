@@ -1,7 +1,7 @@
-r"""Ids and marks of exported files, by which files of several ranks are merged and read again.
+r"""Ids of exports that merge several ranks into one file, and the mark of exported files.
 
-Two ranks use the same ids for different flows and launches, so an export of several ranks writes
-them with the rank, and a reader restores them::
+Ranks use the same ids for different flows and launches, so an export of several ranks writes ids
+that include the rank, and a reader restores the original ones::
 
     scoped_id(b"17", 3)  # b"3000000000017"
     scoped_id(b'"0xa"', 3)  # b'"3:\"0xa\""'
@@ -40,8 +40,8 @@ LARGEST_ID = 1 << 53
 def scoped_id(raw: bytes, rank: int) -> bytes:
     """Return an id that no other rank has, as JSON.
 
-    Numbers below `ID_STRIDE` are moved into the rank's own range. Negative numbers and null mean
-    "none" and stay. Everything else becomes the string ``"<rank>:<its JSON text>"``.
+    Numbers below `ID_STRIDE` are moved into the range of the rank. Negative numbers and null mean
+    "none" and do not change. Everything else becomes the string ``"<rank>:<its JSON text>"``.
     """
     if raw[:1] == b"-" or raw == b"null":
         return raw
@@ -65,7 +65,7 @@ def original_id(raw: bytes, rank: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """The part of a job that the file of an exported rank holds."""
+    """The part of a job that is in the file of an exported rank."""
 
     start_ns: int
     end_ns: int

@@ -56,37 +56,27 @@ _XMMA_LAYOUT = re.compile(r"_([nt]{2})_[nt]_tilesize")
 _ARCHITECTURE = re.compile(
     r"^(?:cudnn_(?:infer_|train_)?)?(?:volta|turing|ampere|ada|hopper|maxwell|pascal)_"
 )
-#: Kernels of libraries by the pattern of their names, and their short names. Patterns have words
-#: without underscores: if names could be split in several ways, all of them would be tried.
-_LIBRARY_NAMES = tuple(
-    (re.compile(pattern), template)
-    for pattern, template in (
-        # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
-        (
-            r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)",
-            "gemm {dtype} {tile} {layout}",
-        ),
-        (
-            r"nvjet_(?:sm\d+_)?(?P<dtype>[^\W_]+)_(?P<tile>\d+x\d+)_\w*?(?P<more>bias_)?(?P<layout>[NT]{3})$",
-            "gemm {dtype} {tile} {layout} {more}",
-        ),
-        (
-            r"igemm_(?P<what>...)_[^\W_]+_(?P<layout>nhwc|nchw)_(?P<dtype>[^\W_]+)_.*?_bt(?P<tile>\d+x\d+x\d+)",
-            "conv {what} {dtype} {tile} {layout}",
-        ),
-        (
-            r"bmm_[^\W_]+_(?P<dtype>[^\W_]+)_[^\W_]+_t(?P<tile>\d+x\d+x\d+)",
-            "bmm {dtype} {tile}",
-        ),
-        (
-            r"fmha_cutlass(?P<what>[FB])_(?P<dtype>[^\W_]+)_[^\W_]+_(?P<tile>\d+x\d+)",
-            "fmha {what} {dtype} {tile}",
-        ),
-        (r"fmhaSm\d+\w?Kernel_(?P<what>\w+)", "fmha {what}"),
-        (r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$", "triton {what} {more}"),
-    )
-)
-#: Parts of names of libraries in short names; others stay.
+#: Short names of libraries' kernels, and the patterns of their names. Words in patterns have no
+#: underscores: if names could be split in several ways, all of them would be tried.
+_LIBRARY_NAMES = {
+    # Tensile: `Ailk` is A as it is, `Alik` transposed; `Bljk` and `Bjlk` likewise.
+    "gemm {dtype} {tile} {layout}": (
+        r"Cijk_(?P<layout>A\w{3}_B\w{3})_(?P<dtype>.8|[SDHBCZ]).*?_MT(?P<tile>\d+x\d+x\d+)"
+    ),
+    "gemm {dtype} {tile} {layout} {more}": (
+        r"nvjet_(?:sm\d+_)?(?P<dtype>[^\W_]+)_(?P<tile>\d+x\d+)_\w*?(?P<more>bias_)?(?P<layout>[NT]{3})$"
+    ),
+    "conv {what} {dtype} {tile} {layout}": (
+        r"igemm_(?P<what>...)_[^\W_]+_(?P<layout>nhwc|nchw)_(?P<dtype>[^\W_]+)_.*?_bt(?P<tile>\d+x\d+x\d+)"
+    ),
+    "bmm {dtype} {tile}": r"bmm_[^\W_]+_(?P<dtype>[^\W_]+)_[^\W_]+_t(?P<tile>\d+x\d+x\d+)",
+    "fmha {what} {dtype} {tile}": (
+        r"fmha_cutlass(?P<what>[FB])_(?P<dtype>[^\W_]+)_[^\W_]+_(?P<tile>\d+x\d+)"
+    ),
+    "fmha {what}": r"fmhaSm\d+\w?Kernel_(?P<what>\w+)",
+    "triton {what} {more}": r"triton_(?P<what>[^\W_]+)_fused_(?P<more>\w+)$",
+}
+#: Parts of libraries' names, as they are written in short names.
 _PARTS = {
     "S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "c64", "Z": "c128",
     "tst": "bf16", "hsh": "f16", "Ailk_Bljk": "nn", "Ailk_Bjlk": "nt", "Alik_Bljk": "tn",
@@ -99,8 +89,8 @@ _MATRIX_WORD = re.compile(r"(?P<sum>g?[shdczi])\d*(?P<what>gemm|gemv|fprop|dgrad
 _PRECISION = re.compile(r"bf16|f16|fp16|tf32|f32|fp32|f64|fp64|[isu]8|e4m3|e5m2")
 _SUMS = {"s": "f32", "h": "f16", "d": "f64", "c": "c64", "z": "c128", "i": "i8", "gc": "c64"}
 _LAYOUT = re.compile(r"[nt]{2}|nhwc|nchw")
-#: Words that say how a kernel is made, not what it computes.
-_MAKING = re.compile(
+#: Words that state how a kernel is implemented, not what it computes.
+_IMPLEMENTATION = re.compile(
     r"cutlass|tensorop|wmma|simt|\d+|sm\d+|ldg\d+|f2f|stages|align\w+|v\d+"
     r"|optimized|analytic|unity|stride"
 )
@@ -134,7 +124,7 @@ _VARIANT_WORD = re.compile(rf"d?\d+|{_VARIANT_PART.pattern}")
 
 @lru_cache(maxsize=1 << 16)
 def kernel_family(short: str) -> str:
-    """Return what the variants of a kernel have in common, from the short name of one.
+    """Return the part of a kernel's short name that all its variants have in common.
 
     These are the words before the first type, tile or layout: ``gemm bf16 128x64 nn`` is ``gemm``,
     ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu`` is ``matmul_ogs``.
@@ -301,8 +291,8 @@ def _short_gemm_name(text: str) -> str:
             layout[1] if layout else "",
         )
         return " ".join(filter(None, words))
-    for pattern, template in _LIBRARY_NAMES:
-        match = pattern.match(text)
+    for template, pattern in _LIBRARY_NAMES.items():
+        match = re.match(pattern, text)  # compiled once, as `re` caches patterns
         if match:
             return _fill_template(template, match.groupdict(default=""))
     architecture = _ARCHITECTURE.match(text)
@@ -324,8 +314,8 @@ def _fill_template(template: str, parts: dict[str, str]) -> str:
 def _short_matrix_name(symbol: str) -> str:
     """Return operation, precision, tile, layout and other words of a cuBLAS or CUTLASS kernel.
 
-    ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` is ``gemm bf16 64x64 tn relu``: of 64 rows
-    and columns; it reads 64 of the inner dimension at once, in 6 stages, which is left out.
+    ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` is ``gemm bf16 64x64 tn relu``: a tile has 64
+    rows and columns. Left out is that it reads 64 of the inner dimension at once, in 6 stages.
     """
     what, dtype, sums, tile, layout, more = "", "", "", "", "", []
     for word in symbol.split("_"):
@@ -340,7 +330,7 @@ def _short_matrix_name(symbol: str) -> str:
             tile = tile or word
         elif _LAYOUT.fullmatch(word):
             layout = layout or word
-        elif word and not _MAKING.fullmatch(word):
+        elif word and not _IMPLEMENTATION.fullmatch(word):
             more.append(word)
     return " ".join(filter(None, (what, dtype or sums, tile, layout, *more))) if what else ""
 
@@ -392,42 +382,36 @@ def _template_arguments(text: str, position: int) -> list[str]:
     if text[position : position + 1] != "<":
         return []
     arguments, depth, start = [], 0, position + 1
-    for k in range(position, len(text)):
-        char = text[k]
+    for index in range(position, len(text)):
+        char = text[index]
         if char in "<({[":
             depth += 1
-        elif char in ">)}]" and text[k - 1 : k + 1] != "->":
+        elif char in ">)}]" and text[index - 1 : index + 1] != "->":
             depth -= 1
-            if depth == 0:
-                arguments.append(text[start:k].strip())
-                return arguments
-        elif char == "," and depth == 1:
-            arguments.append(text[start:k].strip())
-            start = k + 1
-    arguments.append(text[start:].strip())
-    return arguments
+        if depth == 0 or (char == "," and depth == 1):
+            arguments.append(text[start:index].strip())
+            start = index + 1
+        if depth == 0:
+            return arguments
+    return [*arguments, text[start:].strip()]
 
 
 def _functor(arguments: list[str], wrappers: int = 0) -> str:
     """Return the name of the functor among template arguments, looking through wrappers."""
-    seen_through = ""
+    first_wrapper = ""
     for argument in arguments:
-        if _NO_FUNCTOR.match(argument):
-            continue
         head = _QUALIFIED.match(argument)
-        if not head:
+        if not head or _NO_FUNCTOR.match(argument):
             continue
         name = head[0].rpartition("::")[2]
-        if name in _TRANSPARENT:
-            inner = ""
-            if wrappers < _MAX_WRAPPERS:
-                inner = _functor(_template_arguments(argument, head.end()), wrappers + 1)
+        if name not in _TRANSPARENT:
+            return _functor_name(name)
+        if wrappers < _MAX_WRAPPERS:
+            inner = _functor(_template_arguments(argument, head.end()), wrappers + 1)
             if inner:
                 return inner
-            seen_through = seen_through or _functor_name(name)
-            continue
-        return _functor_name(name)
-    return seen_through
+        first_wrapper = first_wrapper or _functor_name(name)
+    return first_wrapper
 
 
 def _functor_name(name: str) -> str:
@@ -448,8 +432,8 @@ def _last_word(argument: str) -> str:
     return head[0].rpartition("::")[2] if head else argument
 
 
-#: Maximum length of a distinguishing suffix; rows that would need a longer one are numbered.
-_LONGEST = 28
+#: Maximum length of a distinguishing suffix; labels that would need a longer one are numbered.
+_MAX_SUFFIX = 28
 _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 
 
@@ -498,7 +482,7 @@ def _append_word(label: str, word: str) -> str:
 
 
 def _parts_of_word(word: str) -> list[str]:
-    return word.split("_") if len(word) > _LONGEST else [word]
+    return word.split("_") if len(word) > _MAX_SUFFIX else [word]
 
 
 def _distinguishing_words(names: Sequence[str]) -> list[str]:
@@ -521,5 +505,5 @@ def _distinguishing_words(names: Sequence[str]) -> list[str]:
             if len(set(word_of.values())) > 1:
                 for row, word in word_of.items():
                     new_text = ", ".join(filter(None, (chosen[row], word)))
-                    chosen[row] = new_text if len(new_text) <= _LONGEST else chosen[row]
+                    chosen[row] = new_text if len(new_text) <= _MAX_SUFFIX else chosen[row]
     return chosen

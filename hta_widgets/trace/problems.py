@@ -1,4 +1,4 @@
-"""Problems found while loading, such as skipped records; and frames with a short display."""
+"""Problems of loaded files, such as skipped records; and frames with a short display."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ANOTHER_RUN = "of another run or window"
 class CompactFrame(pd.DataFrame):
     """A frame whose display is short.
 
-    It leaves out `optional` columns whose values are all unknown (None or -1) and `hidden` columns,
-    and shows the text `if_empty` instead of no rows.
+    Not displayed are `hidden` columns, and `optional` columns whose values are all unknown (None or
+    -1). A frame without rows is displayed as the text `if_empty`.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Problem:
 
     @property
     def is_note(self) -> bool:
-        """Whether the problem puts no figures in doubt, as a rank that may be loaded twice does."""
-        in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
-        return self.is_harmless and not in_doubt and self.kind != "merged"
+        """Whether all figures are right; a rank that may be loaded twice puts them in doubt."""
+        is_in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
+        return self.is_harmless and not is_in_doubt and self.kind != "merged"
 
 
 class Problems:
@@ -93,8 +93,9 @@ class Problems:
 
     __slots__ = ("_counts",)
 
-    def __init__(self) -> None:
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self._counts: dict[Problem, int] = {}
+        self.merge(problems)
 
     def add(
         self,
@@ -118,9 +119,9 @@ class Problems:
     ) -> None:
         """Add all of `other`; `rank` and `file` are set on those without one."""
         for problem in other:
-            own_rank = rank if problem.rank is None else problem.rank
-            own_file = file if problem.file is None else problem.file
-            self.add(problem.kind, problem.count, problem.detail, own_rank, own_file)
+            new_rank = rank if problem.rank is None else problem.rank
+            new_file = file if problem.file is None else problem.file
+            self.add(problem.kind, problem.count, problem.detail, new_rank, new_file)
 
     def __iter__(self) -> Iterator[Problem]:
         return (replace(key, count=count) for key, count in self._counts.items())
@@ -133,14 +134,16 @@ class Problems:
 
     def frame(self) -> pd.DataFrame:
         """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
-        rows = list(self)
+        problems = list(self)
         return CompactFrame(
             {
-                "rank": pd.array([-1 if p.rank is None else p.rank for p in rows], dtype="int64"),
-                "file": pd.Series([p.file for p in rows], dtype=object),
-                "kind": pd.Series([p.kind for p in rows], dtype=object),
-                "count": pd.array([p.count for p in rows], dtype="int64"),
-                "detail": pd.Series([p.detail for p in rows], dtype=object),
+                "rank": pd.array(
+                    [-1 if p.rank is None else p.rank for p in problems], dtype="int64"
+                ),
+                "file": pd.Series([p.file for p in problems], dtype=object),
+                "kind": pd.Series([p.kind for p in problems], dtype=object),
+                "count": pd.array([p.count for p in problems], dtype="int64"),
+                "detail": pd.Series([p.detail for p in problems], dtype=object),
             },
             if_empty="No problems: nothing was skipped, repaired or guessed.",
         )

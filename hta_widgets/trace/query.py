@@ -19,9 +19,6 @@ _TEXT = (
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
 )
 _CLAUSE = re.compile(rf"(name|kind) in \[((?:(?:{_TEXT})(?:, (?:{_TEXT}))*)?)\]")
-_TEXTS = re.compile(_TEXT)
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
-_PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
 
 #: Tokens that matter for splitting a query at ``and``.
 _TOKEN = re.compile(
@@ -63,13 +60,13 @@ def parse_clauses(query: str | None) -> QueryClauses:
     rest: list[str] = []
     for part in conjuncts(query.strip()):
         clause = _CLAUSE.fullmatch(part)
-        if clause is None:
+        values = None if clause is None else _parse_texts(clause[2])
+        if clause is None or values is None:
             rest.append(part)
             continue
-        values = tuple(_value(text) for text in _TEXTS.findall(clause[2]))
         before = clauses.get(clause[1])
         clauses[clause[1]] = (
-            values if before is None else tuple(value for value in before if value in values)
+            values if before is None else tuple(text for text in before if text in values)
         )
     query_text = " and ".join(rest) or None
     if clauses and len(rest) == 1 and _is_wrapped(rest[0]):
@@ -77,14 +74,12 @@ def parse_clauses(query: str | None) -> QueryClauses:
     return QueryClauses(query_text, clauses.get("name"), clauses.get("kind"))
 
 
-def _value(text: str) -> str:
-    def plain(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if len(code) > 1:
-            return chr(int(code[1:], 16))
-        return _PLAIN.get(code, code)
-
-    return _ESCAPE.sub(plain, text[1:-1])
+def _parse_texts(literals: str) -> tuple[str, ...] | None:
+    """Return the values of string literals, separated by commas; None if Python refuses one."""
+    try:
+        return tuple(ast.literal_eval(f"[{literals}]"))
+    except (SyntaxError, ValueError):
+        return None
 
 
 def conjuncts(query: str) -> list[str]:
@@ -142,7 +137,7 @@ _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull"
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
-#: The time of pandas grows with the square of the operators.
+#: The time that pandas takes grows with the square of the number of operators.
 _MAX_OPERATORS = 200
 _MAX_VALUES = 20_000
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
@@ -150,7 +145,7 @@ _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 
 def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
-    # pandas evaluates any attribute and any call, and so any code, and queries also come from
+    # pandas evaluates any attribute and any call, so it runs any code. Queries also come from
     # pages, files and saved selections. The text is written from the tree that was checked: pandas
     # splits its input at more characters than Python does, and could evaluate hidden lines.
     try:

@@ -64,7 +64,7 @@ def add_ns(raw: bytes, move_ns: int) -> bytes:
     time_ns = nanoseconds_of_text(raw)
     if time_ns is None:
         return raw
-    # Digits below a nanosecond stay, unless they would now be rounded the other way.
+    # Digits below a nanosecond are kept, unless they would now be rounded the other way.
     text = shift_time(raw, move_ns)
     return text if nanoseconds_of_text(text) == time_ns + move_ns else micros(time_ns + move_ns)
 
@@ -80,7 +80,7 @@ def shift_time(raw: bytes, shift_ns: int) -> bytes:
 
 
 def move_record(text: bytes, move_ns: int) -> bytes:
-    """Return the record with its time moved; the time of a metadata record has no meaning."""
+    """Return the record with its time moved, except for metadata, whose time has no meaning."""
     fields = decode_fields(text)
     if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
         return text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import Time, as_ns
+from hta_widgets.text import as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Intervals, union
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 #: this module.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
+#: Number of events of which `OverlapIndex` has the latest end.
 _BLOCK = 256
 
 
@@ -91,7 +94,7 @@ class Selection:
         if self.ids is not None:
             put("ids", _ids(self.ids))
         if self.query is None and self.ids is None and self.tracks is None:
-            put("launches", False)  # without them all work is chosen
+            put("launches", False)  # without these conditions, all device work is chosen
         if self.traces is not None and not hasattr(self.traces, "span_ns"):
             raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
@@ -110,25 +113,18 @@ class Selection:
         """Return which events of `trace` are members, by id."""
         return mask_of_rows(member_rows(self, trace), len(trace))
 
-    def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
-        """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
-        if self.ids is None:
-            return rows
-        named = self._rows_by_rank.get(trace.rank, np.empty(0, dtype=np.int64))
-        return np.intersect1d(rows, named)
-
     @cached_property
-    def _rows_by_rank(self) -> dict[int, Ints]:
-        rows: dict[int, list[int]] = {}
-        for rank, row in self.ids or ():
-            rows.setdefault(rank, []).append(row)
-        return {rank: np.array(values, dtype=np.int64) for rank, values in rows.items()}
+    def ids_by_rank(self) -> dict[int, Ints]:
+        """The ids of each rank in `ids`."""
+        ids: dict[int, list[int]] = {}
+        for rank, event in self.ids or ():
+            ids.setdefault(rank, []).append(event)
+        return {rank: np.array(events, dtype=np.int64) for rank, events in ids.items()}
 
     @check_arguments
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the member events, whole, with their ``rank``; the index is ``id``."""
-        members = self.owner.values()
-        return events_of(list(members), columns, self.rows)
+        return events_of(list(self.owner.values()), columns, self.rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the member events as an Arrow stream, for example for ``pa.table(selection)``."""
@@ -147,7 +143,7 @@ class Selection:
 
     @property
     def owner(self) -> TraceSet:
-        """The traces of the selection; raises `TraceError` if it is not bound to any."""
+        """The traces of the selection; raises `TraceError` if it has none."""
         if self.traces is None:
             raise TraceError(
                 "this selection belongs to no traces",
@@ -163,15 +159,14 @@ class Selection:
     @check_arguments
     def to_code(self, name: str = "traces") -> str:
         """Return the Python expression that makes this selection of the set called `name`."""
-        parts = [] if self.query is None else [repr(self.query)]
+        arguments = [] if self.query is None else [repr(self.query)]
         for key, value in self.to_json().items():
-            if key == "query" or value is None:
-                continue
-            shown = value
-            if key in {"tracks", "ids"}:
-                shown = [tuple(item) if isinstance(item, list) else item for item in value]
-            parts.append(f"{key}={shown!r}")
-        return f"{name}.select({', '.join(parts)})"
+            if key in {"tracks", "ids"} and value is not None:
+                pairs = [tuple(item) if isinstance(item, list) else item for item in value]
+                arguments.append(f"{key}={pairs!r}")
+            elif key != "query" and value is not None:
+                arguments.append(f"{key}={value!r}")
+        return f"{name}.select({', '.join(arguments)})"
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces.
@@ -196,16 +191,15 @@ class Selection:
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
         """Return the selection that `to_json` described; None and missing keys mean "all"."""
-        fields = (*_FIELDS, "launches")
-        unknown = set(value or ()) - set(fields)
+        fields = dict(value or {})
+        unknown = set(fields) - {*_FIELDS, "launches"}
         if unknown:
             raise TraceError(
                 f"a selection has no {', '.join(sorted(map(repr, unknown)))}",
-                remedy=f"Its fields are {', '.join(fields)}.",
+                remedy=f"Its fields are {', '.join((*_FIELDS, 'launches'))}.",
             )
-        launches = bool((value or {}).get("launches"))
-        parts = {key: (value or {}).get(key) for key in _FIELDS}
-        return cls(**parts, traces=traces, launches=launches)
+        launches = bool(fields.pop("launches", False))
+        return cls(**fields, traces=traces, launches=launches)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in (*_FIELDS, "launches")}
@@ -217,12 +211,12 @@ def normalize_ranks(ranks: object) -> list[int]:
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]
     if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
-        listed = list(ranks)
+        numbers = list(ranks)
         if all(
             isinstance(rank, (int, float, np.integer, np.floating)) and rank % 1 == 0
-            for rank in listed
+            for rank in numbers
         ):
-            return sorted({int(rank) for rank in listed})
+            return sorted(set(map(int, numbers)))
     raise TraceError(
         f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
     )
@@ -251,43 +245,33 @@ def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[i
 def select_events(
     traces: TraceSet,
     query: str | pd.DataFrame | Selection | None,
-    *,
-    start_ns: Time | None,
-    end_ns: Time | None,
-    ranks: Iterable[int] | int | None,
-    tracks: Iterable[str | tuple[int, str]] | None,
-    ids: Iterable[tuple[int, int]] | None,
-    launches: bool | None,
+    conditions: Mapping[str, Any],
 ) -> Selection:
-    """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
+    """Return the selection of the events that meet all conditions; see `TraceSet.select`.
+
+    `conditions` are fields of the selection, or None.
+    """
+    fields = {name: value for name, value in conditions.items() if value is not None}
     if isinstance(query, Selection):
         if query.traces is not None:
-            # The window of `query` is on the clock of its own set, for example that of a view.
+            # The window of `query` is on the clock of its traces, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
-        values = (start_ns, end_ns, ranks, tracks, None, ids, launches)
-        fields = zip((*_FIELDS, "launches"), values, strict=True)
-        changes: dict[str, Any] = {name: value for name, value in fields if value is not None}
-        return replace(query, traces=traces, **changes)
+        return replace(query, traces=traces, **fields)
     if isinstance(query, pd.DataFrame):
-        ids = _ids_of(query, traces.ranks) if ids is None else ids
+        if "ids" not in fields:
+            fields["ids"] = _ids_of(query, traces.ranks)
         query = None
     if query is not None:
-        nothing = events_of([])
+        # A query that does not work on a frame without rows works on no events.
+        no_events = events_of([])
         for trace in list(traces.values())[:1]:
             columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
-            nothing = event_frame(trace, slice(0, 0), columns)
-            nothing.insert(0, "rank", trace.rank)
-        query_mask(nothing, query)
-    return Selection(
-        start_ns,  # type: ignore[arg-type]
-        end_ns,  # type: ignore[arg-type]
-        None if ranks is None else tuple(resolve_ranks(traces, ranks)),
-        tracks,  # type: ignore[arg-type]
-        query,
-        ids,  # type: ignore[arg-type]
-        traces,
-        bool(launches),
-    )
+            no_events = event_frame(trace, slice(0, 0), columns)
+            no_events.insert(0, "rank", trace.rank)
+        query_mask(no_events, query)
+    if "ranks" in fields:
+        fields["ranks"] = tuple(resolve_ranks(traces, fields["ranks"]))
+    return Selection(query=query, traces=traces, **fields)
 
 
 def format_ranks(ranks: list[int]) -> str:
@@ -313,12 +297,12 @@ def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -
 class OverlapIndex:
     """Finds the events that overlap a window; events are sorted by start."""
 
-    __slots__ = ("_end", "_reach", "_start")
+    __slots__ = ("_end", "_latest_end_of_block", "_start")
 
     def __init__(self, start: Ints, end: Ints) -> None:
         self._start, self._end = start, end
         blocks = np.arange(0, len(start), _BLOCK)
-        self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
+        self._latest_end_of_block = np.maximum.reduceat(end, blocks) if len(start) else end
 
     def positions_within(self, low: int | None, high: int | None) -> Rows:
         """Return the positions of the events that overlap a window."""
@@ -329,12 +313,12 @@ class OverlapIndex:
         if low is None:
             return np.arange(stop)
         first = min(int(np.searchsorted(self._start, low, "left")), stop)
-        # Earlier events may still run; few blocks have one that long.
-        blocks = np.flatnonzero(self._reach[: -(-first // _BLOCK)] > low)
-        early = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
-        early = early[: np.searchsorted(early, first)]
-        early = early[self._end[early] > low]
-        return np.concatenate((early, np.arange(first, stop)))
+        # Events that start before the window may still run; few blocks have such an event.
+        blocks = np.flatnonzero(self._latest_end_of_block[: math.ceil(first / _BLOCK)] > low)
+        earlier = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
+        earlier = earlier[: np.searchsorted(earlier, first)]
+        earlier = earlier[self._end[earlier] > low]
+        return np.concatenate((earlier, np.arange(first, stop)))
 
 
 #: Kinds of device work.
@@ -364,12 +348,12 @@ class TraceIndex:
         """Return the events of some kinds, ascending; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
-        is_meant = np.array([kind in kinds for kind in KINDS])
+        is_chosen = np.array([kind in kinds for kind in KINDS])
         if kinds == _WORK_KINDS or not set(kinds) <= set(_WORK_KINDS):
-            return np.flatnonzero(is_meant[self.kind])
-        # Only a small part of the events is device work, so its kinds are looked up in that part.
+            return np.flatnonzero(is_chosen[self.kind])
+        # Only a small part of the events is device work, so only that part is searched.
         work = self.rows_of_kinds(_WORK_KINDS)
-        rows: Rows = work[is_meant[self.kind[work]]]
+        rows: Rows = work[is_chosen[self.kind[work]]]
         return rows
 
     def rows_of_kinds_within(
@@ -377,11 +361,9 @@ class TraceIndex:
     ) -> Rows:
         """Return the events of some kinds that overlap a window, ascending."""
         rows = self.rows_of_kinds(kinds)
-        return (
-            rows
-            if low is high is None
-            else rows[self._overlap_index(kinds).positions_within(low, high)]
-        )
+        if low is None and high is None:
+            return rows
+        return rows[self._overlap_index(kinds).positions_within(low, high)]
 
     @memoize
     def _overlap_index(self, kinds: tuple[str, ...]) -> OverlapIndex:
@@ -420,8 +402,10 @@ def trace_index(trace: Trace) -> TraceIndex:
 
 @memoize
 def device_trace_index(trace: Trace) -> TraceIndex:
-    """Return the index of a rank that does not count host collectives as communication."""
-    # Host collectives keep no device busy, and the time between them is not idle time.
+    """Return the index of a rank in which host collectives are not communication.
+
+    They keep no device busy, and the time between them is not idle time of a device.
+    """
     table, index = trace.table, trace_index(trace)
     if any(track.stream >= 0 for track in table.tracks):
         return index
@@ -467,13 +451,14 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
         rows = rows[overlaps_window(start, start + trace.table.dur_ns[rows], low, high)]
         clauses = replace(clauses, names=None)
     elif clauses.rest is None and clauses.kinds is not None:
-        rows = index.rows_of_kinds_within(_validate_kinds(clauses.kinds), low, high)
-        rows = rows if clauses.kinds and _validate_kinds(clauses.kinds) else rows[:0]
+        kinds = tuple(kind for kind in KINDS if kind in clauses.kinds)
+        rows = index.rows_of_kinds_within(kinds, low, high) if kinds else np.empty(0, np.intp)
         clauses = replace(clauses, kinds=None)
     else:
         rows = index.rows_of_kinds_within((), low, high)
-    rows = _filter_tracks(trace, rows, selection.tracks)
-    rows = selection.chosen_of(trace, rows)
+    rows = _rows_of_tracks(trace, rows, selection.tracks)
+    if selection.ids is not None:
+        rows = np.intersect1d(rows, selection.ids_by_rank.get(trace.rank, rows[:0]))
     if clauses.rest is not None:
         frame = event_frame(trace, rows, columns_in(clauses.rest))
         frame.insert(0, "rank", trace.rank)
@@ -483,18 +468,27 @@ def _matching_rows(selection: Selection, trace: Trace) -> Rows:
 
 def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
     try:
-        return frozenset((int(rank), int(row)) for rank, row in pairs)
-    except (TypeError, ValueError):
+        return frozenset((_int64(rank), _int64(row)) for rank, row in pairs)
+    except (TypeError, ValueError, OverflowError):
         raise TraceError(
             f"{pairs!r} names no events", remedy="Give pairs (rank, id), such as ids=[(0, 17)]."
         ) from None
+
+
+def _int64(number: Any) -> int:
+    """Return a whole number as an int; raise an error unless it fits 64 bits."""
+    integer = int(number)
+    if integer != number or not -(1 << 63) <= integer < 1 << 63:
+        raise ValueError(f"expected a whole number of 64 bits, got {number!r}")
+    return integer
 
 
 def _track(item: object) -> str | tuple[int, str]:
     if isinstance(item, str):
         return item
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        return int(item[0]), str(item[1])
+        with suppress(TypeError, ValueError, OverflowError):
+            return _int64(item[0]), str(item[1])
     raise TraceError(
         f"{item!r} is not a track",
         remedy="Give values of the track column, or pairs (rank, track).",
@@ -502,6 +496,7 @@ def _track(item: object) -> str | tuple[int, str]:
 
 
 def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]:
+    """Return rank and id of each event of a frame; `ranks` are those of the set."""
     if "rank" in frame.columns:
         rank = frame["rank"].to_numpy(dtype=np.int64)
     elif len(ranks) == 1:
@@ -514,27 +509,26 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
 
 
-def _validate_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    return tuple(kind for kind in KINDS if kind in kinds)
-
-
-def _filter_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:
+def _rows_of_tracks(
+    trace: Trace, rows: Rows, tracks: frozenset[str | tuple[int, str]] | None
+) -> Rows:
     if tracks is None:
         return rows
-    wanted = np.array(
-        [track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks],
-        dtype=bool,
-    )
-    return rows[wanted[trace.table.track[rows]]] if len(wanted) else rows[:0]
+    is_chosen = [
+        track.key in tracks or (trace.rank, track.key) in tracks for track in trace.table.tracks
+    ]
+    mask: Bools = np.array(is_chosen, dtype=bool)[trace.table.track[rows]]
+    return rows[mask]
 
 
 def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
+    """Return the rows with the names and kinds of the clauses."""
     table = trace.table
     if clauses.names is not None:
         names = set(clauses.names)
-        wanted = np.array([name in names for name in table.names.values], dtype=bool)
-        rows = rows[wanted[table.name[rows]]] if len(wanted) else rows[:0]
+        is_chosen = np.array([name in names for name in table.names.values], dtype=bool)
+        rows = rows[is_chosen[table.name[rows]]]
     if clauses.kinds is not None:
-        of_kind = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
-        rows = rows[of_kind[table.kind[rows]]]
+        is_chosen = np.array([kind in clauses.kinds for kind in KINDS], dtype=bool)
+        rows = rows[is_chosen[table.kind[rows]]]
     return rows

@@ -1,10 +1,10 @@
 """The time axis that the ranks of a job share, from the times that their files state.
 
 Ranks of one job start together, so files whose times are close are on one clock, and keep their
-times as recorded. Ranks far from the others are on a clock of their own, such as one that counts
-from the start of a host: they are moved to start with the largest group. For example, if three
-ranks start at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, and the problem
-``clock`` reports it.
+times as recorded. Ranks far from the others are on another clock, such as one that counts from the
+start of a host. They are moved to start with the largest group. For example, if three ranks start
+at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, and a problem of the kind ``clock``
+reports the difference.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def _is_epoch(time_ns: int) -> bool:
 
 def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
     """Return the epoch time of instant 0, if known, and the shift of each trace."""
-    filled = [trace for trace in traces if len(trace)]
-    if not filled:
+    with_events = [trace for trace in traces if len(trace)]
+    if not with_events:
         return None, [0] * len(traces)
-    groups = clock_groups(filled)
+    groups = clock_groups(with_events)
     main = max(groups, key=len)
     origin = min(trace.zero_ns for trace in main)
     shift = {id(trace): trace.zero_ns - origin for trace in main}
@@ -48,15 +48,15 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | Non
 
 def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     """Group traces with events by clock: groups are too far apart to be of one recording."""
-    far = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
+    max_distance_ns = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
-    reach = 0
+    end_ns = 0
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):
-        if not groups or trace.zero_ns - reach > far:
+        if not groups or trace.zero_ns - end_ns > max_distance_ns:
             groups.append([])
-            reach = trace.zero_ns
+            end_ns = trace.zero_ns
         groups[-1].append(trace)
-        reach = max(reach, trace.zero_ns + trace.table.last_ns)
+        end_ns = max(end_ns, trace.zero_ns + trace.table.last_ns)
     return groups
 
 

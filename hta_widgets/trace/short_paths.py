@@ -1,6 +1,6 @@
 r"""Paths in texts of a trace without their folders, which name users and machines.
 
-Only the part within a package is left, which identifies the code::
+What is left is the path within a package, which identifies the code::
 
     C:\Users\ann\envs\x\Lib\site-packages\torch\nn\functional.py  →  torch/nn/functional.py
     /home/ann/project/train.py(31): step                          →  train.py(31): step
@@ -21,9 +21,9 @@ import msgspec
 
 _SEPARATOR = r"[/\\]+"
 _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
-#: The beginning of an absolute path, and the characters that cannot precede it.
+#: Beginning of an absolute path: no word precedes it, and ``file:`` or a drive may.
 _BEGIN = r"(?<![\w./\\>)\]-])(?!(?<=:)//)(?:file:(?=[/\\])|[A-Za-z]:(?=[/\\]))?"
-#: A user's name may hold blanks if a separator follows.
+#: A user's name may contain blanks if a separator follows.
 _USER = rf"""(?:[^"'\n/\\:;,()<>|~]{{0,63}}[^"'\s/\\:;,()<>|](?=[/\\])|{_WORD})"""
 _HOME = re.compile(
     rf"{_BEGIN}(?:{_SEPARATOR}{_WORD}){{0,8}}?{_SEPARATOR}(?:home\d*|users|people)"
@@ -47,7 +47,7 @@ _PACKAGES = re.compile(
 _IN_TEXT = re.compile(r"(?<![\w.)\]>-])[/\\~]")
 #: A slash that may begin an absolute path, in JSON. The pattern begins with it to be fast.
 _IN_JSON = re.compile(rb'/(?:(?<=[^\w./\\)\]>-]/)|(?<=\\[nrt"/]/)|(?<=\\/))')
-#: Other signs in JSON: homes, backslashes, and the same as escapes.
+#: Other signs of paths in JSON: homes, backslashes, and escapes of ASCII characters.
 _SIGNS_IN_JSON = (b"~", b"\\\\", b"\\u00")
 
 

@@ -51,6 +51,7 @@ STRING_COLUMNS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 def _categorical_column(
     trace: Trace, column: str, rows: _RowSelector
 ) -> tuple[Array, Sequence[str]]:
+    """Return the codes of a column of strings, and the strings by code."""
     table = trace.table
     if column == "track":
         return table.track[rows], [track.key for track in table.tracks]
@@ -82,7 +83,7 @@ def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
 def event_column(
     trace: Trace, column: str, rows: _RowSelector
 ) -> tuple[Array, Sequence[str] | None]:
-    """Return the values of a column; of a column of strings, codes and the strings."""
+    """Return the values of a column, or the codes and the strings of a column of strings."""
     if column in STRING_COLUMNS:
         return _categorical_column(trace, column, rows)
     return _plain_column(trace, column, rows), None
@@ -95,32 +96,31 @@ def _concat_columns(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _drop_unused_categories(
-    codes: Array, values: Sequence[str], *, keep_all: bool
-) -> tuple[Array, list[str]]:
+def _drop_unused_categories(codes: Array, values: Sequence[str]) -> tuple[Array, list[str]]:
     """Drop the values that no row uses, so that grouping by a category has no empty groups."""
-    if keep_all or not len(values):
+    is_used = mask_of_rows(codes, len(values))
+    if is_used.all():
         return codes, list(values)
-    used = mask_of_rows(codes, len(values))
-    if used.all():
-        return codes, list(values)
-    lookup = np.cumsum(used, dtype=np.int32) - 1
-    return lookup[codes], [values[code] for code in np.flatnonzero(used).tolist()]
+    new_code = np.cumsum(is_used, dtype=np.int32) - 1
+    return new_code[codes], [values[code] for code in np.flatnonzero(is_used).tolist()]
 
 
-def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> Any:
-    keep_all = column in {"kind", "phase"}
-    if len(parts) == 1 or keep_all:
-        codes = parts[0][0] if len(parts) == 1 else np.concatenate([part[0] for part in parts])
-        codes, values = _drop_unused_categories(codes, parts[0][1], keep_all=keep_all)
+def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> pd.Categorical:
+    """Return a column of strings from the codes and strings of each rank."""
+    if not parts:
+        return pd.Categorical([], categories=[])
+    if column in {"kind", "phase"}:  # all ranks have the same strings, of which all are kept
+        codes, values = np.concatenate([part[0] for part in parts]), list(parts[0][1])
+    elif len(parts) == 1:
+        codes, values = _drop_unused_categories(*parts[0])
         codes = codes.copy() if codes is parts[0][0] else codes
     else:
         pool = StringPool()
         merged = []
-        for part, names in parts:
-            part_codes, used = _drop_unused_categories(part, names, keep_all=False)
-            lookup = np.array([pool.add(value) for value in used], dtype=np.int32)
-            merged.append(lookup[part_codes] if len(lookup) else part_codes.astype(np.int32))
+        for part_codes, part_values in parts:
+            used_codes, used_values = _drop_unused_categories(part_codes, part_values)
+            new_code = np.array([pool.add(value) for value in used_values], dtype=np.int32)
+            merged.append(new_code[used_codes])
         codes, values = np.concatenate(merged), pool.values
     return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
 
@@ -157,9 +157,9 @@ def event_frame(
     wanted = _validate_columns(columns)
     count = len(trace.table)
     if rows is None:
-        return _frame([trace], [slice(None)], wanted, pd.RangeIndex(count, name="id"))
+        return _frame([(trace, slice(None))], wanted, pd.RangeIndex(count, name="id"))
     index = pd.Index(np.arange(count, dtype=np.int64)[rows], name="id")
-    return _frame([trace], [rows], wanted, index)
+    return _frame([(trace, rows)], wanted, index)
 
 
 def events_of(
@@ -169,34 +169,25 @@ def events_of(
 ) -> pd.DataFrame:
     """Return events of several ranks, concatenated, with their ``rank`` in front."""
     wanted = [name for name in _validate_columns(columns, ("rank",)) if name != "rank"]
-    picked: list[_RowSelector] = [
-        slice(None) if (r := rows(trace)) is None else r for trace in traces
-    ]
-    ids = [
-        np.arange(len(trace.table), dtype=np.int64)[row]
-        for trace, row in zip(traces, picked, strict=True)
-    ]
-    index = pd.Index(np.concatenate(ids) if ids else np.empty(0, np.int64), name="id")
-    frame = _frame(traces, picked, wanted, index)
+    selectors = [slice(None) if (chosen := rows(trace)) is None else chosen for trace in traces]
+    pairs = list(zip(traces, selectors, strict=True))
+    ids = [np.arange(len(trace.table), dtype=np.int64)[chosen] for trace, chosen in pairs]
+    index = pd.Index(np.concatenate([*ids, np.empty(0, np.int64)]), name="id")
+    frame = _frame(pairs, wanted, index)
     ranks = np.array([trace.rank for trace in traces], np.int64)
     frame.insert(0, "rank", np.repeat(ranks, [len(ids_of_rank) for ids_of_rank in ids]))
     return frame
 
 
 def _frame(
-    traces: Sequence[Trace],
-    picked: Sequence[_RowSelector],
-    columns: Sequence[str],
-    index: pd.Index[Any],
+    pairs: Sequence[tuple[Trace, _RowSelector]], columns: Sequence[str], index: pd.Index[Any]
 ) -> pd.DataFrame:
+    """Return the frame of some rows of each rank."""
     data: dict[str, Any] = {}
-    pairs = list(zip(traces, picked, strict=True))
     for column in columns:
         if column in STRING_COLUMNS:
             parts = [_categorical_column(trace, column, rows) for trace, rows in pairs]
-            data[column] = (
-                _categorical(parts, column) if parts else pd.Categorical([], categories=[])
-            )
+            data[column] = _categorical(parts, column)
         else:
             data[column] = _concat_columns(
                 [_plain_column(trace, column, rows) for trace, rows in pairs]
@@ -205,7 +196,7 @@ def _frame(
 
 
 def table_frame(data: dict[str, Any]) -> pd.DataFrame:
-    """Return a frame of the small tables; columns of strings become categorical."""
+    """Return the frame of a small table; columns that are lists of strings become categorical."""
     columns = {
         name: pd.Categorical(values) if isinstance(values, list) else values
         for name, values in data.items()
@@ -222,24 +213,24 @@ def columns_in(query: str) -> list[str]:
 
 def query_mask(frame: pd.DataFrame, query: str) -> Bools:
     """Return which rows of `frame` satisfy the pandas `query`."""
+    text_columns = frame.select_dtypes(exclude=["number", "bool"]).columns
     try:
-        checked = validate_query(query, frame.select_dtypes(exclude=["number", "bool"]).columns)
-        result = frame.eval(checked, engine="python", local_dict=REGEXES, global_dict={})
+        safe_query = validate_query(query, text_columns)
+        result = frame.eval(safe_query, engine="python", local_dict=REGEXES, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
         raise _query_error(query, f"{kind}{cause}") from None
     if isinstance(result, bool | np.bool_):
         return np.full(len(frame), bool(result))
-    answers = result if isinstance(result, pd.Series) else None
     if (
-        answers is None
-        or not answers.index.equals(frame.index)
-        or not (answers.dtype == object or is_bool_dtype(answers.dtype))
+        not isinstance(result, pd.Series)
+        or not result.index.equals(frame.index)
+        or not (result.dtype == object or is_bool_dtype(result.dtype))
     ):
         raise _query_error(query, "it is not a condition")
     try:
         # Missing results, such as comparisons with missing values, count as False.
-        return answers.astype("boolean").to_numpy(dtype=bool, na_value=False)
+        return result.astype("boolean").to_numpy(dtype=bool, na_value=False)
     except (TypeError, ValueError):
         raise _query_error(query, "it is not a condition") from None
 
@@ -276,7 +267,7 @@ class Trace:
     zero_ns : int
         Absolute time of the rank's earliest event on the clock that the file records.
     shift_ns : int
-        To be added to the times of `table` for the times that users see.
+        Difference between the times in frames and the times of `table`.
     resolution_ns : int
         Value in ns of the last digit of the file's times.
     """
@@ -321,13 +312,11 @@ class Trace:
         """The columns behind `events`; times are since `zero_ns`."""
         version = taxonomy.version()
         if self._rules_version != version:
+            table = self._table
             kind = taxonomy.kind_codes(
-                self._table.category,
-                self._table.name,
-                self._table.categories.values,
-                self._table.names.values,
+                table.category, table.name, table.categories.values, table.names.values
             )
-            self._table = self._table.with_kinds(kind)
+            self._table = table.with_kinds(kind)
             self._rules_version = version
             self._frame = None
         return self._table
@@ -363,11 +352,11 @@ class Trace:
         launched = work[self.launch_of[work] >= 0]
         if len(launched) in (0, len(work)):
             return result
-        latest = np.iinfo(np.int64).max
-        first = np.full(len(table.tracks), latest)
-        np.minimum.at(first, table.track[launched], table.start_ns[launched])
-        first[first == latest] = first.min()
-        result[work] = table.start_ns[work] < first[table.track[work]]
+        never = np.iinfo(np.int64).max
+        first_launched_ns = np.full(len(table.tracks), never)
+        np.minimum.at(first_launched_ns, table.track[launched], table.start_ns[launched])
+        first_launched_ns[first_launched_ns == never] = first_launched_ns.min()
+        result[work] = table.start_ns[work] < first_launched_ns[table.track[work]]
         result[launched] = False
         return result
 
@@ -547,7 +536,7 @@ class Trace:
 
     @check_arguments
     def args(self, id: int) -> dict[str, Any]:
-        """Return the event's own args, as the file has them.
+        """Return the args of an event, as in the file.
 
         Parameters
         ----------
@@ -557,21 +546,19 @@ class Trace:
         Returns
         -------
         dict
-            For an event that was begun and ended by two records: the args of both.
+            For an event of two records, its begin and its end, the args of both.
         """
-        row = int(id)
-        if not 0 <= row < len(self):
+        if not 0 <= id < len(self):
+            id_range = f"Ids go from 0 to {len(self) - 1}."
             raise TraceError(
                 f"rank {self.rank} has no event {id}",
                 path=self.path,
-                remedy=f"Ids go from 0 to {len(self) - 1}."
-                if len(self)
-                else "It holds no complete events.",
+                remedy=id_range if len(self) else "It has no complete events.",
             )
         if self.source is None:
             return {}
-        args = self._record_args(self.source, int(self._table.record[row]))
-        end = self._table.end_record.get(row)
+        args = self._record_args(self.source, int(self._table.record[id]))
+        end = self._table.end_record.get(id)
         return args if end is None else {**args, **self._record_args(self.source, end)}
 
     def _record_args(self, source: RecordSource, record: int) -> dict[str, Any]:
@@ -601,15 +588,15 @@ class Trace:
         return False
 
     def require_whole(self) -> None:
-        """Raise a `TraceError` if the columns are mapped from a file that was cut off since.
+        """Raise a `TraceError` if the columns are mapped from a file that was truncated since.
 
-        Views call it before each request: their lanes hold columns that were read earlier, and the
+        Views call it before each request: they have columns that were mapped earlier, and the
         system ends a process that reads a mapped file beyond its end.
         """
 
     def release(self) -> None:
-        """Release kept results; they are computed again when they are next needed."""
-        # The dict is replaced, not cleared, as other threads may be using it.
+        """Release memoized results; they are computed again when they are next needed."""
+        # The dict is replaced, not cleared, since other threads may be using it.
         self.memo = {}
         self._frame = None
 
@@ -625,7 +612,9 @@ class Trace:
     def __repr__(self) -> str:
         if self.is_totals:
             return f"<Trace rank {self.rank}: {totals_text([self])}, {self.path}>"
-        start_ns, end_ns = np.clip((self.start_ns, self.end_ns), *(self.window_ns or (None, None)))
+        start_ns, end_ns = self.start_ns, self.end_ns
+        if self.window_ns is not None:
+            start_ns, end_ns = np.clip((start_ns, end_ns), *self.window_ns)
         return (
             f"<Trace rank {self.rank}: {contents_text([self])} on {len(self.tracks)} tracks, "
             f"{(end_ns - start_ns) / 1e6:,.3f} ms, {self.path}>"
@@ -642,8 +631,8 @@ def profile_value(trace: Trace, name: str) -> float:
 
 def contents_text(traces: Iterable[Trace]) -> str:
     """Return the number of events, or of async intervals without events: ``1,024 events``."""
-    every = list(traces)
-    events, asyncs = sum(map(len, every)), sum(len(trace.async_table) for trace in every)
+    ranks = list(traces)
+    events, asyncs = sum(map(len, ranks)), sum(len(trace.async_table) for trace in ranks)
     if events or not asyncs:
         return f"{events:,} events"
     return f"{asyncs:,} async interval{'' if asyncs == 1 else 's'}"
@@ -652,13 +641,16 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The time elapsed is the longest. Profiles left over by other runs do not count.
+    The elapsed time is that of the longest. Profiles left over from other runs do not count.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
-    comm, elapsed = ([profile_value(t, n) * 1e9 for t in used] for n in ("comm_s", "elapsed_s"))
-    times = sorted(time for time in comm if time >= 0)
-    texts = list(dict.fromkeys(map(duration, times[:1] + times[-1:])))
-    longest = max((time for time in elapsed if time >= 0), default=None)
-    if not texts:
+    comm_ns, elapsed_ns = (
+        [value * 1e9 for trace in used if (value := profile_value(trace, name)) >= 0]
+        for name in ("comm_s", "elapsed_s")
+    )
+    if not comm_ns:
         return "totals without events"
-    return f"totals: {' to '.join(texts)} in MPI" + (f" of {duration(longest)}" if longest else "")
+    shortest, longest = duration(min(comm_ns)), duration(max(comm_ns))
+    range_text = shortest if shortest == longest else f"{shortest} to {longest}"
+    of_elapsed = f" of {duration(max(elapsed_ns))}" if any(elapsed_ns) else ""
+    return f"totals: {range_text} in MPI{of_elapsed}"

@@ -65,13 +65,13 @@ class TraceSet(Mapping[int, Trace]):
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
         notes = Problems()
-        ranks_of_file: dict[str, set[int]] = defaultdict(set)
+        ranks_of_file: dict[str | None, set[int]] = defaultdict(set)
         for trace in ordered:
             for path in filter(None, (trace.path, trace.profile_path)):
                 ranks_of_file[path].add(trace.rank)
         for problem in problems or ():
-            of_file = ranks_of_file.get(problem.file or "", set())
-            notes.merge([problem], next(iter(of_file)) if len(of_file) == 1 else None)
+            file_ranks = ranks_of_file[problem.file]
+            notes.merge([problem], min(file_ranks) if len(file_ranks) == 1 else None)
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier instant 0 is than on the recorded clock
         self.origin_offset_ns: int = 0 if like is None else like.origin_offset_ns
@@ -87,7 +87,7 @@ class TraceSet(Mapping[int, Trace]):
             part = _part_text(self)
             notes.add("part", 1 if part else 0, part)
         self._problems = notes
-        #: results that analyses keep; see `hta_widgets.trace.memo`
+        #: memoized results of analyses; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
         #: runs the analyses of stored ranks; None if this process runs them
         self.executor: Executor | None = None if like is None else like.executor
@@ -179,7 +179,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """From the first start to the last end of events; for an export, its window."""
+        """First start and last end of events; for an export, its window."""
         return self.window_ns or (self.start_ns, self.end_ns)
 
     @property
@@ -216,20 +216,18 @@ class TraceSet(Mapping[int, Trace]):
     @property
     def problem_list(self) -> Problems:
         """A copy of the problems, which the caller may extend."""
-        copy = Problems()
-        copy.merge(self._problems)
-        return copy
+        return Problems(self._problems)
 
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents; `files` has a row per file.
 
-        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
+        ``start_ns, end_ns`` are the start of the first event and the end of the last, within an
+        export's window. Profiles are totals of a run: they have no events, times of -1, and the
+        seconds in MPI, ``comm_s``, and of the run, ``elapsed_s``. ``profile`` is the file of a
+        profile that was merged with a time line. ``asyncs`` is the number of async intervals.
+        Columns without values are not displayed.
 
-        ``start_ns, end_ns``: of its first and last event, within an export's window.
-        Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
-        elapsed, ``comm_s`` and ``elapsed_s``. ``profile`` is the file of a profile that was merged
-        with a time line. ``asyncs``: number of async intervals. Columns without values are not
-        displayed.
+        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
         """
         ranks = list(self.values())
         starts, ends = (
@@ -277,8 +275,8 @@ class TraceSet(Mapping[int, Trace]):
     def files(self) -> pd.DataFrame:
         """Return one row per file: ``path, format, ranks, events, start_ns, end_ns``.
 
-        ``ranks`` is the number of ranks in the file. ``start_ns, end_ns`` are of its first and last
-        event, -1 for profiles, which are totals of a run.
+        ``ranks`` is the number of ranks in the file. ``start_ns, end_ns`` are the start of its
+        first event and the end of its last; -1 for profiles, which are totals of a run.
         """
         ranks = pd.DataFrame(self.summary()).rename(columns={"file": "path"})
         return ranks.groupby("path", sort=False, as_index=False).agg(
@@ -346,8 +344,7 @@ class TraceSet(Mapping[int, Trace]):
         ...     "group by name order by ns desc limit 5"
         ... )  # doctest: +SKIP
         """
-        # From a higher package; offered here for convenience.
-        from hta_widgets.answers.sql import run_sql
+        from hta_widgets.answers.sql import run_sql  # a higher layer
 
         return run_sql(self, query)
 
@@ -406,7 +403,7 @@ class TraceSet(Mapping[int, Trace]):
     ) -> TraceSet:
         """Return some ranks, or the events that overlap a window, as a new set.
 
-        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are not
+        Times are ns, or text such as ``"12.3ms"``; their origin does not change. Events are not
         cut at the window's edges. With a window, events get new ids.
         """
         chosen = [self[rank] for rank in resolve_ranks(self, ranks)]
@@ -414,13 +411,8 @@ class TraceSet(Mapping[int, Trace]):
             window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         chosen_ranks = {trace.rank for trace in chosen}
-        problems = Problems()
-        problems.merge(
-            problem
-            for problem in self._problems
-            if problem.rank is None or problem.rank in chosen_ranks
-        )
-        return TraceSet(chosen, problems=problems, like=self)
+        problems = (p for p in self._problems if p.rank is None or p.rank in chosen_ranks)
+        return TraceSet(chosen, problems=Problems(problems), like=self)
 
     @check_arguments
     def with_clock(self, clock: ClockName) -> TraceSet:
@@ -429,12 +421,12 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         clock : {"host", "fitted"}
-            ``"host"``: as recorded. ``"fitted"``: each rank moved by its offset of
+            ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset of
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
             lowest rank does not move, unless an event of another rank would start before 0: then
-            all ranks and `origin_ns` move. Ranks that no collective connects stay. BytePS
-            workers and servers move by `hta_widgets.analysis.byteps_clock`, onto the first
-            worker's clock.
+            all ranks and `origin_ns` move. Ranks that no collective connects do not move. BytePS
+            workers and servers are moved onto the first worker's clock, by
+            `hta_widgets.analysis.byteps_clock`.
 
         Returns
         -------
@@ -451,8 +443,7 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
-            # From a higher package; offered here for convenience.
-            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets
+            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # a higher layer
 
             offsets, lift = fitted_offsets(self)
         moved = TraceSet(
@@ -481,13 +472,13 @@ class TraceSet(Mapping[int, Trace]):
         ----------
         executor : concurrent.futures.Executor or None
             For example ``client.get_executor()`` of Dask's ``distributed``. With None, or after
-            the executor was shut down, analyses run in this process. A set keeps the executor
-            with which `hta_widgets.load` read it.
+            the executor was shut down, analyses run in this process. The executor of a loaded set
+            is the one of `hta_widgets.load`.
 
         Returns
         -------
         TraceSet
-            Its frames are the same. Other processes map stored and cached ranks; ranks that are
+            Its results are the same. Other processes map stored and cached ranks; ranks that are
             only in memory are analysed in this process.
 
         Raises
@@ -531,16 +522,11 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If the query fails on events, or a rank is missing.
         """
-        return select_events(
-            self,
-            query,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            ranks=ranks,
-            tracks=tracks,
-            ids=ids,
-            launches=launches,
-        )
+        conditions = {
+            "start_ns": start_ns, "end_ns": end_ns, "ranks": ranks, "tracks": tracks, "ids": ids,
+            "launches": launches,
+        }  # fmt: skip
+        return select_events(self, query, conditions)
 
     @check_arguments
     def save(self, path: str | os.PathLike[str]) -> str:
@@ -552,8 +538,8 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         path : path-like
-            The folder. An existing store is replaced once the new one is complete; an interrupted
-            save leaves the old one, or nothing.
+            The folder. An existing store is replaced when the new one is complete; an interrupted
+            save leaves the old store, or nothing.
 
         Returns
         -------
@@ -563,15 +549,14 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            If it cannot be written, or the path holds something else.
+            If it cannot be written, or the path is of something other than a store.
 
         Examples
         --------
         >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
-        # From a higher package; offered here for convenience.
-        from hta_widgets.store.saving import save_trace_set
+        from hta_widgets.store.saving import save_trace_set  # a higher layer
 
         return save_trace_set(self, path)
 
@@ -584,8 +569,8 @@ class TraceSet(Mapping[int, Trace]):
 
 def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
     """Return the set with other traces for some of its ranks."""
-    every = [changed.get(rank, trace) for rank, trace in traces.items()]
-    return TraceSet(every, problems=traces.problem_list, like=traces)
+    ranks = [changed.get(rank, trace) for rank, trace in traces.items()]
+    return TraceSet(ranks, problems=traces.problem_list, like=traces)
 
 
 def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
@@ -609,7 +594,8 @@ _CATEGORY_WORDS = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA"}
 def device_word(traces: Iterable[Trace]) -> str:
     """Return the word for the devices of a job, such as ``NPU``; by default ``GPU``.
 
-    Names of device tracks and categories of events state it, of the first rank with device work.
+    It is found in the names of device tracks and the categories of events of the first rank with
+    device work.
     """
     for trace in iter_ranks(traces):
         devices = [track.process for track in trace.tracks if track.stream >= 0]
@@ -622,13 +608,13 @@ def device_word(traces: Iterable[Trace]) -> str:
 
 
 def device_word_attrs(traces: Mapping[int, Trace]) -> dict[str, Any]:
-    """Return the attribute of frames from which charts take the word, unless it is ``GPU``."""
+    """Return the attribute of frames that gives charts the word, unless the word is ``GPU``."""
     word = device_word(traces.values())
     return {} if word == "GPU" else {"device_word": word}
 
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
-    """Return the world size that most files state, of several the largest; 0 if none states one."""
+    """Return the most frequent of the positive sizes, the largest of several; 0 without any."""
     counts = Counter(size for size in sizes if size > 0)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
@@ -637,13 +623,12 @@ def rank_coverage_text(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
     rank_count = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
-    loaded = len(
-        {
-            trace.rank if trace.stated_rank is None else trace.stated_rank
-            for trace in traces.values()
-        }
-    )
-    return f"{loaded} of {rank_count} ranks" if loaded < rank_count else ""
+    stated_ranks = (trace.stated_rank for trace in traces.values())
+    loaded = {
+        rank if stated_rank is None else stated_rank
+        for rank, stated_rank in zip(traces, stated_ranks, strict=True)
+    }
+    return f"{len(loaded)} of {rank_count} ranks" if len(loaded) < rank_count else ""
 
 
 def _part_text(traces: TraceSet) -> str:
@@ -651,27 +636,26 @@ def _part_text(traces: TraceSet) -> str:
     window_ns, part = traces.window_ns, part_of_job(traces)
     if window_ns is None or part is None or (part["all_time"] and part["all_events"]):
         return ""
-    text, cut = "" if part["all_events"] else "chosen events of ", int(part["cut_events"])
-    text += (
-        "a job" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of a job"
-    )
-    return f"{text}; {cut:,} events cross the window's edges" if cut else text
+    text = "" if part["all_events"] else "chosen events of "
+    text += "" if part["all_time"] else f"{(window_ns[1] - window_ns[0]) / 1e6:,.3f} ms of "
+    cut = int(part["cut_events"])
+    return f"{text}a job" + (f"; {cut:,} events cross the window's edges" if cut else "")
 
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     start_ns, end_ns = traces.span_ns
     contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
-    notes = len(problems)
-    missing = sum(not problem.is_note for problem in problems)
-    amiss = plural(missing, "problem") if missing else "complete"
-    if notes > missing:
-        amiss += f", {plural(notes - missing, 'note')} in .problems"
+    note_count = sum(problem.is_note for problem in problems)
+    problem_count = len(problems) - note_count
+    problems_text = plural(problem_count, "problem") if problem_count else "complete"
+    if note_count:
+        problems_text += f", {plural(note_count, 'note')} in .problems"
     facts = [
-        f"{traces.format}",
+        traces.format,
         rank_coverage_text(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
         *([totals_text(traces.values())] if _has_only_totals(traces) else contents),
-        amiss,
+        problems_text,
     ]
     return " · ".join(facts)
 

@@ -36,16 +36,18 @@ from hta_widgets.trace.problems import Problems
 
 @dataclass(slots=True)
 class ResolvedNesting:
-    """Nesting of the events of one track whose order is ambiguous."""
+    """Nesting of the events of one track, some of which cross the end of another."""
 
     spilled: Ints  # events that nest nowhere, ascending
     around: Ints  # the nested event that encloses each spilled one, -1 for none
-    rounded: int
-    stop: Ints  # end of the subtree of each event
+    rounded: int  # number of events that nest only within the resolution
+    stop: Ints  # end of the subtree of each event: the position after its last descendant
 
     def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
-        """Set the parents of spilled events, and of the events that these enclose."""
-        # `parent` has the rows of one track, which begin at row `low` of the table.
+        """Set the parents of spilled events, and of the events that these enclose.
+
+        `parent` has the rows of one track, which begin at row `low` of the table.
+        """
         parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
         last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
         inside = np.flatnonzero(last >= 0)
@@ -53,35 +55,42 @@ class ResolvedNesting:
 
 
 def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
-    """Nest events of ambiguous order with a stack."""
-    outlasted = _is_outlasted(end, stop)
-    ends = np.sort(end[outlasted])
-    # `holds` marks events that contain the end of an outlasted event, see `_is_outlasted`.
-    holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
-    rows = np.flatnonzero(outlasted | holds)
+    """Return the nesting of one track's events; edges within `unit` ns are taken as equal.
+
+    Only the events whose nesting crossings can change are nested one by one.
+    """
+    is_outlasted = _is_outlasted(end, stop)
+    outlasted_ends = np.sort(end[is_outlasted])
+    contains_end = np.searchsorted(outlasted_ends, end, "left") > np.searchsorted(
+        outlasted_ends, begin, "right"
+    )
+    rows = np.flatnonzero(is_outlasted | contains_end)
     return _nest_with_stack(rows, begin, end, stop, unit)
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return the last of `rows` before each event that ends at `until` or later, or -1."""
+    """Return for each event the last of `rows` before it that ends at the event's `until` or later.
+
+    The result is -1 for events without such a row. `ends` has the end of each of `rows`.
+    """
     last = np.full(len(until), -1, dtype=np.int64)
     if not len(rows):
         return last
     first = int(rows[0]) + 1
-    before = np.repeat(np.arange(1, len(rows) + 1), np.diff(rows, append=len(until) - 1))
-    reach = np.maximum.accumulate(ends)
-    inside = np.flatnonzero(reach[before - 1] >= until[first:])
-    until, at = until[first:][inside], before[inside]
-    # Skip the rows that end too early, by a binary search in maxima over 2^k rows.
-    longest = [ends]
-    while 2 << (len(longest) - 1) <= len(ends):
-        half = 1 << (len(longest) - 1)
-        longest.append(np.maximum(longest[-1][:-half], longest[-1][half:]))
-    for level in range(len(longest) - 1, -1, -1):
-        low = at - (1 << level)
-        early = (low >= 0) & (longest[level][np.maximum(low, 0)] < until)
-        at = np.where(early, low, at)
-    last[first + inside] = rows[at - 1]
+    rows_before = np.repeat(np.arange(1, len(rows) + 1), np.diff(rows, append=len(until) - 1))
+    latest_end = np.maximum.accumulate(ends)
+    has_row = np.flatnonzero(latest_end[rows_before - 1] >= until[first:])
+    until, stop = until[first:][has_row], rows_before[has_row]
+    # Move `stop` back over the rows that end too early: over 2^k rows at once, the largest k first.
+    latest_of = [ends]  # by k: the latest end of 2^k rows from each row on
+    while 2 << (len(latest_of) - 1) <= len(ends):
+        half = 1 << (len(latest_of) - 1)
+        latest_of.append(np.maximum(latest_of[-1][:-half], latest_of[-1][half:]))
+    for power, latest in reversed(list(enumerate(latest_of))):
+        low = stop - (1 << power)
+        is_early = (low >= 0) & (latest[np.maximum(low, 0)] < until)
+        stop = np.where(is_early, low, stop)
+    last[first + has_row] = rows[stop - 1]
     return last
 
 
@@ -91,58 +100,64 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    length = stop[rows] - rows - 1
-    level = np.frexp(length.astype(np.float64))[1].astype(np.uint8) - 1
-    longest = end.copy()
-    for power in range(int(level.max()) + 1):
-        size = 1 << power
-        if power:
+    # Two ranges of 2^k events cover a subtree: one from its begin on, one up to its end.
+    descendants = stop[rows] - rows - 1
+    k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
+    latest_end = end.copy()  # of 2^k events from each event on
+    for k in range(int(k_of_rows.max()) + 1):
+        size = 1 << k
+        if k:
             half = size >> 1
-            np.maximum(longest[:-half], longest[half:], out=longest[:-half])
-        of_size = rows[level == power]
-        latest = np.maximum(longest[of_size + 1], longest[stop[of_size] - size])
-        result[of_size[latest > end[of_size]]] = True
+            np.maximum(latest_end[:-half], latest_end[half:], out=latest_end[:-half])
+        members = rows[k_of_rows == k]
+        latest = np.maximum(latest_end[members + 1], latest_end[stop[members] - size])
+        result[members[latest > end[members]]] = True
     return result
 
 
 def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
+    """Nest events one by one, with a stack of the events that are open.
+
+    An event that starts at most `unit` before the top of the stack ends follows it as a sibling.
+    One that ends at most `unit` after the top is nested in it. Both count as rounded. One that
+    ends later is spilled.
+    """
     begins, ends = begin[rows].tolist(), end[rows].tolist()
-    numbers, stop_ns = rows.tolist(), stop[rows].tolist()
-    open_rows: list[int] = []  # nested, innermost last
+    row_list, stops = rows.tolist(), stop[rows].tolist()
+    stack: list[int] = []  # positions in `rows`, the innermost last
     spilled: list[int] = []
     around: list[int] = []
-    rounded: list[int] = []
-    for k, (start, last) in enumerate(zip(begins, ends, strict=True)):
-        while open_rows:
-            top = open_rows[-1]
-            over_by = ends[top] - start
-            if over_by > 0:
-                if over_by > unit or last <= ends[top] or start <= begins[top]:
+    rounded: set[int] = set()
+    for position, (row, start, last) in enumerate(zip(row_list, begins, ends, strict=True)):
+        while stack:
+            top = stack[-1]
+            overlap_ns = ends[top] - start
+            if overlap_ns > 0:
+                if overlap_ns > unit or last <= ends[top] or start <= begins[top]:
                     break
-                rounded.append(numbers[top])
-                stop_ns[top] = numbers[k]
-            open_rows.pop()
-            if open_rows and stop_ns[open_rows[-1]] < stop_ns[top]:
-                stop_ns[open_rows[-1]] = stop_ns[top]
-        if open_rows and last > (limit := ends[open_rows[-1]]):
+                rounded.add(row_list[top])
+                stops[top] = row
+            stack.pop()
+            if stack and stops[stack[-1]] < stops[top]:
+                stops[stack[-1]] = stops[top]
+        if stack and last > (limit := ends[stack[-1]]):
             if last > limit + unit:
-                spilled.append(numbers[k])
-                around.append(
-                    next((numbers[o] for o in reversed(open_rows) if ends[o] >= last), -1)
-                )
+                spilled.append(row)
+                enclosing = (row_list[outer] for outer in reversed(stack) if ends[outer] >= last)
+                around.append(next(enclosing, -1))
                 continue
-            rounded.append(numbers[k])
-        open_rows.append(k)
-    while len(open_rows) > 1:
-        top = open_rows.pop()
-        stop_ns[open_rows[-1]] = max(stop_ns[open_rows[-1]], stop_ns[top])
-    settled = stop.copy()
-    settled[rows] = stop_ns
+            rounded.add(row)
+        stack.append(position)
+    while len(stack) > 1:
+        top = stack.pop()
+        stops[stack[-1]] = max(stops[stack[-1]], stops[top])
+    resolved_stop = stop.copy()
+    resolved_stop[rows] = stops
     return ResolvedNesting(
         np.array(spilled, dtype=np.int64),
         np.array(around, dtype=np.int64),
-        len(set(rounded)),
-        settled,
+        len(rounded),
+        resolved_stop,
     )
 
 
@@ -160,7 +175,7 @@ class LaneAssignment:
     lanes: Ints  # by track: all lanes
     overlaps: int  # events put into spill lanes
     rounded: int  # events that nest only within the resolution
-    too_deep: int  # events below the deepest lane
+    too_deep: int  # events that share the last lane because depths are int16
 
 
 def assign_lanes(
@@ -191,18 +206,18 @@ def assign_lanes(
                 begin[low:high], end[low:high], stop[low:high] - low, resolution_ns
             )
             nested_rows = np.delete(np.arange(high - low), nesting.spilled)
-            place = np.zeros(high - low + 1, dtype=np.int64)
-            place[nested_rows + 1] = 1
-            np.cumsum(place, out=place)
-            level = _depth(place[nesting.stop[nested_rows]])
-            above = _parents(level)
-            depth[low + nested_rows] = level
+            nested_before = np.zeros(high - low + 1, dtype=np.int64)
+            nested_before[nested_rows + 1] = 1
+            np.cumsum(nested_before, out=nested_before)
+            nested_depth = _depth(nested_before[nesting.stop[nested_rows]])
+            above = _parents(nested_depth)
+            depth[low + nested_rows] = nested_depth
             parent[low + nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
             nesting.write_parents(begin[low:high], end[low:high], low, parent[low:high])
             rows = low + nesting.spilled
-            lane = _first_free_lanes(begin[rows], end[rows])
-            depth[rows] = level.max() + 1 + lane
-            spill_lanes[number] = lane.max(initial=-1) + 1
+            spill_lane = _first_free_lanes(begin[rows], end[rows])
+            depth[rows] = nested_depth.max() + 1 + spill_lane
+            spill_lanes[number] = spill_lane.max(initial=-1) + 1
             spilled.append(rows)
             rounded += nesting.rounded
         overlaps = np.concatenate(spilled)
@@ -219,8 +234,8 @@ def assign_lanes(
     return LaneAssignment(
         result_depth,
         result_parent,
-        nested,
-        nested + spill_lanes,
+        np.minimum(nested, _MAX_DEPTH + 1),
+        np.minimum(nested + spill_lanes, _MAX_DEPTH + 1),
         len(overlaps),
         rounded,
         too_deep,
@@ -228,21 +243,21 @@ def assign_lanes(
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
-    """Return the next event on each event's track that begins at its end or later."""
+    """Return for each event the next one of its track that begins at its end or later."""
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
         # Put the tracks one after the other in time, so that one search serves all of them.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
-        return _subtree_ends_of_one(begin + offset, end + offset)
+        return _subtree_ends_of_track(begin + offset, end + offset)
     stop = np.empty(len(begin), dtype=np.int64)
     for low, high in pairwise(first.tolist()):
         if low < high:
-            np.add(_subtree_ends_of_one(begin[low:high], end[low:high]), low, out=stop[low:high])
+            np.add(_subtree_ends_of_track(begin[low:high], end[low:high]), low, out=stop[low:high])
     return stop
 
 
-def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
+def _subtree_ends_of_track(begin: Ints, end: Ints) -> Ints:
     stop = np.arange(1, len(begin) + 1)
     # Only few events still run when the next one starts; the others need no search.
     open_rows = np.flatnonzero(end[:-1] > begin[1:])
@@ -251,7 +266,7 @@ def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
 
 
 def _depth(stop: Ints) -> Ints:
-    """Return the number of subtrees that contain each event."""
+    """Return the number of subtrees that contain each event, by the ends of all subtrees."""
     count = len(stop)
     closed = np.bincount(stop, minlength=count + 1)[:count]
     np.cumsum(closed, out=closed)
@@ -259,19 +274,19 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the parent of each event: of a first child and its siblings, the event before it."""
+    """Return the parent of each event: the event before the first child of the same parent."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())
     if not deepest:
         return parent
     by_depth = group_order(depth, deepest + 1)
-    deeper = np.zeros(count, dtype=bool)
-    deeper[1:] = depth[1:] > depth[:-1]
+    is_first_child = np.zeros(count, dtype=bool)
+    is_first_child[1:] = depth[1:] > depth[:-1]
     # In the order by depth, a first child is followed by its siblings.
-    first_child = np.flatnonzero(deeper[by_depth])
-    siblings = np.diff(first_child, append=count)
-    parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, siblings)
+    first_child = np.flatnonzero(is_first_child[by_depth])
+    child_count = np.diff(first_child, append=count)
+    parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, child_count)
     return parent
 
 
@@ -286,12 +301,12 @@ def _nesting(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
 
 def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
     """Return the number of lanes of each track without its spill lanes."""
-    proper = depth + 1
-    proper[spilled] = 0
+    lanes = depth + 1
+    lanes[spilled] = 0
     sizes = np.diff(first)
     nested = np.zeros(len(sizes), dtype=np.int64)
     filled = np.flatnonzero(sizes)
-    nested[filled] = np.maximum.reduceat(proper, first[:-1][filled])
+    nested[filled] = np.maximum.reduceat(lanes, first[:-1][filled])
     return nested
 
 
@@ -311,8 +326,8 @@ def _first_free_lanes(begin: Ints, end: Ints) -> Ints:
 
 
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19}|0x[\da-f]{1,16})\s*", re.IGNORECASE)
-#: Waits of the host for a stream, which overlap its work, have a row of their own since 2026.
-_IS_SYNC_ROW = re.compile(r"stream -?\d+ \(sync\)")
+#: Since 2026, waits of the host for a stream have their own thread, as they overlap its work.
+_SYNC_THREAD = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
 
 #: Order of processes if a file gives none: programs, devices, the profiler's own spans.
@@ -322,7 +337,7 @@ _SPANS_SORT = 1 << 29
 
 @dataclass(slots=True)
 class TrackNames:
-    """Metadata of processes and threads, by pid or (pid, tid)."""
+    """Metadata of processes and threads, by pid and by (pid, tid)."""
 
     process: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -342,7 +357,7 @@ class TrackAssignment:
 
 
 def read_track_names(columns: RankColumns) -> TrackNames:
-    """Read the metadata records (phase M); a later one wins over an earlier one."""
+    """Read the metadata records (phase M); later ones replace earlier ones."""
     names = TrackNames()
     for row in np.flatnonzero(columns.phase == ord("M")).tolist():
         args = columns.small_args.get(int(columns.record[row]))
@@ -379,32 +394,34 @@ def device_streams(
     columns: RankColumns,
     problems: Problems,
 ) -> StreamIds:
-    """Return the device stream of every event, -1 for host events."""
-    # A stream argument counts on rows of a `device` category only: Triton's operators on the host
-    # carry one too. Device rows without the argument are on the stream of their thread: that of
-    # other rows of the thread, else the number in the tid, else a new number if the thread `works`.
+    """Return the device stream of every event, -1 for host events.
+
+    The argument `stream` counts for events on a `device` only: Triton's operators on the host have
+    one, too. Device events without it are on the stream of other events of their thread. If there
+    are none, the stream is the number in the tid, or a new number if the thread `works`.
+    """
     result = np.where(device, stream, stream.dtype.type(-1))
     if result.min(initial=0) < -1:
         result = _unsigned_ids(result, problems)
-    without_stream = np.flatnonzero(device & (result < 0))
-    if not len(without_stream):
+    missing = np.flatnonzero(device & (result < 0))
+    if not len(missing):
         return _narrow(result)
     threads = len(columns.tids)
-    slot = pid.astype(np.int64) * threads + tid
-    thread, slots = compact_codes(slot, len(columns.pids) * threads)
-    of_thread = np.full(len(slots), -1, dtype=np.int64)
-    for number in np.unique(thread[without_stream]).tolist():
-        of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
+    pid_and_tid = pid.astype(np.int64) * threads + tid
+    thread, used_threads = compact_codes(pid_and_tid, len(columns.pids) * threads)
+    stream_of_thread = np.full(len(used_threads), -1, dtype=np.int64)
+    for number in np.unique(thread[missing]).tolist():
+        tid_text = columns.tids[int(used_threads[number]) % threads]
+        stream_of_thread[number] = _number_of_thread(tid_text, -1)
     with_stream = np.flatnonzero(result >= 0)
-    of_thread[thread[with_stream]] = result[with_stream]
-    unnumbered = np.unique(
-        thread[without_stream[works[without_stream] & (of_thread[thread[without_stream]] < 0)]]
-    )
-    of_thread[unnumbered] = _unused_ids(of_thread, len(unnumbered))
-    ids = of_thread[thread[without_stream]]
+    stream_of_thread[thread[with_stream]] = result[with_stream]
+    missing_work = thread[missing[works[missing]]]
+    unnumbered = np.unique(missing_work[stream_of_thread[missing_work] < 0])
+    stream_of_thread[unnumbered] = _unused_ids(stream_of_thread, len(unnumbered))
+    ids = stream_of_thread[thread[missing]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)
-    result[without_stream] = ids
+    result[missing] = ids
     return _narrow(result)
 
 
@@ -414,18 +431,18 @@ def _unused_ids(ids: Ints, count: int) -> Ints:
 
 
 def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
-    """Return ids with those below -1, which are cut off or unsigned ones, as unsigned."""
-    cut = (ids < -1) & (ids >= -(1 << 31))
-    rest = ids < -(1 << 31)
+    """Return ids, with those below -1 read as unsigned numbers of 32 or 63 bits."""
+    has_32_bits = (ids < -1) & (ids >= -(1 << 31))
+    has_64_bits = ids < -(1 << 31)
     problems.add(
         "repaired",
-        int(cut.sum() + rest.sum()),
+        int(has_32_bits.sum() + has_64_bits.sum()),
         "stream ids below -1 or beyond 63 bits, taken as unsigned numbers of 32 or 63 bits",
     )
-    wide = ids.astype(np.int64)
-    wide[cut] += 1 << 32
-    wide[rest] &= (1 << 63) - 1
-    return wide
+    unsigned = ids.astype(np.int64)
+    unsigned[has_32_bits] += 1 << 32
+    unsigned[has_64_bits] &= (1 << 63) - 1
+    return unsigned
 
 
 def _narrow(ids: StreamIds) -> StreamIds:
@@ -457,33 +474,40 @@ def find_tracks(
     columns: RankColumns,
     names: TrackNames | None = None,
 ) -> TrackAssignment:
-    """Make the tracks of events that are sorted by start."""
+    """Make the tracks of events that are sorted by start.
+
+    A track is the events of a thread. The annotations of a device are a second track of their
+    thread.
+    """
     threads = len(columns.tids)
-    slot = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
-    track, slots = compact_codes(slot, len(columns.pids) * threads * 2)
-    count = len(slots)
+    track_key = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
+    track, used_keys = compact_codes(track_key, len(columns.pids) * threads * 2)
+    count = len(used_keys)
+    # Assigned in reverse order, so that the first event of each track is written last.
     first_row = np.empty(count, dtype=np.int64)
     first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
     track_stream = np.full(count, -1, dtype=np.int64)
-    streamed = np.flatnonzero(stream >= 0)[::-1]
-    track_stream[track[streamed]] = stream[streamed]
+    with_stream = np.flatnonzero(stream >= 0)[::-1]
+    track_stream[track[with_stream]] = stream[with_stream]
 
     of_device, of_mpi = mask_of_rows(track[device], count), mask_of_rows(track[calls_mpi], count)
 
     names = read_track_names(columns) if names is None else names
-    device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
-    threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
+    thread_of_track = [divmod(key // 2, threads) for key in used_keys.tolist()]
+    device_pids = {
+        columns.pids[thread_of_track[number][0]] for number in np.flatnonzero(of_device).tolist()
+    }
     new_tracks = []
-    for number, (pid_code, tid_code) in enumerate(threads_of):
+    for number, (pid_code, tid_code) in enumerate(thread_of_track):
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
-        if slots[number] % 2:
+        if used_keys[number] % 2:
             role: TrackRole = "annotation"
-        elif _IS_SYNC_ROW.fullmatch(names.thread.get((pid_text, tid_text), "")):
+        elif _SYNC_THREAD.fullmatch(names.thread.get((pid_text, tid_text), "")):
             role = "other"
         elif track_stream[number] >= 0 or of_mpi[number]:
             role = "stream"
         else:
-            # Some rows are of a device as a whole, such as waits for all its streams.
+            # Some events are of a device as a whole, such as waits for all its streams.
             role = "other" if of_device[number] or pid_text in _SPANS else "thread"
         stream_number, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
@@ -494,10 +518,9 @@ def find_tracks(
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
     of_thread: dict[tuple[int, int], int] = {}
-    for number, thread in enumerate(threads_of):
-        # A thread's own track comes before that of its annotations and has precedence.
-        if thread not in of_thread:
-            of_thread[thread] = int(position[number])
+    for number, thread in enumerate(thread_of_track):
+        # The track of a thread's annotations comes after the thread's other track.
+        of_thread.setdefault(thread, int(position[number]))
     return TrackAssignment(
         position[track] if count else track,
         disambiguate_tracks([new_tracks[number] for number in order]),
@@ -515,11 +538,13 @@ def _track(
     *,
     device: bool,
 ) -> Track:
+    """Return the track of a thread without its lanes, named by metadata if there is any."""
     process = names.process.get(pid, "")
     label = names.labels.get(pid, "")
-    if device:
-        unnamed = f"device {pid}" if pid.isdecimal() else pid
-        process = label if label not in {"", "CPU"} else process or unnamed
+    if device and label not in {"", "CPU"}:
+        process = label
+    elif device:
+        process = process or (f"device {pid}" if pid.isdecimal() else pid)
     process = process or (pid if pid in _SPANS else f"process {pid}")
     thread = names.thread.get((pid, tid), "")
     if not thread:
@@ -527,24 +552,25 @@ def _track(
             thread = f"stream {stream}"
         else:
             thread = f"thread {tid}" if tid.lstrip("-").isdigit() else tid
-    missing = _SPANS_SORT if pid in _SPANS else _DEVICE_SORT if device else 0
+    default_sort = _SPANS_SORT if pid in _SPANS else _DEVICE_SORT if device else 0
     thread_sort = names.thread_sort.get((pid, tid))
     if thread_sort is None:
         thread_sort = _number_of_thread(tid, 0)
-    process_sort = names.process_sort.get(pid, missing)
-    place = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
-    sort = process_sort, thread_sort, place, first_ns
+    process_sort = names.process_sort.get(pid, default_sort)
+    # Annotations are above the stream, waits of the host for the stream below.
+    role_sort = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
+    sort = process_sort, thread_sort, role_sort, first_ns
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
 def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
-    """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
+    """Make the names of tracks unique: add the tid, then the pid, then a number to equal ones."""
     for attribute in ("tid", "pid", "number"):
-        seen = Counter(track.key for track in tracks)
-        if len(seen) == len(tracks):
+        count_of_key = Counter(track.key for track in tracks)
+        if len(count_of_key) == len(tracks):
             break
         for number, track in enumerate(tracks):
-            if seen[track.key] == 1:
+            if count_of_key[track.key] == 1:
                 continue
             if attribute == "tid":
                 tracks[number] = replace(track, label=f"{track.label} [{track.tid}]")

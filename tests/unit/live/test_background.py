@@ -98,6 +98,16 @@ def test_cancelled_work_ends_and_begins_again_when_asked():
     settled()
 
 
+@pytest.mark.parametrize(
+    "request_value", [lambda task: task.value, lambda task: task.wait_until(math.inf)]
+)
+def test_work_cancelled_before_it_began_is_done_when_asked(request_value):
+    work = BackgroundTask(lambda: 7)
+    work.cancel()
+    request_value(work)
+    assert work.value == 7
+
+
 def test_an_interrupt_while_waiting_cancels(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

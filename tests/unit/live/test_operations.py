@@ -78,6 +78,13 @@ def test_fractions_of_times_are_dropped(engine):
     assert engine.answer(ask) == engine.answer({**ask, "start": 0, "end": 10_000})
 
 
+@pytest.mark.parametrize("bound", [-(1 << 62), (1 << 62) + 1])
+def test_windows_are_so_short_that_their_length_fits_int64(engine, bound):
+    ask = {"op": "ribbon", "start": min(bound, 0), "end": max(bound, 0), "bins": 4}
+    with pytest.raises(operations.RequestError, match=r"`int` [<>]="):
+        engine.answer(ask)
+
+
 def test_bins_of_a_heatmap_have_a_limit(tmp_path):
     ask = {"op": "heatmap", "metric": "busy", "start": 0, "end": 9}
     panels = PanelEngine(small.load(tmp_path, [small.kernel(0, 10)]))

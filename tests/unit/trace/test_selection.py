@@ -105,6 +105,13 @@ def test_a_query_that_does_not_work_names_the_columns(traces, query):
         traces.select(query)
 
 
+@pytest.mark.parametrize("code", ["\\U00110000", "\\UFFFFFFFF", "\0"])
+def test_a_list_of_texts_that_python_cannot_read_is_an_error(traces, code):
+    chosen = Selection(query=f"name in ['gemm', '{code}']", traces=traces)
+    with pytest.raises(TraceError, match="does not work on events"):
+        chosen.events()
+
+
 def test_a_query_runs_no_code(traces, tmp_path):
     trace = tmp_path / "there"
     code = f"name.map.__globals__['__builtins__']['open']({str(trace)!r}, 'w')"
@@ -125,6 +132,11 @@ def test_a_query_runs_no_code(traces, tmp_path):
         ({"tracks": 5}, "5 is not a track"),
         ({"ids": [3]}, r"\[3\] names no events.*pairs"),
         ({"ids": 5}, "5 names no events"),
+        ({"ids": [(0, float("inf"))]}, "names no events"),
+        ({"ids": [(0, 1 << 63)]}, "names no events"),
+        ({"ids": [(0, 1.5)]}, "names no events"),
+        ({"tracks": [("a", "stream 7")]}, "'stream 7'.* is not a track"),
+        ({"tracks": [(float("nan"), "stream 7")]}, "'stream 7'.* is not a track"),
         ({"start_ns": 5, "end_ns": 4}, "ends .*before it starts"),
         ({"tracks": [3]}, "3 is not a track"),
         ({"ranks": [0, 5]}, "no rank 5. The ranks are 0, 2"),

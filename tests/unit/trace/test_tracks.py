@@ -182,6 +182,14 @@ def test_a_track_deeper_than_can_be_told_is_counted():
     assert result.too_deep == count - (1 << 15)
     assert result.depth.max() == np.iinfo(np.int16).max
     assert result.parent.tolist() == list(range(-1, count - 1))
+    assert result.nested.tolist() == result.lanes.tolist() == [1 << 15]
+
+
+def test_a_track_has_no_more_lanes_than_depths():
+    count = 40_000
+    result = lanes([(k, 2 * count + 3 * k) for k in range(count)])
+    assert result.overlaps == count - 1
+    assert int(result.depth.max()) + 1 == result.lanes[0] == 1 << 15
 
 
 def test_build_reports_overlaps_and_rounding(make):
