@@ -284,12 +284,17 @@ def place_label(trace: Trace) -> str:
 
 def number_repeated(labels: Sequence[str]) -> list[str]:
     """Make repeated labels unique: ``autograd thread``, ``autograd thread 2``."""
-    seen: dict[str, int] = {}
-    result = []
+    taken, counts = set(labels), Counter[str]()
+    unique_labels = []
     for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        result.append(label if seen[label] == 1 else f"{label} {seen[label]}")
-    return result
+        counts[label] += 1
+        unique = label
+        if counts[label] > 1:
+            while (unique := f"{label} {counts[label]}") in taken:
+                counts[label] += 1
+            taken.add(unique)
+        unique_labels.append(unique)
+    return unique_labels
 
 
 def counter_label(name: str, series: str) -> str:
