@@ -282,8 +282,19 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {
         "rows": len(frame),
         "columns": {str(name): _json_values(frame[name]) for name in frame},
-        "attrs": dict(frame.attrs),
+        "attrs": without_nan(frame.attrs),
     }
+
+
+def without_nan(value: object) -> Any:
+    """Return JSON values with null for the numbers that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
+        return [without_nan(item) for item in value]
+    return value
 
 
 def _json_values(column: pd.Series[Any]) -> list[Any]:
