@@ -46,7 +46,7 @@ def operator_efficiency(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "How close to the machine",
+    title: str = "Roofline of operators",
     **options: object,
 ) -> Figure:
     """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
@@ -91,7 +91,7 @@ def operator_efficiency(
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_sources(drawn),
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs or much time not drawn"
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
         if len(drawn) < len(frame)
         else "",
         unmatched_note(frame),

@@ -39,7 +39,7 @@ from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
-_DEFINED = "the chain of work and waits that sets its duration; every moment counts once"
+_DEFINED = "the chain of work and waits that determines the duration; every moment counts once"
 
 
 def _path_note(frame: pd.DataFrame) -> str:
@@ -95,9 +95,8 @@ def critical_path(
     if segments > _MAX_SEGMENTS:
         max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
         data = pd.concat(_join_segments(data, max_gap), ignore_index=True)
-        joining = (
-            f"{count(segments)} segments, of one cause closer than {duration(max_gap)} drawn as one"
-        )
+        gap = duration(max_gap)
+        joining = f"{count(segments)} segments; those of one cause closer than {gap} are joined"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
@@ -119,7 +118,7 @@ def critical_path(
     )
     style = style.with_subtitle(
         _DEFINED,
-        "the path shows what takes most of a pixel; the rows below show a pixel at least",
+        "a pixel of the path shows its main cause; bars below are at least a pixel wide",
         joining,
         _path_note(frame),
     )
@@ -322,7 +321,7 @@ def job_critical_path(
     segments, joining = len(data), ""
     if segments > _MAX_SEGMENTS:
         data = _join_neighbours(data)
-        joining = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
+        joining = f"{count(segments)} segments; adjacent ones of one rank and cause are joined"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
@@ -349,7 +348,7 @@ def job_critical_path(
     style = style.with_subtitle(
         _DEFINED,
         _path_finding(by_rank, causes, total_ns),
-        f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
+        f"the path changes ranks {plural(jumps, 'time')}" if jumps else "",
         joining,
         _path_note(frame),
     )
@@ -464,7 +463,7 @@ def job_path_summary(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Whose time the critical path is",
+    title: str = "Critical path by rank",
     **options: object,
 ) -> Figure:
     """Draw each rank's share of the job's critical path, by cause.
@@ -551,10 +550,10 @@ def job_path_summary(
             ),
         ),
         style.with_subtitle(
-            "time on the path, by rank and by what bounds it; all bars together are the span",
+            "time on the path, by rank and cause; the bars add up to the span",
             f"more than half of it is on {rank_list(on_most)}"
             if on_most
-            else f"no rank has more than half of it; {names[0]} has most",
+            else f"no rank has more than half of it; {names[0]} has the most",
             _path_note(frame),
         ),
     )
