@@ -199,7 +199,7 @@ _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 def kernel_breakdown(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top kernels",
@@ -295,7 +295,7 @@ def kernel_duration_by_rank(
     frame: ChartSource,
     *,
     name: str | None = None,
-    top: int = 12,
+    top: Positive = 12,
     late: Iterable[int] | None = None,
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,

@@ -94,7 +94,7 @@ def diff_ops(
     frame: ChartSource,
     *,
     measure: Literal["duration", "count"] = "duration",
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
@@ -211,7 +211,7 @@ def _count_delta(number: float) -> str:
 def diff_changes(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Changes above noise",
@@ -299,7 +299,7 @@ def diff_changes(
 def diff_names(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Change in time per step, by name",
@@ -348,7 +348,7 @@ _WORDS = {
 def diff_waterfall(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Step time difference by part",

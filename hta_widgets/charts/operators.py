@@ -38,7 +38,7 @@ def _bar_pair(
 def operators(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top operators",
@@ -130,7 +130,7 @@ def operators(
 def user_annotation_breakdown(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Time in annotated ranges",
@@ -212,7 +212,7 @@ def user_annotation_breakdown(
 def frequent_kernel_sequences(
     frame: ChartSource,
     *,
-    top: int = 10,
+    top: Positive = 10,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Frequent kernel sequences",

@@ -43,7 +43,7 @@ from hta_widgets.trace.arrays import Array
 def queue_length(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Launch queue over time",
@@ -97,7 +97,7 @@ def queue_length(
 def memory_bandwidth(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Copy bandwidth",

@@ -120,7 +120,7 @@ def byteps_clock(
 def byteps_gradients(
     frame: ChartSource,
     *,
-    top: int | None = None,
+    top: Positive | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Slowest gradients",

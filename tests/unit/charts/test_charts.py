@@ -186,6 +186,17 @@ NOTHING = {"communication_ns": 0, "overlapped_ns": 0, "overlap_share": np.nan}
 UNMATCHED = {"compute": 3, "communication": 0, "memory": 0}
 
 
+@pytest.mark.parametrize("top", [0, -1])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, (draw, _) in frames.ALL.items() if "top" in inspect.signature(draw).parameters],
+)
+def test_a_number_of_rows_below_one_is_refused(name, top):
+    draw, make = frames.ALL[name]
+    with pytest.raises(TraceError, match=f"top= takes a whole number from 1, not {top}"):
+        draw(make(), top=top)
+
+
 @pytest.mark.parametrize(
     ("name", "columns", "attrs", "words"),
     [
