@@ -317,11 +317,6 @@ def collectives(
         rows. With more than 400 collectives, each cell shows the longest of several. With more
         than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
-
     Examples
     --------
     >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
@@ -537,18 +532,15 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
-    data = pd.DataFrame(
-        {
-            "rank": grid.ranks,
-            "row": np.arange(len(grid.ranks)),
-            "collectives": grid.all.groupby("row").size().to_numpy(),
-            "wait_ns": grid.all.groupby("row")["wait_ns"].sum().to_numpy(),
-            "last": (grid.all["last_rank"] == grid.all["rank"])
-            .groupby(grid.all["row"])
-            .sum()
-            .to_numpy(),
-        }
+    arrivals_of_row = grid.all.assign(is_last=grid.all["last_rank"] == grid.all["rank"]).groupby(
+        "row"
     )
+    data = arrivals_of_row.agg(
+        rank=("rank", "first"),
+        collectives=("rank", "size"),
+        wait_ns=("wait_ns", "sum"),
+        last=("is_last", "sum"),
+    ).reset_index()
     add_row_outlines(figure, columns_of(data), (0, grid.end()), theme)
 
 

@@ -77,8 +77,7 @@ def operator_efficiency(
         "intensity", "tflop_per_s", "gb_per_s", "roofline_share", "bound", "device",
         "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
     )  # fmt: skip
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     is_long = frame["device_ns"] >= _MIN_SHARE * frame["device_ns"].sum()

@@ -24,6 +24,7 @@ from hta_widgets.charts.figure import (
     empty_figure,
     keep_dominant,
     models,
+    unmatched_note,
 )
 from hta_widgets.charts.lanes import Lane, lanes_figure
 from hta_widgets.charts.rows import (
@@ -40,10 +41,6 @@ from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
 _DEFINED = "the chain of work and waits that determines the duration; every moment counts once"
-
-
-def _path_note(frame: pd.DataFrame) -> str:
-    return str(frame.attrs.get("note", ""))
 
 
 @check_arguments
@@ -120,7 +117,7 @@ def critical_path(
         _DEFINED,
         "a pixel of the path shows its main cause; bars below are at least a pixel wide",
         joining,
-        _path_note(frame),
+        unmatched_note(frame, ()),
     )
     return _draw_segments(data, total, (start, end), tooltip, style)
 
@@ -350,7 +347,7 @@ def job_critical_path(
         _path_finding(by_rank, causes, total_ns),
         f"the path changes ranks {plural(jumps, 'time')}" if jumps else "",
         joining,
-        _path_note(frame),
+        unmatched_note(frame, ()),
     )
     start_ns = float(frame["start_ns"].min())
     return _rank_lanes(data, lanes, lines, causes / total_ns, start_ns, tooltip, style)
@@ -554,6 +551,6 @@ def job_path_summary(
             f"more than half of it is on {rank_list(on_most)}"
             if on_most
             else f"no rank has more than half of it; {names[0]} has the most",
-            _path_note(frame),
+            unmatched_note(frame, ()),
         ),
     )

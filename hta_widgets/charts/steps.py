@@ -142,11 +142,6 @@ def step_times(
         in its row. Above 20 000 dots, one per spot is drawn and all outliers, and the subtitle
         reports that.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
-
     Examples
     --------
     >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP

@@ -259,11 +259,6 @@ def stragglers_by_step(
         source has the frame's rows. With more than 64 ranks, those that cost most have a row, and
         the others share one; with more than 300 steps, each cell shows the costliest of several.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
-
     Examples
     --------
     >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP

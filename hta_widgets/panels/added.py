@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -293,20 +293,10 @@ def _frame_in_window(
     return rows
 
 
-def _call_tree_frame(
-    traces: TraceSet,
-    selection: Selection,
-    _top: int | None,
-    *,
-    measure: Literal["host", "device"],
-) -> pd.DataFrame:
-    return call_tree(traces, selection, measure=measure)
-
-
 #: The functions of the frames of added panels, by id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
-    "call_tree": partial(_call_tree_frame, measure="host"),
-    "call_tree_device": partial(_call_tree_frame, measure="device"),
+    "call_tree": partial(call_tree, measure="host"),
+    "call_tree_device": partial(call_tree, measure="device"),
     **{panel: partial(_frame_in_window, panel=panel) for panel in WHOLE_JOB_FRAMES},
 }
 

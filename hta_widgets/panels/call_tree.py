@@ -68,7 +68,11 @@ class _MergedPaths:
 
 
 def call_tree(
-    traces: TraceSet, selection: Selection, *, measure: Literal["host", "device"]
+    traces: TraceSet,
+    selection: Selection,
+    _top: int | None = None,
+    *,
+    measure: Literal["host", "device"],
 ) -> pd.DataFrame:
     """Return the bars of the operators in the window of a selection, on its ranks."""
     window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)

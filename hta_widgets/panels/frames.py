@@ -359,8 +359,10 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
     names = _NameGroups(frame)
     order = names.order[: TOP if top is None else top]
     outlier, ratio = _outliers(names, frame)
+    labels = names.labels(order)
     kernels = {
-        **names.labels(order),
+        "kind": labels.pop("kind"),
+        **labels,
         "count": names.count[order],
         "sum_ns": names.spent[order],
         "mean_ns": names.spent[order] / names.count[order],
@@ -371,9 +373,10 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
         "odd_rank": null_if_negative(outlier[order]),
         "odd_ratio": ratio[order],
     }
-    kernels_frame = pd.DataFrame({"kind": kernels.pop("kind"), **kernels})
-    kernels_frame = _with_attrs(kernels_frame, frame, total=len(names.order))
-    kernels_frame.attrs["rest_ns"] = int(names.spent.sum() - names.spent[order].sum())
+    rest_ns = int(names.spent.sum() - names.spent[order].sum())
+    kernels_frame = _with_attrs(
+        pd.DataFrame(kernels), frame, total=len(names.order), rest_ns=rest_ns
+    )
     return add_call_rates(kernels_frame, traces, selection, selected_kernels)
 
 

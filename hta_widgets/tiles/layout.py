@@ -113,9 +113,9 @@ class TrackRow:
     process: str
     label: str
     role: str
-    lane0: int
     source: int  # position of the track, the series or the group
     events: int
+    lane0: int = 0
     stream: int = -1
     lanes: int = 1
     nested: int = 1
@@ -576,7 +576,6 @@ def _track_row(
         label=track_label(track) if label is None else label,
         role=track.role,
         stream=track.stream,
-        lane0=0,
         lanes=track.lanes,
         nested=track.nested,
         events=counts.count_of(track_index),
@@ -598,7 +597,6 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
             process=process(pid),
             label=label,
             role="counter",
-            lane0=0,
             source=index,
             events=int(first[index + 1] - first[index]),
             range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
@@ -614,7 +612,6 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
             process=process(group.pid),
             label=label,
             role="async",
-            lane0=0,
             source=group_index,
             events=len(group.rows),
             lanes=group.layers,
@@ -649,7 +646,6 @@ def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[
             process=process(pid),
             label="instants",
             role="instant",
-            lane0=0,
             source=index,
             events=len(rows),
         )

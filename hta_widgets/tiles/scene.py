@@ -390,21 +390,10 @@ class DeviceTimes:
                 for name in names
             }
 
-    def data_length_within(self, start: int, end: int) -> list[int]:
-        """Return the length of a window's part within each rank's data."""
-        return _clip_length(start, end, self.low, self.high)
 
-    def span_length_within(self, start: int, end: int) -> list[int]:
-        """Return the length of a window's part between each rank's first and last device work.
-
-        It includes the time between windows of a recording.
-        """
-        return _clip_length(start, end, self.first, self.last)
-
-
-def _clip_length(start: int, end: int, low: Ints, high: Ints) -> list[int]:
-    lengths: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
-    return lengths
+def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
+    """Return the length of the part of a window within each range."""
+    return np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
@@ -457,7 +446,7 @@ def stats_reply(
     for parts in device.times_between(np.array((start, end), np.int64)):
         for name, times in parts.items():
             columns[name] += times[:, 0].tolist()
-    span = np.array(device.span_length_within(start, end), np.int64)
+    span = _clipped_length(start, end, device.first, device.last)
     span -= np.array(columns["between_windows"], np.int64)
     parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")
     idle = span - sum(np.array(columns[name], np.int64) for name in parts_of_span)
@@ -477,7 +466,7 @@ def stats_reply(
         "communication": columns["communication"],
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
-        "data": device.data_length_within(start, end),
+        "data": _clipped_length(start, end, device.low, device.high).tolist(),
         "span": span.tolist(),
         "idle": idle.tolist(),
         "unrecorded": columns["unrecorded"],

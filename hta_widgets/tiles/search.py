@@ -292,18 +292,15 @@ class NameSearch:
         """Return the mask of names that an event, async or instant has."""
         # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
         if self._used is None:
-            self._used = self._find_used()
+            names, codes = self._names
+            used = np.zeros(len(names), np.bool_)
+            for index in self._indices:
+                codes_of_names = codes[id(index.rank.table.names)]
+                for per_name in index.name_counts:
+                    used[codes_of_names[per_name > 0]] = True
+                raise_if_cancelled()
+            self._used = used
         return self._used
-
-    def _find_used(self) -> Bools:
-        names, codes = self._names
-        used = np.zeros(len(names), np.bool_)
-        for index in self._indices:
-            codes_of_names = codes[id(index.rank.table.names)]
-            for per_name in index.name_counts:
-                used[codes_of_names[per_name > 0]] = True
-            raise_if_cancelled()
-        return used
 
     def counts_reply(self, text: str) -> MatchCount:
         """Answer ``search``."""

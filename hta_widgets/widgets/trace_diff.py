@@ -430,6 +430,7 @@ class TraceDiff(anywidget.AnyWidget):
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
         comparison = self.comparison
+        by_change = self.color == "change"
         ranks = None if self.pair is None else comparison.rank_pairs[self.pair]
         drawn = [
             timeline_svg(
@@ -441,9 +442,7 @@ class TraceDiff(anywidget.AnyWidget):
                 theme=theme,
                 folded=view.folded,
                 only=None if ranks is None else [ranks[place]],
-                classed=class_events(self._answers, place, theme)
-                if self.color == "change"
-                else None,
+                classed=class_events(self._answers, place, theme) if by_change else None,
             )
             for place, (view, name, side) in enumerate(
                 zip(self.sides, SIDES, comparison.sides, strict=True)

@@ -288,8 +288,8 @@ class LinkedView(anywidget.AnyWidget):
         self._is_syncing = False
         drawn = clock_of(self.traces)
         super().__init__(
-            state=state or State(view=self._whole_range, color=color, clock=drawn),
-            view=self._whole_range,
+            state=state or State(view=self.whole, color=color, clock=drawn),
+            view=self.whole,
             selection=Selection(traces=self.traces),
             color=color,
             clock=drawn,
@@ -306,11 +306,6 @@ class LinkedView(anywidget.AnyWidget):
         scene: dict[str, Any] = self._scene
         return scene
 
-    @property
-    def _whole_range(self) -> tuple[int, int]:
-        start_ns, end_ns = self.traces.span_ns
-        return int(start_ns), max(int(end_ns), 1)
-
     def _switch(self, _change: object) -> None:
         """Draw on the other clock; windows keep their place on the rank that does not move."""
         # Set first: each change below copies the whole state into this view.
@@ -323,7 +318,7 @@ class LinkedView(anywidget.AnyWidget):
             traces = self.traces.with_clock(name)
             self._engines[name] = traces, TileEngine(traces)
         self.engine.stop()
-        whole_range, offset_ns = self._whole_range, self.traces.origin_offset_ns
+        whole_range, offset_ns = self.whole, self.traces.origin_offset_ns
         self.traces, self.engine = self._engines[name]
         with self.hold_sync(), self.state.without_history():
             self._redraw()
@@ -332,7 +327,7 @@ class LinkedView(anywidget.AnyWidget):
                 shows_all = self.view == whole_range
                 self.state.move(self.traces.origin_offset_ns - offset_ns)
                 if shows_all:
-                    self.view = self._whole_range
+                    self.view = self.whole
 
     def _redraw(self) -> None:
         """Replace what was derived from the traces, which are on another clock now."""
@@ -341,7 +336,8 @@ class LinkedView(anywidget.AnyWidget):
     @property
     def whole(self) -> tuple[int, int]:
         """The range from the first start to the last end, in ns since the origin."""
-        return self._whole_range
+        start_ns, end_ns = self.traces.span_ns
+        return int(start_ns), max(int(end_ns), 1)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""
@@ -489,7 +485,7 @@ class LinkedView(anywidget.AnyWidget):
             return
         self._is_syncing = True
         try:
-            self.view = self.state.view or self._whole_range
+            self.view = self.state.view or self.whole
             for name in _SIMPLE_TRAITS:
                 setattr(self, name, getattr(self.state, name))
             self.selection = self._current_selection()
