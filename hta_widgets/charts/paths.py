@@ -37,6 +37,7 @@ from hta_widgets.charts.rows import (
     view_of,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.panels.added import path_cause_text
 from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
@@ -98,7 +99,7 @@ def critical_path(
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
     data["name"] = data["name"].astype(str)
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     ranks = frame["rank"].unique()
     if len(ranks) == 1:
         style = replace(style, title=f"{title} of rank {ranks[0]}")
@@ -132,7 +133,7 @@ def _draw_segments(
     """Draw the path in the first lane and the segments of each cause in separate lanes."""
     total_ns = float(causes.sum()) or 1.0
     lanes = [
-        Lane(cause_text(str(name)), _share_text(time_ns, total_ns))
+        Lane(path_cause_text(str(name)), _share_text(time_ns, total_ns))
         for name, time_ns in causes.items()
     ]
     figure, finish = lanes_figure(
@@ -202,7 +203,7 @@ def _legend_entry(cause: str, theme: Theme, suffix: str = "") -> Bars:
         0.0,
         "",
         style["fill"],
-        cause_text(cause) + suffix,
+        path_cause_text(cause) + suffix,
         line=style["line"],
         hatch=style["hatch"],
         hatch_color=style["hatch_color"],
@@ -228,21 +229,6 @@ def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
                 "bound_by": cause,
             }
         )
-
-
-_WORDS = {
-    "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
-    "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
-    "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
-    "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
-    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
-    "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
-}  # fmt: skip
-
-
-def cause_text(bound: str) -> str:
-    """Return the name of a cause for users."""
-    return _WORDS.get(bound, bound.replace("_", " "))
 
 
 def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
@@ -328,7 +314,7 @@ def job_critical_path(
             Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, total_ns))
         )
     data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     tooltip = with_tooltip_columns(
         data,
         Tooltip(
@@ -446,9 +432,8 @@ def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str
     if causes.empty:
         return ""
     first = int(by_rank.index[0])
-    main_text = (
-        f"{cause_text(str(causes.index[0]))} is {share(float(causes.iloc[0]) / total_ns)} of it"
-    )
+    cause = path_cause_text(str(causes.index[0]))
+    main_text = f"{cause} is {share(float(causes.iloc[0]) / total_ns)} of it"
     if len(by_rank) == 1:
         return f"all of it is on rank {first}, {main_text}"
     return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {main_text}"
@@ -517,7 +502,7 @@ def job_path_summary(
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / total_ns
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > total_ns / 2].tolist()

@@ -33,16 +33,28 @@ _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 
+#: Names of the values of ``bound_by`` of critical paths.
+_PATH_CAUSES = {
+    "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
+    "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
+    "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
+    "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
+    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
+    "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
+}  # fmt: skip
+
+
+def path_cause_text(bound: str) -> str:
+    """Return the name of what bounds a segment of a critical path."""
+    return _PATH_CAUSES.get(bound, bound.replace("_", " "))
+
+
 def _critical_path(traces: TraceSet) -> pd.DataFrame:
     start, end = traces.start_ns, traces.end_ns
     path = analysis.job_critical_path(traces, annotation="", window=(start, end))
     summary = analysis.job_path_summary(path)
-    frame = summary[["rank", "count", "dur_ns", "share"]].assign(
-        cause=summary["bound_by"]
-        .astype(str)
-        .str.replace("kernel_kernel", "kernel_to_kernel")
-        .str.replace("_", " ")
-    )
+    causes = [path_cause_text(str(bound)) for bound in summary["bound_by"]]
+    frame = summary[["rank", "count", "dur_ns", "share"]].assign(cause=causes)
     return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
 
