@@ -62,7 +62,7 @@ _HEIGHT = 200
 
 def _spread_text(spread: pd.Series) -> str:
     return (
-        f"first and last lie {duration(float(spread.median()))} apart in the median,"
+        f"first and last arrival are {duration(float(spread.median()))} apart in the median,"
         f" at most {duration(float(spread.max()))}"
     )
 
@@ -78,7 +78,7 @@ def arrivals(
     late: Iterable[int] | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "How late each rank arrives",
+    title: str = "Arrival delay by rank",
     **options: object,
 ) -> Figure:
     """Draw how late ranks arrive at collectives over time, against the median of each collective.
@@ -89,9 +89,9 @@ def arrivals(
         Result of `hta_widgets.analysis.collectives`, on a clock that the ranks share. Otherwise the
         spread is that of the clocks.
     late : iterable of int, optional
-        Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
-        one rank may be drawn dark, which is not a judgement: it alone is last at more than half of
-        its collectives, and more than half of all waiting is for it.
+        Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. Default:
+        none; a rank that alone is last at more than half of its collectives, and that causes more
+        than half of all waiting, is dark.
     width, theme, title : int, {"light", "dark"} or Theme, and str, optional
         The width is in CSS px; its default is that of the output area.
     **options
@@ -132,12 +132,12 @@ def arrivals(
         )
         thinning = (
             f"{count(len(data))} arrivals, drawn as {count(len(drawn))},"
-            " the latest at any time among them"
+            " with the latest at any time"
         )
         data = data.iloc[drawn].assign(arrivals=stands_for)
     # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # Only given ranks are red: these rows alone do not allow a judgement.
+    # Only ranks that the caller names are red: these rows alone do not show a straggler.
     marked_color = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], marked_color, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -155,7 +155,7 @@ def arrivals(
                 ("last", "@{last_text}"),
                 ("collective", "@{collective}"),
                 ("at", "{arrival_ns:duration}"),
-                *([("arrivals in this spot", "@{arrivals}")] if thinning else []),
+                *([("arrivals at this point", "@{arrivals}")] if thinning else []),
             ],
         ),
     )
@@ -274,8 +274,8 @@ _MAX_OUTLINED = 80
 _SHADES = 64
 
 _TITLES = {
-    "wait": "Who waits at which collective",
-    "lateness": "Who is late to which collective",
+    "wait": "Wait by rank and collective",
+    "lateness": "Arrival delay by rank and collective",
 }
 _DEFINED = {
     "wait": "from a rank's arrival to that of the last",
@@ -317,11 +317,6 @@ def collectives(
         rows. With more than 400 collectives, each cell shows the longest of several. With more
         than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
-
     Examples
     --------
     >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
@@ -342,7 +337,7 @@ def collectives(
     style = style.with_subtitle(
         f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{folded}",
         _spread_text(grid.spread),
-        f"in all {extremes}" if extremes else "",
+        f"total {extremes}" if extremes else "",
         unmatched_note(frame),
     )
     if len(grid.cells) > _MAX_CELLS or len(grid.ranks) > NAMED_ROWS:
@@ -351,7 +346,7 @@ def collectives(
 
 
 class _Grid:
-    """The values of a frame by rank and cell; a cell is one collective or several."""
+    """Waits or delays by rank and cell; a cell is one collective or several."""
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
         data = frame.reset_index(drop=True)
@@ -359,7 +354,7 @@ class _Grid:
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
         self.ranks = np.unique(data["rank"])
         self.marked = most_often_last(data, late)
-        #: whether the caller gave the ranks to mark; only then they are red, which is a judgement
+        #: Whether the caller names the ranks to mark. Only these are red, as stragglers are.
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
@@ -407,7 +402,7 @@ def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     return [
         Bars(0.0, "", theme.waiting[-2], f"{verb} {duration(grid.darkest)} or more"),
         Bars(0.0, "", theme.waiting[2], "less", line=theme.waiting[2]),
-        Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
+        Bars(0.0, "", theme.lane, "none", line=theme.rule),
     ]
 
 
@@ -440,7 +435,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Figure:
         marks=[Bars("left", "right", "fill", line="line")],
         scale=Scale(grid.end(), ticks=grid.ticks()),
         head=" ",
-        columns=[Column("in all", [duration(total_ns) for total_ns in grid.total])],
+        columns=[Column("total", [duration(total_ns) for total_ns in grid.total])],
         legend=legend,
         tooltip=Tooltip(
             "rank @{rank} · @{name}",
@@ -482,7 +477,7 @@ def _mark_rows(figure: Figure, grid: _Grid, theme: Theme, half: float) -> None:
 def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
     theme, rows = style.theme, len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
-    # Room for the name of the first row, which may be taller than the row.
+    # Space for the name of the first row, which may be taller than the row.
     above = 8
     figure = new_figure(
         style,
@@ -537,18 +532,15 @@ def _draw_image(grid: _Grid, style: FigureStyle) -> Figure:
 
 def _add_rank_bars(figure: Figure, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
-    data = pd.DataFrame(
-        {
-            "rank": grid.ranks,
-            "row": np.arange(len(grid.ranks)),
-            "collectives": grid.all.groupby("row").size().to_numpy(),
-            "wait_ns": grid.all.groupby("row")["wait_ns"].sum().to_numpy(),
-            "last": (grid.all["last_rank"] == grid.all["rank"])
-            .groupby(grid.all["row"])
-            .sum()
-            .to_numpy(),
-        }
+    arrivals_of_row = grid.all.assign(is_last=grid.all["last_rank"] == grid.all["rank"]).groupby(
+        "row"
     )
+    data = arrivals_of_row.agg(
+        rank=("rank", "first"),
+        collectives=("rank", "size"),
+        wait_ns=("wait_ns", "sum"),
+        last=("is_last", "sum"),
+    ).reset_index()
     add_row_outlines(figure, columns_of(data), (0, grid.end()), theme)
 
 

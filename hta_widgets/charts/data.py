@@ -34,9 +34,9 @@ def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
 
 
 def complete_rows(frame: pd.DataFrame) -> Bools:
-    """Return a mask of the rows of `collectives` whose collective has no rank known to be missing.
+    """Return a mask of the rows of `collectives` whose collective has the events of all ranks.
 
-    If the event of a rank is missing, that rank may have been the last one.
+    A rank whose event is missing may have been the last one.
     """
     if {"ranks", "group_size"} <= set(frame.columns):
         return (frame["ranks"] >= frame["group_size"]).to_numpy()
@@ -58,37 +58,32 @@ def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> l
 
     Without `late`, this is a rank with at least four collectives that alone is last at more than
     half of them, and that causes more than half of all waiting. Collectives that lack the event of
-    a rank are not counted. The result is not a judgement, as it only uses these rows;
-    `hta_widgets.analysis.stragglers` judges ranks.
+    a rank are not counted. A marked rank need not be a straggler: `hta_widgets.analysis.stragglers`
+    decides that from more than these rows.
     """
     if late is not None:
         wanted = set(late)
         return [int(rank) for rank in np.unique(frame["rank"]) if rank in wanted]
     frame = frame[complete_rows(frame)]
-    ranks, row = np.unique(frame["rank"].to_numpy(), return_inverse=True)
-    last = frame["last_rank"].to_numpy() == frame["rank"].to_numpy()
-    met = np.bincount(row, minlength=len(ranks))
-    share = np.bincount(row, last, minlength=len(ranks)) / np.maximum(met, 1)
-    wait = frame["wait_ns"].to_numpy(float)
-    culprit = frame["last_rank"].to_numpy()
-    owed = np.array([wait[culprit == rank].sum() for rank in ranks[share > 0.5]])
-    marked = ranks[share > 0.5][(met[share > 0.5] >= _MIN_COLLECTIVES) & (owed > wait.sum() / 2)]
-    return [int(rank) for rank in marked]
+    is_last = frame["last_rank"] == frame["rank"]
+    last_counts = is_last.groupby(frame["rank"]).agg(["size", "mean"])
+    candidates = last_counts.index[
+        (last_counts["size"] >= _MIN_COLLECTIVES) & (last_counts["mean"] > 0.5)
+    ]
+    wait_for = frame["wait_ns"].astype(float).groupby(frame["last_rank"]).sum()
+    return [int(rank) for rank in candidates if wait_for.get(rank, 0.0) > wait_for.sum() / 2]
 
 
-def thin_points(x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int) -> tuple[Rows, Ints]:
+def thin_points(
+    x: npt.ArrayLike, y: npt.ArrayLike, grids: npt.ArrayLike, *, columns: int, rows: int
+) -> tuple[Rows, Ints]:
     """Return the index of one point per cell of a grid, and the number of points in the cell.
 
     The highest point of each column of the grid is kept for its cell. Other cells keep their first
-    point: the highest ones would form a pattern. Each value of `kept_apart` has its own grid.
+    point: the highest ones would form a pattern. `grids` numbers the grid of each point.
     """
-    across, up = (
-        _cell_numbers(np.asarray(values, dtype=float), cells)
-        for values, cells in ((x, columns), (y, rows))
-    )
-    apart = np.asarray(kept_apart, dtype=np.int64)
-    column = apart * columns + across
-    cell = column * rows + up
+    column = _cell_numbers(x, columns) + np.asarray(grids, dtype=np.int64) * columns
+    cell = column * rows + _cell_numbers(y, rows)
     height = np.asarray(y, dtype=float)
     order = np.lexsort((-height, column))
     highest = np.zeros(len(height), dtype=bool)
@@ -98,7 +93,9 @@ def thin_points(x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int) -> 
     return order[first], np.diff(np.append(first, len(order)))
 
 
-def _cell_numbers(values: Floats, cells: int) -> Ints:
+def _cell_numbers(coordinates: npt.ArrayLike, cells: int) -> Ints:
+    """Return the cell of each coordinate if their range is divided into `cells` equal cells."""
+    values = np.asarray(coordinates, dtype=float)
     low, high = float(values.min()), float(values.max())
     position = (values - low) / max(high - low, 1e-300) * cells
     return np.minimum(position, cells - 1).astype(np.int64)
@@ -115,13 +112,12 @@ def largest_of_cells(data: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    channels = np.array([color_channels(stop) for stop in stops])
-    places = np.linspace(0, len(stops) - 1, steps)
-    mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
-    return [
-        "#{:02x}{:02x}{:02x}".format(*(round(float(part)) for part in parts))
-        for parts in zip(*mixed, strict=True)
+    position = np.linspace(0, len(stops) - 1, steps)
+    channels = [
+        np.interp(position, np.arange(len(stops)), channel).round().astype(int).tolist()
+        for channel in np.array([color_channels(stop) for stop in stops]).T
     ]
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in zip(*channels, strict=True)]
 
 
 def columns_of(data: pd.DataFrame) -> dict[str, Any]:
@@ -133,7 +129,7 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    #: argument of charts: a frame, or traces from which their analysis makes the frame.
+    #: Argument of charts: a frame, or traces from which their analysis makes the frame.
     ChartSource = pd.DataFrame | TraceSet | Trace | Selection
     ChartFrame = pd.DataFrame
 else:
@@ -323,18 +319,20 @@ def _place_groups(groups: pd.DataFrame) -> tuple[dict[Any, int], dict[Any, int]]
             for index, column in enumerate(columns)
             if column.kind == group["kind"] and not column.members & group["members"]
         ]
-        like_it = [index for index in free if columns[index].described == group["described"]]
+        same_description = [
+            index for index in free if columns[index].described == group["described"]
+        ]
         if not free:
             free = [len(columns)]
             columns.append(_GroupColumn(group["kind"], group["described"]))
-        index = (like_it or free)[0]
+        index = (same_description or free)[0]
         column_of[code], number_of[code] = index, columns[index].groups
         columns[index].members |= group["members"]
         columns[index].groups += 1
     return column_of, number_of
 
 
-def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
+def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], Ints]:
     """Return the names of the groups of one kind, and the number of each rank's group.
 
     The kind is the first in `KIND_ORDER` with several groups, else the first of the frame. The
@@ -347,20 +345,19 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     column = several.index[several][0] if several.any() else data["column"].min()
     ranks_of_column = data[data["column"] == column].drop_duplicates("rank")
     kind = ranks_of_column["kind"].iloc[0]
+    names = [f"{kind} {number}" for number in range(ranks_of_column["number"].max() + 1)]
     numbers = ranks_of_column.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
-    return [
-        f"{kind} {number}" for number in range(ranks_of_column["number"].max() + 1)
-    ], numbers.to_numpy(int)
+    return names, numbers.to_numpy(np.int64)
 
 
-#: Rules by which `top_rows` sums up columns, if it does not add their values.
-_RULES = {"min_ns": "min", "max_ns": "max"}
+#: Aggregations of columns that `top_rows` does not add up.
+_AGGREGATIONS = {"min_ns": "min", "max_ns": "max"}
 
 
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the `top` rows by column `by`, one row that sums up the others, and their labels."""
+    """Return the `top` rows by column `by`, one row for all others, and the labels of the rows."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
@@ -369,17 +366,18 @@ def top_rows(
         labels = [label(name) for name in selected["name"]]
     else:
         selected, rest = ordered.iloc[:top], ordered.iloc[top:]
-        others = {
-            column: float(rest[column].agg(_RULES.get(column, "sum")))
+        numbers = {
+            column: float(rest[column].agg(_AGGREGATIONS.get(column, "sum")))
             for column in rest.columns
             if pd.api.types.is_numeric_dtype(rest[column].dtype)
         }
-        words = plural(len(rest), f"other {noun}")
-        text = {column: "" for column in rest.columns if column not in others}
-        row = pd.DataFrame([{**text, **others, "name": words, "names": len(rest)}])
-        plain = selected.astype(dict.fromkeys(text, object))
-        selected = pd.concat([plain, row[list(plain.columns)]], ignore_index=True)
-        labels = [*(label(name) for name in selected["name"][:-1]), words]
+        texts = {column: "" for column in rest.columns if column not in numbers}
+        others = plural(len(rest), f"other {noun}")
+        row = pd.DataFrame([{**texts, **numbers, "name": others, "names": len(rest)}])
+        # Categories of the selected rows lack the texts of the new one.
+        selected = selected.astype(dict.fromkeys(texts, object))
+        selected = pd.concat([selected, row[list(selected.columns)]], ignore_index=True)
+        labels = [*(label(name) for name in selected["name"][:-1]), others]
     selected = selected.reset_index(drop=True)
     selected["row"] = range(len(selected))
     return selected, labels
@@ -391,19 +389,14 @@ def spread_over_ranks(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str])
     ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
     rank has none. The sums of the last row are over all names that it stands for.
     """
-    group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
-    groups, first = np.unique(group, return_index=True)
-    named = shown[shown["names"] == 1]
-    row_of = {
-        tuple(map(str, key)): row
-        for *key, row in named[[*keys, "row"]].itertuples(index=False, name=None)
-    }
-    rows = np.full(len(groups), len(shown) - 1)
-    for number, key in enumerate(frame[keys].iloc[first].itertuples(index=False, name=None)):
-        rows[number] = row_of.get(tuple(map(str, key)), len(shown) - 1)
-    rank, ranks = pd.factorize(frame["rank"])
-    place = rows[np.searchsorted(groups, group)] * len(ranks) + rank
-    sums = np.bincount(
-        place, weights=frame["sum_ns"].to_numpy(float), minlength=len(shown) * len(ranks)
-    ).reshape(len(shown), len(ranks))
+    named = shown.loc[shown["names"] == 1, [*keys, "row"]]
+    row_of = {tuple(map(str, key)): row for *key, row in named.itertuples(index=False, name=None)}
+    by_rank = frame.pivot_table(
+        "sum_ns", index=keys, columns="rank", aggfunc="sum", observed=True, fill_value=0
+    )
+    row = [
+        row_of.get(tuple(map(str, key)), len(shown) - 1)
+        for key in by_rank.index.to_frame().itertuples(index=False, name=None)
+    ]
+    sums = by_rank.groupby(np.array(row)).sum()
     return shown.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))

@@ -354,7 +354,9 @@ def chart_scope(
     """
     scope: Scope = {"nan": np.nan, "device_word": fill_device_word("{device_word}", frame)}
     for name, default in definition.attrs.items():
-        scope[name] = frame.attrs.get(name, default)
+        value = frame.attrs.get(name)
+        value = default if value is None else value
+        scope[name] = np.nan if value is None else value
     for name in ("late_ranks", "fact_ranks"):
         scope[name] = list(frame.attrs.get(name, ()))
     for name in (*definition.needs, *definition.uses):

@@ -102,7 +102,7 @@ class RoundTicks(_Spec, tag_field="type", tag="round"):
 
 
 class PlacedTicks(_Spec, tag_field="type", tag="places"):
-    """Ticks at places of items."""
+    """Ticks at positions of items."""
 
     at: Code
     text: Template
@@ -153,7 +153,7 @@ class ColumnColor(_Spec, tag_field="type", tag="column"):
 
 
 class RampColor(_Spec, tag_field="type", tag="ramp"):
-    """The color at a place from 0 to 1 on a ramp, and that of items whose place is nan."""
+    """A color at a position from 0 to 1 on a ramp; items whose position is nan are `missing`."""
 
     ramp: Literal["busy", "waiting"]
     at: Code
@@ -161,7 +161,7 @@ class RampColor(_Spec, tag_field="type", tag="ramp"):
 
 
 class MixColor(_Spec, tag_field="type", tag="mix"):
-    """The color at a place from 0 to 1 between two expressions of names of colors."""
+    """A color at a position from 0 to 1 between two expressions of names of colors."""
 
     start: Code
     end: Code
@@ -224,7 +224,7 @@ Mark = BarMark | LineMark | DotMark
 
 
 class SpreadSpec(_Spec):
-    """The measure whose minimum and maximum are drawn as a line, at its place on the axis."""
+    """The measure whose minimum and maximum are drawn as a line at the position `at`."""
 
     name: str
     of: Code
@@ -314,7 +314,7 @@ def rows_definition(name: str) -> RowsDefinition:
 
 
 class BarStyle(_Spec):
-    """The look of a bar, by names of colors; `on` is the color of texts on it, if it has any."""
+    """The style of a bar, by names of colors; `on` is the color of texts on it, if it has any."""
 
     fill: str
     line: str | None = None

@@ -69,7 +69,7 @@ def kernel_type_breakdown(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Kinds of {device_word} work",
+    title: str = "{device_word} time by kind",
     **options: object,
 ) -> Figure:
     """Draw the busy time of each kind of kernel, and of kinds that run at the same time.
@@ -134,7 +134,7 @@ def idle_time_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Why streams are idle",
+    title: str = "Stream idle time by cause",
     **options: object,
 ) -> Figure:
     """Draw each stream's idle time, split by cause.
@@ -169,7 +169,7 @@ def device_idle_breakdown(
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Why {device_word}s are idle",
+    title: str = "{device_word} idle time by cause",
     **options: object,
 ) -> Figure:
     """Draw the idle time of each rank's whole device, split by cause.
@@ -199,7 +199,7 @@ _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 def kernel_breakdown(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top kernels",
@@ -270,7 +270,7 @@ def kernel_breakdown(
                 "@{name}",
                 [
                     ("kind", "@{kind}"),
-                    ("total a rank", "{per_rank_ns:duration}"),
+                    ("total per rank", "{per_rank_ns:duration}"),
                     ("minimum and maximum of a rank", "{least_ns:duration} – {most_ns:duration}"),
                     ("of all device time", "{share:share}"),
                     ("kernels, all ranks", "{count:count}"),
@@ -295,7 +295,7 @@ def kernel_duration_by_rank(
     frame: ChartSource,
     *,
     name: str | None = None,
-    top: int = 12,
+    top: Positive = 12,
     late: Iterable[int] | None = None,
     clusters: pd.DataFrame | None = None,
     width: Positive | None = None,
@@ -369,7 +369,7 @@ def _draw_mean_durations(
         names = disambiguate([short_name(kernel) for kernel in full_names], full_names)
         left = len(order) - top
         summary = (
-            f"the {count(top)} with most time; {plural(left, 'other')} not drawn"
+            f"the {count(top)} with the most time; {plural(left, 'other')} not drawn"
             if left > 0
             else ""
         )

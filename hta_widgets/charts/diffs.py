@@ -84,8 +84,8 @@ def _signed_bars(
 
 
 _OPS_TITLES = {
-    "duration": "Time, after against before",
-    "count": "Calls, after against before",
+    "duration": "Change in time, by name",
+    "count": "Change in calls, by name",
 }
 
 
@@ -94,7 +94,7 @@ def diff_ops(
     frame: ChartSource,
     *,
     measure: Literal["duration", "count"] = "duration",
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str | None = None,
@@ -192,8 +192,8 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
             ),
         ),
         style.with_subtitle(
-            "total of a name after, less before",
-            f"all names but ranges {total}",
+            "total after minus total before",
+            f"all names except ranges {total}",
             f"{COLOURS}, grey: within ±2 %",
             f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
             unmatched_note(frame),
@@ -211,10 +211,10 @@ def _count_delta(number: float) -> str:
 def diff_changes(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "What changed, beyond noise",
+    title: str = "Changes above noise",
 ) -> Figure:
     """Draw the changes with most time: regressions to the right of zero, improvements to the left.
 
@@ -273,21 +273,21 @@ def diff_changes(
                 Column("change", "{what}", 460),
                 Column("difference", "{diff_text}"),
                 Column("", "{share_text}", 520),
-                Column("a step", "{was:duration} → {now:duration}", 680),
+                Column("per step", "{was:duration} → {now:duration}", 680),
             ],
             tooltip=Tooltip(
                 "@{name}",
                 [
                     ("change", "@{what}"),
-                    ("time in a step", "{was:duration} → {now:duration}"),
+                    ("time per step", "{was:duration} → {now:duration}"),
                     ("difference", "@{diff_text} @{share_text}"),
-                    ("calls in a step", "@{counts_text}"),
+                    ("calls per step", "@{counts_text}"),
                     ("in", "@{path}"),
                 ],
             ),
         ),
         style.with_subtitle(
-            "time in a step after, less before; mean over steps and ranks",
+            "time per step after minus before; mean over steps and ranks",
             COLOURS,
             f"{plural(left, 'smaller change')} not drawn" if left else "",
             unmatched_note(frame, ()),
@@ -299,10 +299,10 @@ def diff_changes(
 def diff_names(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Names, after against before, in a step",
+    title: str = "Change in time per step, by name",
 ) -> Figure:
     """Draw the names whose time in a step differs most.
 
@@ -340,7 +340,7 @@ def diff_names(
 _WORDS = {
     "communication": "exposed communication", "communication_wait": "waiting for other ranks",
     "communication_transfer": "exposed transfer", "copies": "exposed copies", "idle": "idle device",
-    "host": "host alone",
+    "host": "host only",
 }  # fmt: skip
 
 
@@ -348,10 +348,10 @@ _WORDS = {
 def diff_waterfall(
     frame: ChartFrame,
     *,
-    top: int = 15,
+    top: Positive = 15,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Where the difference of the step times comes from",
+    title: str = "Step time difference by part",
 ) -> Figure:
     """Draw what each part adds to the step times or takes from them, and the sum of all parts.
 
@@ -393,7 +393,7 @@ def diff_waterfall(
         data.loc[len(data)] = left[sums].sum()
         labels.append(plural(len(left), "other part"))
     data.loc[len(data)] = [before, after, after - before]
-    data["label"] = [*labels, "in all"]
+    data["label"] = [*labels, "total"]
     ends = np.cumsum(data["diff_ns"].to_numpy())
     ends[-1] = after - before
     starts = np.append(np.append(0, ends[:-2]), 0)
@@ -423,7 +423,7 @@ def diff_waterfall(
         ),
         style.with_subtitle(
             f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
-            f"each bar begins where the one above it ends; {COLOURS}",
+            f"each bar begins at the end of the bar above; {COLOURS}",
             unmatched_note(frame, ()),
         ),
     )
@@ -514,7 +514,7 @@ def diff_steps(
             tooltip=Tooltip("{label}", [("time", "{times_text}"), ("difference", "{diff_text}")]),
         ),
         style.with_subtitle(
-            "a row is a pair of steps; length on the host",
+            "one row per pair of steps; duration on the host",
             _p_value_text(frame.attrs.get("p_value")),
             unmatched_note(frame, ()),
         ),
@@ -548,13 +548,13 @@ def _scope_text(frame: pd.DataFrame) -> str:
 
 def _step_text(before: int, after: int) -> str:
     if before < 0:
-        return "the whole"
+        return "whole run"
     return f"step {before}" if before == after else f"step {before} → {after}"
 
 
 def _p_value_text(p_value: float | None) -> str:
     if p_value is None:
-        return "with one step per side, chance cannot be estimated"
+        return "with one step per side, no p-value can be computed"
     if p_value < 0.001:
         return "by chance the means differ as much in less than 1 of 1 000 such pairs"
     return f"by chance the means differ as much in {share(p_value)} of such pairs"

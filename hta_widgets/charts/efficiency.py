@@ -46,7 +46,7 @@ def operator_efficiency(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "How close to the machine",
+    title: str = "Roofline of operators",
     **options: object,
 ) -> Figure:
     """Draw the roofline of operators: FLOPs per byte, achieved TFLOP/s, and the devices' limits.
@@ -77,8 +77,7 @@ def operator_efficiency(
         "intensity", "tflop_per_s", "gb_per_s", "roofline_share", "bound", "device",
         "peak_tflop_per_s", "memory_gb_s", "peak_source", "peak_certainty",
     )  # fmt: skip
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     is_long = frame["device_ns"] >= _MIN_SHARE * frame["device_ns"].sum()
@@ -91,7 +90,7 @@ def operator_efficiency(
     style = style.with_subtitle(
         "TFLOP/s over FLOPs per byte, both logarithmic; a mark's area is the time on the device",
         *_sources(drawn),
-        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs or much time not drawn"
+        f"{plural(len(frame) - len(drawn), 'row')} without FLOPs, or with little time, not drawn"
         if len(drawn) < len(frame)
         else "",
         unmatched_note(frame),

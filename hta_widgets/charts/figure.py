@@ -88,7 +88,8 @@ def html_of(chart: LayoutDOM) -> str:
         "if (window.Bokeh && window.Bokeh.embed) { window.Bokeh.embed.embed_item(item); return; }"
         "if (++tries < 100) { setTimeout(draw, 100); return; }"
         f'document.getElementById("{place}").textContent = '
-        '"BokehJS is missing, which the first chart brings: restart and run the notebook again.";'
+        '"BokehJS is missing: the output of the first chart includes it. '
+        'Restart the kernel and run the notebook again.";'
         "})(); })();</script>"
     )
 

@@ -39,7 +39,7 @@ _GROUP_COLORS = (0, 5, 4, 3, 1, 6)
 #: Maximum number of groups with a row each; of more, only those with most time per column have one.
 _MAX_ROWS = 40
 _IN_CELLS = (
-    "in a cell the group's number and the rank's position in it; times are of a rank and"
+    "a cell shows the group's number and the rank's position in it; times are per rank and"
     " include waits"
 )
 _MEANS = "times and bytes are means of a group's ranks, waits included"
@@ -51,7 +51,7 @@ def parallel_groups(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Which ranks form which groups",
+    title: str = "Process groups by rank",
     **options: object,
 ) -> Figure:
     """Draw each rank's group of each kind, and the rank's time and bytes in it.
@@ -107,7 +107,7 @@ def parallel_groups(
     data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
     in_rows = data["rank"].nunique() <= NAMED_ROWS
     content, explanation = _rank_rows(data, theme) if in_rows else _group_rows(data)
-    guesses = "? is a guess from what the group runs and which ranks it has"
+    guesses = "?: kind guessed from the group's calls and ranks"
     style = style.with_subtitle(
         *explanation,
         _group_finding(data),
@@ -157,7 +157,9 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
         columns=columns,
         tooltip=_group_tooltip("rank @{rank} · @{name}"),
     )
-    omitted = f"{plural(hidden_count, 'column')} of the least used left out" if hidden_count else ""
+    omitted = (
+        f"{plural(hidden_count, 'column')} with the least time left out" if hidden_count else ""
+    )
     return content, (_IN_CELLS, omitted)
 
 
@@ -204,7 +206,7 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
     )
     return content, (
         f"a row is a group, {count(len(ranks))} ranks go from left to right; {_MEANS}",
-        f"those of {count(len(groups))} groups in which most is spent have a row"
+        f"of {count(len(groups))} groups, those with the most time have a row"
         if len(rows) < len(groups)
         else "",
     )
@@ -247,10 +249,10 @@ def _group_tooltip(heading: str) -> Tooltip:
         heading,
         [
             ("group", "@{group}"),
-            ("for", "@{purpose}"),
-            ("its ranks", "@{members}"),
+            ("kind", "@{purpose}"),
+            ("ranks", "@{members}"),
             ("position", "@{position_text}"),
-            ("runs there", "@{time_text}"),
+            ("time", "@{time_text}"),
             ("messages", "@{bytes_text}"),
         ],
     )

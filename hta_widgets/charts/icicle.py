@@ -17,12 +17,14 @@ from hta_widgets.text import plural, share_delta
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import short_name
 
-_MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
+#: Minimum share of the tree's width for a tile.
+_MIN_SHARE = 0.001
 #: Minimum difference for each of a tile's three darker colours, as a share of the time before.
 _STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-_MAX_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
+#: Number of letters that fit into the chart; the page leaves out texts wider than their tile.
+_MAX_LETTERS = 120
 
 
 @check_arguments
@@ -72,28 +74,28 @@ def diff_icicle(
     if total <= 0:
         return empty_figure(frame, style, note="nothing below these operators takes time")
     left = left_edges(frame["parent"].to_numpy(), size)
-    wide = size >= _MIN_SHARE * total
-    is_shown = wide & (level < depth)
+    is_wide = size >= _MIN_SHARE * total
+    is_shown = is_wide & (level < depth)
     data = frame[is_shown].reset_index(drop=True)
     data["row"] = data["depth"]
     data["low"] = left[is_shown]
     data["high"] = (left + size)[is_shown]
     data["name"] = data["name"].astype(str)
     data["label"] = [
-        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / total))
-        for name, wide in zip(data["name"], size[is_shown].tolist(), strict=True)
+        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * width / total))
+        for name, width in zip(data["name"], size[is_shown].tolist(), strict=True)
     ]
     shade = _shade_index(data)
     data["fill"] = [theme.delta[k] for k in shade.tolist()]
-    # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
+    # Texts have the background's colour on the ramp's dark ends, and ink on its pale middle.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
     relative = zip(relative_change(data), data["before_ns"], strict=True)
     data["share_text"] = [share_delta(change) if is_old else "new" for change, is_old in relative]
     data["counts_text"] = counts_text(data)
     for name in ("before", "after", "diff", "diff_self"):
         data[f"{name}_whole"] = data[f"{name}_ns"].round()
-    deeper = int((wide & (level >= depth)).sum())
-    narrow = int((~wide).sum())
+    deeper = int((is_wide & (level >= depth)).sum())
+    narrow = int((~is_wide).sum())
     measure = str(frame.attrs.get("measure", ""))
     on_measure = f" on the {measure}" if measure else ""
     bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
@@ -107,19 +109,19 @@ def diff_icicle(
             tooltip=Tooltip(
                 "@{name}",
                 [
-                    ("time in a step", "{before_whole:duration} → {after_whole:duration}"),
+                    ("time per step", "{before_whole:duration} → {after_whole:duration}"),
                     ("difference", "{diff_whole:duration_delta} {share_text}"),
-                    ("of itself", "{diff_self_whole:duration_delta}"),
-                    ("calls in a step", "@{counts_text}"),
+                    ("self", "{diff_self_whole:duration_delta}"),
+                    ("calls per step", "@{counts_text}"),
                     ("in", "@{path}"),
                 ],
             ),
         ),
         style.with_subtitle(
-            f"as wide as its time{on_measure} in a step, mean of both runs",
+            f"width: time{on_measure} per step, mean of both runs",
             COLOURS,
             f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
-            f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
+            f"{plural(deeper, 'tile')} on deeper levels not drawn" if deeper else "",
             unmatched_note(frame, ()),
         ),
     )

@@ -147,7 +147,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
+    """Return a series as steps; of more than `max_steps`, minimum and maximum per time slice."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -160,7 +160,7 @@ def lane_steps(
     last = np.append(first[1:], len(times))
     lowest, highest = values[carried].copy(), values[carried].copy()
     filled = np.flatnonzero(last > first)
-    # Slices without a change have no index, so `reduceat` needs the starts of the others only.
+    # Slices without a change have no index, so `reduceat` takes the starts of the other slices.
     lowest[filled] = np.minimum(lowest[filled], np.minimum.reduceat(values, first[filled]))
     highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
     return LaneSteps(edges[:-1], edges[1:], lowest, highest, exact=False)
@@ -200,7 +200,7 @@ def step_lanes(content: StepLanes, style: FigureStyle) -> Figure:
     is_exact = all(lane.exact for lane in steps)
     start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
     if not is_exact:
-        slices = f"{count(budget)} slices of time"
+        slices = f"{count(budget)} time slices"
         thinning = f"{count(total)} changes, drawn as minimum and maximum of {slices}"
         style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
@@ -283,10 +283,10 @@ def _step_columns(
 
 
 def _range_texts(
-    lows: Sequence[float], highs: Sequence[float], words: Callable[[float], str]
+    lows: Sequence[float], highs: Sequence[float], format_value: Callable[[float], str]
 ) -> list[str]:
     """Return the text of each range; each distinct value is formatted once."""
-    text = cache(words)
+    text = cache(format_value)
     return [
         text(low) if low == high else f"{text(low)} to {text(high)}"
         for low, high in zip(lows, highs, strict=True)

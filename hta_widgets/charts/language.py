@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from hta_widgets.trace.names import disambiguate
 Scope = dict[str, Any]
 
 
-def queue_length(mean: float) -> str:
-    """Return a mean with two significant digits, which are enough to compare short queues."""
+def length_text(mean: float) -> str:
+    """Return a mean length with two significant digits, enough to compare short queues."""
     if not np.isfinite(mean):
         return text.value(None)
     if 0 < mean < 0.01:
@@ -51,7 +52,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "value": text.value,
     "size": text.size,
     "binary_size": lambda high: text.binary_size(int(high)),
-    "length": queue_length,
+    "length": length_text,
     "tenths": lambda number: text.fixed_decimals(number, 1),
     "hundredths": lambda number: text.fixed_decimals(number, 2),
 }
@@ -85,7 +86,7 @@ def combination_codes(columns: list[Any]) -> np.ndarray:
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
 
-def _value_mask(value: Any) -> Any:
+def _is_known(value: Any) -> Any:
     return value != "" if np.asarray(value).dtype.kind in "OU" else np.isfinite(value)
 
 
@@ -94,20 +95,22 @@ def _divide(a: Any, b: Any) -> Any:
     return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
 
 
-def _elementwise(work: Callable[..., Any]) -> Callable[..., Any]:
-    def run(values: Any, *rest: Any) -> Any:
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of a value, or of each value of a column."""
+
+    def apply(values: Any, *arguments: Any) -> Any:
         if not is_rows(values):
-            return work(values, *rest)
+            return function(values, *arguments)
         results = np.empty(len(values), object)
-        results[:] = [work(each, *rest) for each in values]
+        results[:] = [function(value, *arguments) for value in values]
         return results
 
-    return run
+    return apply
 
 
-def _part(value: str, separator: str, place: int) -> str:
+def _part(value: str, separator: str, index: int) -> str:
     parts = value.split(separator)
-    return parts[place] if place < len(parts) else ""
+    return parts[index] if index < len(parts) else ""
 
 
 _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
@@ -124,7 +127,7 @@ CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
     "floor": np.floor,
-    "known": _value_mask,
+    "known": _is_known,
     "default": lambda value, other: np.where(np.isfinite(value), value, other),
     "clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
     "ratio": _divide,
@@ -146,30 +149,33 @@ CELLS: dict[str, Callable[..., Any]] = {
 #: Functions that reduce a column, or each group of it (`by`, `each`), over the rows of `where`.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
-_NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
-_NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
+#: Aggregations of pandas that have another name here, and results of functions for no rows.
+_AGGREGATIONS: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
+_EMPTY_RESULTS = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
 def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Return the result of a function of `COLUMNS`; the last column of `pick` has the scores."""
     values = np.asarray(columns[0])
     length = len(values)
-    chosen = np.broadcast_to(options.get("where", True), length).astype(bool)
+    is_included = np.broadcast_to(options.get("where", True), length).astype(bool)
     keys = np.asarray(options.get("each", options.get("by", np.zeros(length))), int)
     groups = range(int(keys.max(initial=0)) + 1)
+    unknown = "" if values.dtype.kind in "OU" else np.nan
     if name in ("pick", "is_most"):
-        scores = pd.Series(np.asarray(columns[-1], float))[chosen].dropna()
+        scores = pd.Series(np.asarray(columns[-1], float))[is_included].dropna()
         best = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), best)
-        places = best.reindex(groups, fill_value=-1).to_numpy()
-        results = values[np.maximum(places, 0)]
-        if (places < 0).any():
-            results = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, results)
+        positions = best.reindex(groups, fill_value=-1).to_numpy()
+        results = values[np.maximum(positions, 0)]
+        if (positions < 0).any():
+            results = np.where(positions < 0, unknown, results)
     else:
-        grouped = pd.Series(values)[chosen].groupby(keys[chosen]).agg(_NAMES.get(name, name))
-        none: Any = _NONE.get(name, "" if values.dtype.kind in "OU" else np.nan)
-        results = grouped.reindex(groups, fill_value=none).to_numpy()
+        grouped = pd.Series(values)[is_included].groupby(keys[is_included])
+        aggregated = grouped.agg(_AGGREGATIONS.get(name, name))
+        empty: Any = _EMPTY_RESULTS.get(name, unknown)
+        results = aggregated.reindex(groups, fill_value=empty).to_numpy()
     if "each" in options:
         return results[keys]
     return results if "by" in options else results[0]
@@ -192,7 +198,7 @@ def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
     return _evaluate_node(parse_expression(code), scope) if isinstance(code, str) else code
 
 
-_SIGNS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: np.divide, ast.Mod: operator.mod,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -212,23 +218,24 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=of):
             return np.negative(_evaluate_node(of, scope))
         case ast.BoolOp(op=op, values=parts):
-            work = np.logical_and if isinstance(op, ast.And) else np.logical_or
-            return work.reduce(
+            combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
+            return combine.reduce(
                 np.broadcast_arrays(*(_evaluate_node(part, scope) for part in parts))
             )
         case (
             ast.Compare(left=left, ops=[op], comparators=[right])
             | ast.BinOp(left=left, op=op, right=right)
-        ) if type(op) in _SIGNS:
+        ) if type(op) in _OPERATORS:
             with np.errstate(divide="ignore", invalid="ignore"):
-                return _SIGNS[type(op)](_evaluate_node(left, scope), _evaluate_node(right, scope))
+                operate = _OPERATORS[type(op)]
+                return operate(_evaluate_node(left, scope), _evaluate_node(right, scope))
         case ast.Subscript(value=of, slice=at):
             return _evaluate_node(of, scope)[_evaluate_node(at, scope)]
         case ast.IfExp(test=test, body=yes, orelse=no):
-            holds = _evaluate_node(test, scope)
-            if not is_rows(holds):
-                return _evaluate_node(yes if holds else no, scope)
-            return np.where(holds, _evaluate_node(yes, scope), _evaluate_node(no, scope))
+            condition = _evaluate_node(test, scope)
+            if not is_rows(condition):
+                return _evaluate_node(yes if condition else no, scope)
+            return np.where(condition, _evaluate_node(yes, scope), _evaluate_node(no, scope))
         case ast.Call(func=ast.Name(id="text"), args=[ast.Constant(value=value)]):
             return fill_template(str(value), scope)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
@@ -250,7 +257,7 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
 
 
 def format_value(value: Any, spec: str = "") -> str:
-    """Return a value as text; "" if it is not known and no format is given."""
+    """Return a value as text; "" for an unknown value without a format."""
     if spec in FORMATS:
         return FORMATS[spec](value)
     if spec and spec not in NOUNS:
@@ -260,24 +267,26 @@ def format_value(value: Any, spec: str = "") -> str:
         )
     if isinstance(value, float) and not np.isfinite(value):
         return ""
-    is_integer = isinstance(value, float) and value == int(value)
-    return text.plural(int(value), spec) if spec else str(int(value) if is_integer else value)
+    if spec:
+        return text.plural(int(value), spec)
+    is_whole = isinstance(value, float) and value == int(value)
+    return str(int(value) if is_whole else value)
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the texts around the holes of a template, and each hole's code and format."""
-    pieces, holes, last = [], [], 0
+    texts, holes, end = [], [], 0
     for hole in _HOLE.finditer(template):
-        pieces.append(template[last : hole.start()])
+        texts.append(template[end : hole.start()])
         code, format_ = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
         holes.append((code, format_))
-        last = hole.end()
-    return [*pieces, template[last:]], holes
+        end = hole.end()
+    return [*texts, template[end:]], holes
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Fill a template: a text, or one per row if an expression has rows; "" for an empty value."""
-    pieces, holes = split_template(template)
+    texts, holes = split_template(template)
     values = [(evaluate(code, scope), format_) for code, format_ in holes]
     length = next((len(value) for value, _ in values if is_rows(value)), None)
     columns = [
@@ -290,7 +299,7 @@ def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     if not columns:
         return template
     rows = [
-        "" if "" in row else "".join(a + b for a, b in zip(pieces, row, strict=False)) + pieces[-1]
+        "" if "" in row else "".join(chain(*zip(texts, (*row, ""), strict=True)))
         for row in zip(*columns, strict=True)
     ]
     return rows[0] if length is None else np.array(rows, object)

@@ -79,7 +79,7 @@ def launch_stats(
     blue, grey = theme.kind["compute"], theme.kind["cpu"]
     delays = _Histogram(
         "delay of kernels",
-        "from the launch call's end to the kernel's start, 0 if it starts before",
+        "from the end of the launch call to the kernel's start, 0 if the kernel starts before",
         delay,
         delay > launch_delay_cutoff_ns,
         f"later than {late}",
@@ -87,7 +87,7 @@ def launch_stats(
     )
     calls = _Histogram(
         "duration of calls",
-        "how long the thread is busy with the call",
+        "time that the call blocks its thread",
         call,
         call > runtime_cutoff_ns,
         f"longer than {long}",
@@ -95,7 +95,7 @@ def launch_stats(
     )
     kernels = _Histogram(
         "duration of kernels",
-        "device time of what is launched, copies included",
+        "device time of launched work, copies included",
         kernel,
         kernel < call,
         "shorter than their launch call",

@@ -38,7 +38,7 @@ def _bar_pair(
 def operators(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Top operators",
@@ -109,16 +109,16 @@ def operators(
                 "@{name}",
                 [
                     *([("shapes", "@{input_shapes}")] if with_shapes else []),
-                    ("device, itself", "{device_self_ns:duration}"),
-                    ("device, with what it calls", "{device_total_ns:duration}"),
-                    ("host, itself", "{cpu_self_ns:duration}"),
-                    ("host, with what it calls", "{cpu_total_ns:duration}"),
+                    ("device, self", "{device_self_ns:duration}"),
+                    ("device, total", "{device_total_ns:duration}"),
+                    ("host, self", "{cpu_self_ns:duration}"),
+                    ("host, total", "{cpu_total_ns:duration}"),
                     ("calls, all ranks", "{count:count}"),
                 ],
             ),
         ),
         style.with_subtitle(
-            "time of an operator itself, without the operators that it calls",
+            "self time: without the operators that an operator calls",
             "mean of ranks" if ranks > 1 else "",
             "" if on_device else "no device work is linked to operators",
             unmatched_note(frame),
@@ -130,7 +130,7 @@ def operators(
 def user_annotation_breakdown(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Time in annotated ranges",
@@ -177,7 +177,7 @@ def user_annotation_breakdown(
         data = spread_over_ranks(named, data, ["name"])
     data["per_rank_ns"] = data["sum_ns"] / ranks
     lines = [
-        ("total a rank", "{per_rank_ns:duration}", "per_rank_ns"),
+        ("total per rank", "{per_rank_ns:duration}", "per_rank_ns"),
         ("count, all ranks", "@{count}", "count"),
         ("shortest", "{min_ns:duration}", "min_ns"),
         ("longest", "{max_ns:duration}", "max_ns"),
@@ -201,7 +201,7 @@ def user_annotation_breakdown(
             ),
         ),
         style.with_subtitle(
-            "summed durations by name; ranges inside of others count for both",
+            "summed durations by name; nested ranges count for each name",
             "mean of ranks, line: min to max of a rank" if ranks > 1 else "",
             unmatched_note(frame),
         ),
@@ -212,10 +212,10 @@ def user_annotation_breakdown(
 def frequent_kernel_sequences(
     frame: ChartSource,
     *,
-    top: int = 10,
+    top: Positive = 10,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Frequent sequences of kernels",
+    title: str = "Frequent kernel sequences",
     **options: object,
 ) -> Figure:
     """Draw the sequences of kernels that occur most often.
@@ -283,7 +283,7 @@ def frequent_kernel_sequences(
         ),
         style.with_subtitle(
             "the kernels that one call of the operator launches, most frequent first",
-            f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
+            f"{plural(int(data['names'].sum()), 'sequence')}, total time of all occurrences",
             unmatched_note(frame),
         ),
     )

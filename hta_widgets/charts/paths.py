@@ -24,6 +24,7 @@ from hta_widgets.charts.figure import (
     empty_figure,
     keep_dominant,
     models,
+    unmatched_note,
 )
 from hta_widgets.charts.lanes import Lane, lanes_figure
 from hta_widgets.charts.rows import (
@@ -36,14 +37,11 @@ from hta_widgets.charts.rows import (
     view_of,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.panels.added import path_cause_text
 from hta_widgets.text import count, duration, plural, rank_list, share
 
 _MAX_SEGMENTS = 20_000
-_DEFINED = "the chain of work and waits that sets its duration; every moment counts once"
-
-
-def _path_note(frame: pd.DataFrame) -> str:
-    return str(frame.attrs.get("note", ""))
+_DEFINED = "the chain of work and waits that determines the duration; every moment counts once"
 
 
 @check_arguments
@@ -95,14 +93,13 @@ def critical_path(
     if segments > _MAX_SEGMENTS:
         max_gap = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
         data = pd.concat(_join_segments(data, max_gap), ignore_index=True)
-        joining = (
-            f"{count(segments)} segments, of one cause closer than {duration(max_gap)} drawn as one"
-        )
+        gap = duration(max_gap)
+        joining = f"{count(segments)} segments; those of one cause closer than {gap} are joined"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
     data["name"] = data["name"].astype(str)
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     ranks = frame["rank"].unique()
     if len(ranks) == 1:
         style = replace(style, title=f"{title} of rank {ranks[0]}")
@@ -119,9 +116,9 @@ def critical_path(
     )
     style = style.with_subtitle(
         _DEFINED,
-        "the path shows what takes most of a pixel; the rows below show a pixel at least",
+        "a pixel of the path shows its main cause; bars below are at least a pixel wide",
         joining,
-        _path_note(frame),
+        unmatched_note(frame, ()),
     )
     return _draw_segments(data, total, (start, end), tooltip, style)
 
@@ -136,7 +133,7 @@ def _draw_segments(
     """Draw the path in the first lane and the segments of each cause in separate lanes."""
     total_ns = float(causes.sum()) or 1.0
     lanes = [
-        Lane(cause_text(str(name)), _share_text(time_ns, total_ns))
+        Lane(path_cause_text(str(name)), _share_text(time_ns, total_ns))
         for name, time_ns in causes.items()
     ]
     figure, finish = lanes_figure(
@@ -206,7 +203,7 @@ def _legend_entry(cause: str, theme: Theme, suffix: str = "") -> Bars:
         0.0,
         "",
         style["fill"],
-        cause_text(cause) + suffix,
+        path_cause_text(cause) + suffix,
         line=style["line"],
         hatch=style["hatch"],
         hatch_color=style["hatch_color"],
@@ -232,21 +229,6 @@ def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
                 "bound_by": cause,
             }
         )
-
-
-_WORDS = {
-    "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
-    "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
-    "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
-    "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
-    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
-    "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
-}  # fmt: skip
-
-
-def cause_text(bound: str) -> str:
-    """Return the name of a cause for users."""
-    return _WORDS.get(bound, bound.replace("_", " "))
 
 
 def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
@@ -322,7 +304,7 @@ def job_critical_path(
     segments, joining = len(data), ""
     if segments > _MAX_SEGMENTS:
         data = _join_neighbours(data)
-        joining = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
+        joining = f"{count(segments)} segments; adjacent ones of one rank and cause are joined"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
@@ -332,7 +314,7 @@ def job_critical_path(
             Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, total_ns))
         )
     data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     tooltip = with_tooltip_columns(
         data,
         Tooltip(
@@ -349,9 +331,9 @@ def job_critical_path(
     style = style.with_subtitle(
         _DEFINED,
         _path_finding(by_rank, causes, total_ns),
-        f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
+        f"the path changes ranks {plural(jumps, 'time')}" if jumps else "",
         joining,
-        _path_note(frame),
+        unmatched_note(frame, ()),
     )
     start_ns = float(frame["start_ns"].min())
     return _rank_lanes(data, lanes, lines, causes / total_ns, start_ns, tooltip, style)
@@ -450,9 +432,8 @@ def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str
     if causes.empty:
         return ""
     first = int(by_rank.index[0])
-    main_text = (
-        f"{cause_text(str(causes.index[0]))} is {share(float(causes.iloc[0]) / total_ns)} of it"
-    )
+    cause = path_cause_text(str(causes.index[0]))
+    main_text = f"{cause} is {share(float(causes.iloc[0]) / total_ns)} of it"
     if len(by_rank) == 1:
         return f"all of it is on rank {first}, {main_text}"
     return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {main_text}"
@@ -464,7 +445,7 @@ def job_path_summary(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Whose time the critical path is",
+    title: str = "Critical path by rank",
     **options: object,
 ) -> Figure:
     """Draw each rank's share of the job's critical path, by cause.
@@ -521,7 +502,7 @@ def job_path_summary(
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / total_ns
-    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
+    data["bound_text"] = [path_cause_text(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > total_ns / 2].tolist()
@@ -551,10 +532,10 @@ def job_path_summary(
             ),
         ),
         style.with_subtitle(
-            "time on the path, by rank and by what bounds it; all bars together are the span",
+            "time on the path, by rank and cause; the bars add up to the span",
             f"more than half of it is on {rank_list(on_most)}"
             if on_most
-            else f"no rank has more than half of it; {names[0]} has most",
-            _path_note(frame),
+            else f"no rank has more than half of it; {names[0]} has the most",
+            unmatched_note(frame, ()),
         ),
     )

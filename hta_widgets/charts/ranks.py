@@ -69,7 +69,7 @@ def rank_clusters(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Which ranks behave alike",
+    title: str = "Groups of similar ranks",
     **options: object,
 ) -> Figure:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
@@ -146,10 +146,10 @@ def rank_clusters(
             ),
         ),
         style.with_subtitle(
-            "how a step passes on the device, mean of the cluster's ranks",
+            "a step's time on the device, mean of the cluster's ranks",
             _cluster_finding(frame, data),
             omitted,
-            "" if tolerance is None else f"alike: within {share(float(tolerance))} of a step",
+            "" if tolerance is None else f"similar: within {share(float(tolerance))} of a step",
             str(frame.attrs.get("note", "")),
         ),
     )

@@ -219,15 +219,18 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
     return [(tick, axis_time(tick, step)) for tick in ticks]
 
 
-def extremes_text(names: Sequence[str], values: object, words: Callable[[float], str]) -> str:
+def extremes_text(
+    names: Sequence[str], values: object, format_value: Callable[[float], str]
+) -> str:
     """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""
     low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
-    if words(numbers[low]) == words(numbers[high]):
-        return f"{words(numbers[low])} on each"
-    return f"{words(numbers[low])} ({names[low]}) to {words(numbers[high])} ({names[high]})"
+    low_text, high_text = format_value(numbers[low]), format_value(numbers[high])
+    if low_text == high_text:
+        return f"{low_text} on each"
+    return f"{low_text} ({names[low]}) to {high_text} ({names[high]})"
 
 
 def _row_pitch(rows: int) -> float:
@@ -247,7 +250,7 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     profile = rows > NAMED_ROWS
     pitch = _row_pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
-    # Profiles have no row for heads, but need room for the first name, taller than its row.
+    # Profiles have no row for heads, but need space for the first name, taller than its row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
     # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
     crisp = 0.5 / pitch if profile else 0.0

@@ -43,10 +43,10 @@ from hta_widgets.trace.arrays import Array
 def queue_length(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Launched and not yet started",
+    title: str = "Launch queue over time",
     **options: object,
 ) -> Figure:
     """Draw the number of launches that wait on each stream over time.
@@ -85,8 +85,8 @@ def queue_length(
     )
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
-        "launches on a stream that wait for their start, scaled to each row's peak",
-        "from 1 024 on a launch blocks its thread" if blocks else "",
+        "launches on a stream that wait for their start; each row is scaled to its peak",
+        "from 1 024 launches on, a launch blocks its thread" if blocks else "",
         omitted,
         unmatched_note(frame),
     )
@@ -97,10 +97,10 @@ def queue_length(
 def memory_bandwidth(
     frame: ChartSource,
     *,
-    top: int = 12,
+    top: Positive = 12,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Bandwidth of copies",
+    title: str = "Copy bandwidth",
     **options: object,
 ) -> Figure:
     """Draw the bandwidth of copies, by their kind, over time.
@@ -134,7 +134,7 @@ def memory_bandwidth(
         return empty_figure(frame, style)
     content, omitted = _lane_series(frame, "copy_kind", "gb_per_s", top, rate, theme.kind["memory"])
     style = style.with_subtitle(
-        "as the trace states it, added over copies that run at once, scaled to each row's peak",
+        "as recorded, summed over concurrent copies; each row is scaled to its peak",
         omitted,
         unmatched_note(frame),
     )
@@ -259,7 +259,7 @@ def memory_timeline(
     columns["total_text"] = [size(size_bytes) for size_bytes in level]
     style = style.with_subtitle(
         f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
-        f"{changes}, drawn as minimum and maximum of slices of time" if is_thinned else "",
+        f"{changes}, drawn as minimum and maximum of time slices" if is_thinned else "",
         f"never used: {unused}" if unused else "",
         unmatched_note(frame),
     )

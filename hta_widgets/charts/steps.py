@@ -89,7 +89,7 @@ _MAX_DOTS = 20_000
 _TITLES = {"own": "Own work per step", "dur": "Time per step"}
 _MEASURE_TEXTS = {
     "own": "a step less the time that the rank waits for others",
-    "dur": "from begin to end on the host, waits included",
+    "dur": "from start to end on the host, waits included",
 }
 #: Times of a step that tooltips show, with their labels.
 _TIMES = {
@@ -141,11 +141,6 @@ def step_times(
         takes 5 % longer than the median rank and deviates four times as much as usual (the median)
         in its row. Above 20 000 dots, one per spot is drawn and all outliers, and the subtitle
         reports that.
-
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
 
     Examples
     --------
@@ -206,7 +201,7 @@ def step_times(
             ),
         ),
         style.with_subtitle(
-            f"a dot is a rank's step against the median rank's; {_MEASURE_TEXTS[measure]}",
+            f"one dot per step of a rank, against the median rank; {_MEASURE_TEXTS[measure]}",
             _steps_finding(dots, dots["step"].nunique()),
             thinning,
             unmatched_note(frame),
@@ -239,7 +234,7 @@ def _thin_dots(dots: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, str]:
     dot_group = np.where(dots["is_outlier"], 1 + np.arange(len(dots)), 0)
     grid_rows = max(1, min(rows, _MAX_DOTS // 100))
     drawn, _ = thin_points(dots["apart"], dots["row"], dot_group, columns=100, rows=grid_rows)
-    thinning = f"{count(len(dots))} dots, drawn as {count(len(drawn))}, outliers all"
+    thinning = f"{count(len(dots))} dots, drawn as {count(len(drawn))} with all outliers"
     return dots.iloc[drawn], thinning
 
 
@@ -278,7 +273,7 @@ def _outliers(data: pd.DataFrame) -> Bools:
 
 
 def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
-    """Return the rank that stands out most in each row, and by how much, as text."""
+    """Return each row's outlier with the largest deviation, and the deviation, as text."""
     texts = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
     late = late.drop_duplicates(["row", "rank"], keep="last")

@@ -43,7 +43,7 @@ def stragglers(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Who keeps the others waiting",
+    title: str = "Wait imposed on other ranks",
     **options: object,
 ) -> Figure:
     """Draw how long the others wait for each rank, and why it is late.
@@ -104,7 +104,7 @@ def stragglers(
                 *([replace(lost, name="exposed")] if has_loss else []),
             ],
             columns=[
-                Column("because of", "{why}"),
+                Column("cause", "{why}"),
                 Column("the others wait", "{imposed_wait_ns:duration}", 560),
                 Column("last in", "{score:share}", 680),
                 Column("lost to the rank", "{lost_share:share}", 800),
@@ -112,12 +112,12 @@ def stragglers(
             tooltip=Tooltip(
                 "rank @{rank}",
                 [
-                    ("why", "@{why}"),
+                    ("cause", "@{why}"),
                     ("the others wait", "{imposed_wait_ns:duration}"),
                     ("exposed, not inherited", "{lost_ns:duration}"),
                     ("share of the others' time", "{lost_share:share}"),
                     ("last in", "{score:share}"),
-                    ("mean lateness against the median", "@{late_text}"),
+                    ("mean delay from the median", "@{late_text}"),
                     ("host", "@{host}"),
                 ],
             ),
@@ -151,7 +151,7 @@ def _add_bar_columns(data: pd.DataFrame, theme: Theme) -> None:
 
 
 def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranks, those first that cost the others most, with all columns."""
+    """Return the ranks with all columns, those with the longest imposed wait first."""
     # Frames without these columns are drawn too, but without stragglers.
     texts = dict.fromkeys(("cause", "pattern", "host"), "")
     missing: dict[str, Any] = {"is_straggler": False, "lost_ns": 0, "lost_share": np.nan, **texts}
@@ -212,8 +212,8 @@ _COSTLY = 0.05
 _STALL = 0.25
 
 _TITLES = {
-    "lost_share": "When each rank delays the others",
-    "imposed_wait": "How long each rank keeps the others waiting, and when",
+    "lost_share": "Time lost to each rank, by step",
+    "imposed_wait": "Wait imposed on other ranks, by step",
 }
 _COSTS = {
     "lost_share": (
@@ -221,7 +221,7 @@ _COSTS = {
         "share of the others' time that is exposed waiting for the rank",
     ),
     "imposed_wait": (
-        *("imposed_wait_ns", "imposed_wait_ns", "in all"),
+        *("imposed_wait_ns", "imposed_wait_ns", "total"),
         "total time that the others wait in collectives for the last rank to arrive",
     ),
 }
@@ -259,11 +259,6 @@ def stragglers_by_step(
         source has the frame's rows. With more than 64 ranks, those that cost most have a row, and
         the others share one; with more than 300 steps, each cell shows the costliest of several.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure.
-
     Examples
     --------
     >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
@@ -289,9 +284,9 @@ def stragglers_by_step(
     data = largest_of_cells(cells, "shown")
     data["right"] = np.minimum(data["left"] + fold, len(steps))
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
-    often = [
-        f"{count(bad)} of {count(met)}" if bad else ""
-        for bad, met in zip(by_row["bad"], by_row["met"], strict=True)
+    costly_texts = [
+        f"{count(costly)} of {count(steps_of_rank)}" if costly else ""
+        for costly, steps_of_rank in zip(by_row["costly"], by_row["steps"], strict=True)
     ]
     return draw_rows(
         RowsContent(
@@ -302,7 +297,7 @@ def stragglers_by_step(
             legend=_add_colors(data, theme, measure),
             head=" ",
             columns=[
-                Column(f"costly {kind}s" if kind == "step" else "costly", often),
+                Column(f"costly {kind}s" if kind == "step" else "costly", costly_texts),
                 Column(head, [duration(total_ns) for total_ns in by_row[total]], 520),
             ],
             tooltip=Tooltip(
@@ -329,12 +324,12 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
     ranks = np.unique(every["rank"])
     groups = every.groupby("rank", sort=True)
     sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
-    sums["bad"] = groups["is_costly"].sum()
-    sums["met"] = groups.size()
+    sums["costly"] = groups["is_costly"].sum()
+    sums["steps"] = groups.size()
     shown = ranks
     if len(ranks) > NAMED_ROWS:
-        order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
-        max_rows = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
+        order = sums.sort_values(["costly", "shown"], ascending=False, kind="stable").index
+        max_rows = max(_TOP, min(_MAX_TOP, int((sums["costly"] > 0).sum())))
         shown = np.sort(order[:max_rows].to_numpy())
     others = ~np.isin(ranks, shown)
     cells = every.copy()
@@ -346,7 +341,7 @@ def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.Dat
         names.append(plural(int(others.sum()), "other rank"))
         left = sums.loc[ranks[others]].sum().to_frame().T
         # A sum over several ranks would not be a number of steps.
-        left["bad"] = 0
+        left["costly"] = 0
         by_row = pd.concat([by_row, left], ignore_index=True)
     return names, cells, by_row
 
@@ -379,7 +374,7 @@ def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
         key = [
             Bars(0.0, "", late, duration(largest)),
             Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
-            Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
+            Bars(0.0, "", theme.lane, "none", line=theme.rule),
         ]
     return key
 
@@ -404,16 +399,17 @@ def _steps_finding(every: pd.DataFrame, kind: str) -> str:
         return f"none costs {_percent(_COSTLY)} of a {kind} or more"
     steps_by_rank = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
     first = int(steps_by_rank.index[0])
-    met = int((every["rank"] == first).sum())
     if len(steps_by_rank) == 1:
         costly_steps = costly["step"].tolist()
-        only_step = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
-        only_step = only_step or (
-            f"in each of {_count_text(met, kind)}"
-            if len(costly_steps) == met
-            else f"in {count(len(costly_steps))} of {_count_text(met, kind)}"
-        )
-        return f"rank {first} costs {_percent(_COSTLY)} or more {only_step}"
+        step_count = int((every["rank"] == first).sum())
+        steps_text = _count_text(step_count, kind)
+        if len(costly_steps) == 1 < step_count:
+            where = f"only in {kind} {costly_steps[0]}"
+        elif len(costly_steps) == step_count:
+            where = f"in each of {steps_text}"
+        else:
+            where = f"in {count(len(costly_steps))} of {steps_text}"
+        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
     often = steps_by_rank[
         steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
     ]

@@ -46,12 +46,12 @@ from hta_widgets.panels.headline import Headline, headline
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import (
     cell_details,
-    checked_row,
     details,
     event_summary,
     launches,
     neighbor,
     snap,
+    validate_row,
 )
 from hta_widgets.tiles.lateness import LatenessIndex, Ribbon, clusters_reply
 from hta_widgets.tiles.layout import JobLayout, lay_out
@@ -428,7 +428,7 @@ class TileEngine:
         """Return the index of a rank, its table of a name, and the row of an event in it."""
         index = self._indices[self.job.of_rank(rank).rank]
         table = index.rows(name)
-        return index, table, checked_row(index, table, event)
+        return index, table, validate_row(index, table, event)
 
     def _selected_rows(self, value: Mapping[str, Any]) -> Iterator[MarkedRows]:
         selection = Selection.from_json(value)

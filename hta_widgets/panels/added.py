@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,40 +15,46 @@ from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_send
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.parallel_groups import pipelines
 from hta_widgets.analysis.efficiency.call_efficiency import has_shapes
-from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_text
+from hta_widgets.panels.call_tree import call_tree
 from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.panels.kernels import fusion_chains, kernel_geometry
 from hta_widgets.panels.layers import has_layers, layers
 from hta_widgets.panels.savings import operator_savings
 from hta_widgets.text import rank_list
-from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection, overlaps_window
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Maximum number of bars, one per name, and minimum share of a node in a call tree's width.
-MAX_BARS = 12
-MAX_MARKS = 40
-MIN_SHARE = 0.002
+#: Maximum number of bars, and of rows of the roofline.
+MAX_BARS, MAX_MARKS = 12, 40
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
+
+
+#: Names of the values of ``bound_by`` of critical paths.
+_PATH_CAUSES = {
+    "cpu_bound": "host", "data_loading": "data loading", "gpu_compute_bound": "compute",
+    "gpu_communication_bound": "communication", "gpu_memory_bound": "copies",
+    "gpu_kernel_kernel_overhead": "between kernels", "gpu_kernel_launch_overhead": "launch",
+    "cpu_outside_operators": "host, no operator", "cpu_blocked": "host blocked",
+    "gpu_queue_wait": "queue wait", "sync_overhead": "synchronisation",
+    "unknown_wait": "unknown wait", "outside_path": "nothing recorded",
+}  # fmt: skip
+
+
+def path_cause_text(bound: str) -> str:
+    """Return the name of what bounds a segment of a critical path."""
+    return _PATH_CAUSES.get(bound, bound.replace("_", " "))
 
 
 def _critical_path(traces: TraceSet) -> pd.DataFrame:
     start, end = traces.start_ns, traces.end_ns
     path = analysis.job_critical_path(traces, annotation="", window=(start, end))
     summary = analysis.job_path_summary(path)
-    frame = summary[["rank", "count", "dur_ns", "share"]].assign(
-        cause=summary["bound_by"]
-        .astype(str)
-        .str.replace("kernel_kernel", "kernel_to_kernel")
-        .str.replace("_", " ")
-    )
+    causes = [path_cause_text(str(bound)) for bound in summary["bound_by"]]
+    frame = summary[["rank", "count", "dur_ns", "share"]].assign(cause=causes)
     return _first_rows(frame[summary["bound_by"] != "outside_path"], path)
 
 
@@ -85,8 +90,9 @@ def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     timed = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
-    spent = timed.groupby(key, observed=True)["transfer_ns"].transform("sum")
-    timed = timed.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)
+    total_ns = timed.groupby(key, observed=True)["transfer_ns"].transform("sum")
+    timed = timed.assign(total_ns=total_ns)
+    timed = timed.sort_values(["total_ns", *key, "arrival_ns"], ascending=False)
     group = timed.groupby(key, observed=True, sort=False).ngroup()
     frame = timed[group < MAX_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
     frame = frame.rename(columns={"arrival_ns": "start_ns"}).reset_index(drop=True)
@@ -106,13 +112,12 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     ]
     groups = ranks.groupby("cluster", sort=True)
     frame = groups[means].mean().reset_index(drop=True)
-    members = [sorted(ranks) for ranks in groups["rank"].agg(list)]
-    frame["label"] = [rank_list(ranks, len(ranks)) for ranks in members]
-    frame["members"] = [",".join(map(str, ranks)) for ranks in members]
-    frame["ranks"] = [len(ranks) for ranks in members]
-    frame["spread"] = (
-        groups["compute_ns"].agg(lambda times: times.max() / max(times.min(), 1) - 1).array
-    )
+    members = [sorted(ranks_of_group) for ranks_of_group in groups["rank"].agg(list)]
+    frame["label"] = [rank_list(group, len(group)) for group in members]
+    frame["members"] = [",".join(map(str, group)) for group in members]
+    frame["ranks"] = list(map(len, members))
+    compute_ns = groups["compute_ns"]
+    frame["spread"] = (compute_ns.max() / compute_ns.min().clip(lower=1) - 1).array
     frame["why"] = [
         next((text for text in reasons if text), "") for reasons in groups["why"].agg(list)
     ]
@@ -159,19 +164,17 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     first = np.zeros(len(match), dtype=bool)
     first[match.starts] = True
     is_message = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
-    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]]
-    blocks += map(batched_sends, traces.values())
+    sends = pd.DataFrame({"rank": source, "peer": target, "bytes": size})[is_message]
+    blocks = [block.assign(count=1) for block in (sends, *map(batched_sends, traces.values()))]
     matrix = analysis.all_to_all_matrix(traces)
     is_exact = len(matrix) > 0 and not matrix.attrs["unknown"]
-    shares = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
-    shares = shares[operation == _ALL_TO_ALL]
-    pairs = shares.merge(shares[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
-    pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
-    blocks.append(pairs[["rank", "peer", "bytes"]][: 0 if is_exact else None])
-    messages = pd.concat(blocks).assign(count=1)
     if is_exact:
         split = matrix.rename(columns={"sender": "rank", "receiver": "peer"})
-        messages = pd.concat([messages, split[["rank", "peer", "bytes", "count"]]])
+        blocks.append(split[["rank", "peer", "bytes", "count"]])
+    else:
+        calls = pd.DataFrame({"collective": match.collective, "rank": rank, "bytes": size})
+        blocks.append(_even_shares(calls[operation == _ALL_TO_ALL]))
+    messages = pd.concat(blocks)
     messages = messages[messages["rank"] != messages["peer"]]
     frame: pd.DataFrame = messages.groupby(["rank", "peer"])[["count", "bytes"]].sum().reset_index()
     frame.attrs = {
@@ -181,110 +184,12 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     return frame
 
 
-@dataclass(frozen=True, slots=True)
-class _Paths:
-    """The distinct call paths of one rank's operators; parents come before children."""
-
-    rows: Rows  # the operators
-    path: Ints  # by operator; -1 after the last one, for none
-    operator: Ints  # by event: the position in `rows` of its innermost operator, -1 for none
-    parent: list[int] = field(default_factory=list)  # by path, -1 for none
-    name: list[str] = field(default_factory=list)
-
-
-def _paths(trace: Trace) -> _Paths:
-    def derive() -> _Paths:
-        tree = operator_tree(trace)
-        names = trace.table.name[tree.rows]
-        path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-        paths = _Paths(tree.rows, path, tree.innermost)
-        for members in tree.forest.levels:
-            key = (path[tree.forest.parent[members]] + 1) * len(trace.table.names) + names[members]
-            pairs, code = np.unique(key, return_inverse=True)
-            path[members] = len(paths.name) + code
-            above, name = np.divmod(pairs, len(trace.table.names))
-            paths.parent.extend((above - 1).tolist())
-            paths.name.extend(trace.table.names[code] for code in name.tolist())
-        return paths
-
-    return memo(trace, "operator_paths", derive)
-
-
-def _call_tree(
-    traces: TraceSet, selection: Selection, _top: int | None, *, measure: str
-) -> pd.DataFrame:
-    """Return the bars of a flame graph: operators by call path, summed over the selected ranks."""
-    window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
-    parent: list[int] = []
-    name: list[str] = []
-    sums: list[list[int]] = []  # calls, host time, and device time with callees
-    numbers: dict[tuple[int, str], int] = {}  # by number of the caller, and name
-    work_ns, outside_ns = 0, 0
-    for part in rank_parts(traces, window):
-        paths = _paths(part.trace)
-        size = len(paths.name)
-        is_selected = part.contains(paths.rows)
-        path, work = paths.path[:-1][is_selected], part.device_work_rows()
-        work = work[part.table.stream[work] >= 0]
-        path_of_work = paths.path[paths.operator[part.trace.launch_of[work]]]
-        has_path = path_of_work >= 0
-        work_dur = part.durations(work)
-        work_ns += int(work_dur.sum())
-        outside_ns += int(work_dur[~has_path].sum())
-        values = np.zeros((size, 3), dtype=np.int64)
-        np.add.at(values[:, 0], path, 1)
-        np.add.at(values[:, 1], path, part.durations(paths.rows[is_selected]))
-        np.add.at(values[:, 2], path_of_work[has_path], work_dur[has_path])
-        for index in range(size - 1, -1, -1):
-            if paths.parent[index] >= 0:
-                values[paths.parent[index], 2] += values[index, 2]
-        places: list[int] = []
-        for index, (above, path_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
-            key = (places[above] if above >= 0 else -1, path_name)
-            if key not in numbers:
-                numbers[key] = len(name)
-                parent.append(key[0])
-                name.append(path_name)
-                sums.append([0, 0, 0])
-            places.append(numbers[key])
-            both = zip(sums[places[index]], values[index].tolist(), strict=True)
-            sums[places[index]] = [value + other for value, other in both]
-    if measure == "host":
-        return _flame_bars(parent, name, sums, 1)
-    bars = _flame_bars(parent, name, sums, 2)
-    bars.attrs["outside"] = outside_ns / max(work_ns, 1)
-    return bars
-
-
-def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
-    """Lay out call paths as bars: children below their parent, the longest first."""
-    children: dict[int, list[int]] = {}
-    for index, above in enumerate(parent):
-        children.setdefault(above, []).append(index)
-    total = sum(sums[index][by] for index in children.get(-1, ()))
-    rows, left_out = [], 0
-    below = [(-1, 0, 0)]
-    while below:
-        above, depth, left = below.pop(0)
-        callees = [index for index in children.get(above, ()) if sums[index][by] > 0]
-        for index in sorted(callees, key=lambda callee: (-sums[callee][by], name[callee])):
-            value = sums[index][by]
-            if value < total * MIN_SHARE:
-                left_out += 1
-                continue
-            inner = sum(sums[child][by] for child in children.get(index, ()))
-            rows.append(
-                (depth, name[index], left, left + value, max(value - inner, 0), *sums[index])
-            )
-            below.append((index, depth + 1, left))
-            left += value
-    columns = ("depth", "name", "left_ns", "right_ns", "own_ns", "count", "host_ns", "device_ns")
-    frame = pd.DataFrame(rows, columns=columns)
-    frame.insert(2, "short", [short_name(full_name) for full_name in frame["name"]])
-    frame.attrs = {"left_out": left_out}
-    if not rows:
-        frame.attrs["note"] = note_text("no_operators_selected" if name else "no_operators")
-    return frame
+def _even_shares(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return one message from each rank of a collective to each, of equal shares of its bytes."""
+    members = calls[["collective", "rank"]].rename(columns={"rank": "peer"})
+    pairs = calls.merge(members, on="collective")
+    pairs["bytes"] //= pairs.groupby(["collective", "rank"])["peer"].transform("size").clip(lower=1)
+    return pairs[["rank", "peer", "bytes"]].assign(count=1)
 
 
 def _first_rows_of(
@@ -317,24 +222,24 @@ def _serving(traces: TraceSet) -> pd.DataFrame:
 
 
 def _pipeline(traces: TraceSet) -> pd.DataFrame:
-    """Return the passes of a usual step of the pipeline with the largest bubble."""
+    """Return the passes of the median step of the pipeline with the largest bubble."""
     bubbles, passes = analysis.pipeline_bubbles(traces), analysis.pipeline_passes(traces)
     shares = bubbles.groupby("pipeline")["bubble_share"].mean()
-    is_largest = bubbles["pipeline"] == (shares.idxmax() if len(shares) else "")
-    by_step = bubbles[is_largest].groupby("step")["bubble_share"].mean().sort_values()
+    pipeline = shares.idxmax() if len(shares) else ""
+    bubbles = bubbles[bubbles["pipeline"] == pipeline]
+    by_step = bubbles.groupby("step")["bubble_share"].mean().sort_values()
     step = by_step.index[len(by_step) // 2] if len(by_step) else -1
-    pipeline = bubbles["pipeline"][is_largest].head(1).sum()
     frame = passes[(passes["pipeline"] == pipeline) & (passes["step"] == step)]
-    of_rank = bubbles[is_largest].groupby("rank")["bubble_share"].mean()
-    frame = frame.assign(share=frame["rank"].map(of_rank)).drop(columns="pipeline")
+    by_rank = bubbles.groupby("rank")["bubble_share"].mean()
+    frame = frame.assign(share=frame["rank"].map(by_rank)).drop(columns="pipeline")
     frame["direction"] = frame["direction"].astype(str)
     frame.attrs = {
         "note": passes.attrs.get("note", ""),
         "steps": len(by_step),
         "others": max(len(shares) - 1, 0),
     }
-    if len(of_rank):
-        frame.attrs["bubble_share"] = float(of_rank.mean())
+    if len(by_rank):
+        frame.attrs["bubble_share"] = float(by_rank.mean())
     return frame.reset_index(drop=True)
 
 
@@ -402,8 +307,8 @@ def _frame_in_window(
 
 #: The functions of the frames of added panels, by id.
 SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
-    "call_tree": partial(_call_tree, measure="host"),
-    "call_tree_device": partial(_call_tree, measure="device"),
+    "call_tree": partial(call_tree, measure="host"),
+    "call_tree_device": partial(call_tree, measure="device"),
     **{panel: partial(_frame_in_window, panel=panel) for panel in WHOLE_JOB_FRAMES},
 }
 
@@ -411,14 +316,18 @@ SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataF
 def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the added panels that would be empty, by reason; `scene` is the job's."""
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
+    has_device_work = bool(roles - {"cpu"})
     names = {name.lower() for trace in traces.values() for name in trace.table.names.values}
 
     def has_word(*words: str) -> bool:
         return any(word in name for name in names for word in words)
 
     missing: dict[str, list[str]] = {}
-    if not roles - {"cpu"}:
-        missing["no GPU work"] = ["critical_path", "call_tree_device", "launch_outliers"]
+    if not has_device_work:
+        missing["no GPU work"] = [
+            *("critical_path", "call_tree_device", "launch_outliers", "roofline"),
+            *("kernel_details", "fusion_candidates"),
+        ]
     if len(traces) == 1:
         missing["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
     elif "comm" not in roles and not has_word("gloo:", "mpi:", "ucc:"):
@@ -433,9 +342,6 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no steps of an inference engine"] = ["serving"]
     if not has_layers(traces):
         missing["no modules: with_stack=True records them"] = ["layers"]
-    if not roles - {"cpu"}:
-        missing["no GPU work"] += ["roofline", "kernel_details", "fusion_candidates"]
-    elif not has_shapes(next(iter(traces.values()))):
-        without = ["roofline", "fusion_candidates"]
-        missing["no shapes: record_shapes=True records them"] = without
+    if has_device_work and not has_shapes(next(iter(traces.values()))):
+        missing["no shapes: record_shapes=True records them"] = ["roofline", "fusion_candidates"]
     return missing

@@ -20,19 +20,19 @@ from hta_widgets.analysis.efficiency.call_efficiency import (
 )
 from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.scope import RankPart, rank_parts
-from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Columns of the tables, absent in jobs without shapes.
 RATE_COLUMNS: Final = ("tflop_per_s", "gb_per_s", "roofline_share", "bound")
-#: Calls of a job whose figures take about a second; tables of more have no such columns.
+#: Maximum number of calls of a job with rates; their figures take about a second.
 _MAX_CALLS: Final = 50_000
 
 
 def selected_kernels(part: RankPart, efficiency: CallEfficiency) -> Rows:
-    """Return the selected device work of a rank that is the longest of its call."""
+    """Return the selected kernels of a rank that are the longest of their call."""
     longest: Rows = efficiency.calls["longest"].to_numpy()
     return np.intersect1d(longest, part.device_work_rows())
 
@@ -62,12 +62,7 @@ def add_call_rates(
     calls = pd.concat(blocks) if blocks else pd.DataFrame()
     if not len(calls):
         return frame
-    rates = rates_by_name(calls).reindex(frame["name"].astype(object)).reset_index(drop=True)
-    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
-    rates = rates.assign(bound=pd.Series(bounds, dtype=object))
-    rated = frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
-    rated.attrs = frame.attrs
-    return rated
+    return assign_rates(frame, calls, frame["name"].astype(object))
 
 
 def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd.DataFrame:
@@ -75,23 +70,34 @@ def _calls_by_name(part: RankPart, efficiency: CallEfficiency, rows: Rows) -> pd
     rows = rows[efficiency.call_of_event[rows] >= 0]
     pairs = np.stack((part.table.name[rows].astype(np.int64), efficiency.call_of_event[rows]))
     name, call = np.unique(pairs, axis=1)
+    names = [part.table.names[code] for code in name.tolist()]
+    return call_figures(efficiency, call).assign(name=names)
+
+
+def call_figures(efficiency: CallEfficiency, call: Ints) -> pd.DataFrame:
+    """Return the figures of calls that `assign_rates` adds up."""
     calls = efficiency.calls.iloc[call]
-    dtypes = {"flops": np.float64, "least_bytes": np.float64, "bound": object}
     return pd.DataFrame(
         {
-            "name": [part.table.names[code] for code in name.tolist()],
             "device_ns": calls["device_ns"].to_numpy(np.float64),
             "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
-            **{
-                column: efficiency.values_of_calls(column, dtypes[column])[call]
-                for column in dtypes
-            },
+            "flops": efficiency.values_of_calls("flops", np.float64)[call],
+            "least_bytes": efficiency.values_of_calls("least_bytes", np.float64)[call],
+            "bound": efficiency.values_of_calls("bound", object)[call],
         }
     )
 
 
-def rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return sums of the calls with a figure over their time, and the verdict of most time."""
+def assign_rates(frame: pd.DataFrame, calls: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Return a frame with the `RATE_COLUMNS` of the calls that have each row's name."""
+    rates = _rates_by_name(calls).reindex(names).reset_index(drop=True)
+    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
+    rates["bound"] = pd.Series(bounds, dtype=object)
+    return frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
+
+
+def _rates_by_name(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return sums per device time of the calls with a figure, and the bound of most of the time."""
     columns = {}
     for rate, amount, scale in (
         ("tflop_per_s", "flops", 1e3),

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,8 @@ _DEVICE = (
 #: Panels of Kineto traces that are shown only once a user adds them.
 ADDED = tuple(name for name, panel in facts("panels").items() if "added" in panel)
 _ALWAYS = ("selection", "problems")
-Choice = list[str] | list[list[str]]
+#: Ids of panels, or rows of ids.
+PanelIds = list[str] | list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,9 @@ def whole_job_panel(
 
 
 _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
-_EVERY_PART = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
+_ALL_PARTS = ("window", "ranks", "tracks", "ids", "names", "kinds", "rest")
 #: Tables of the whole job by shape, module or source line, which replace those by name.
-_GROUPED = tuple(Panel(name, "", _EVERY_PART) for name in GROUPED_FRAMES)
+_GROUPED = tuple(Panel(name, "", _ALL_PARTS) for name in GROUPED_FRAMES)
 
 
 def format_panels() -> list[Panel]:
@@ -222,7 +223,7 @@ def empty_panels(formats: Collection[str], scene: Mapping[str, Any]) -> dict[str
     return missing
 
 
-def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> Choice:
+def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> PanelIds:
     """Return the ids that `panels=` names, by id or analysis.
 
     None stands for the panels of the job, without those that users add.
@@ -235,7 +236,7 @@ def resolve_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequenc
     if rows and len(rows) < len(panels):
         raise TraceError(
             "panels= mixes names with rows of names",
-            remedy="Give names alone, or a list for each row: [['breakdown'], ['timeline']].",
+            remedy="Give only names, or a list for each row: [['breakdown'], ['timeline']].",
         )
     if rows:
         ids = iter(_validate_panels((name for row in rows for name in row), of_job))
@@ -255,23 +256,32 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
             remedy = f"The panels of this job are {', '.join(of_job)}.{guess}"
             raise TraceError(f"no panel {name!r}", remedy=remedy)
         if name in seen:
-            raise TraceError(f"the panel {name!r} is there twice", remedy="Name each panel once.")
+            raise TraceError(f"panel {name!r} is named twice", remedy="Name each panel once.")
         seen.append(name)
     return seen
 
 
 #: The clock on which waits are measured, as in the timeline.
-CLOCK: Any = "fitted"
+CLOCK: Final = "fitted"
 #: Panels whose charts draw one dot per rank.
 LATE_MARKED_PANELS = ("kernel_durations", "steps")
 #: Default number of rows of tables, and maximum number of kernels in the chart of durations.
 TOP: int = facts("limits")["table_rows"]
 TOP_DURATIONS: int = facts("limits")["duration_names"]
-MAX_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
+#: Maximum number of rows of a table that is sent to the page; Python answers for larger ones.
+MAX_ROWS = 100_000
 _COMMUNICATION = KINDS.index("communication")
-_MIN_RANKS = 3  # minimum number of ranks for an outlier
+#: Minimum number of ranks for an outlier.
+_MIN_RANKS = 3
 STEP, STEP_ON_DEVICE = "step", "step on device"
-MIN_PCT = 1  # of the steps' time; shorter phases are left out
+#: Minimum time of a phase in percent of the steps' time.
+MIN_PCT = 1
+#: Columns of analyses that panels show.
+_DURATION_COLUMNS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
+_OPERATOR_COLUMNS = (
+    "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
+)  # fmt: skip
+_QUEUE_COLUMNS = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
 
 def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -282,8 +292,19 @@ def frame_to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {
         "rows": len(frame),
         "columns": {str(name): _json_values(frame[name]) for name in frame},
-        "attrs": dict(frame.attrs),
+        "attrs": without_nan(frame.attrs),
     }
+
+
+def without_nan(value: object) -> Any:
+    """Return JSON values with null for the numbers that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
+        return [without_nan(item) for item in value]
+    return value
 
 
 def _json_values(column: pd.Series[Any]) -> list[Any]:
@@ -326,7 +347,7 @@ def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     durations = pd.DataFrame(
         {
             **names.labels(np.repeat(shown, names.ranks[shown])),
-            **{name: frame[name].to_numpy()[rows] for name in _OF_DURATIONS},
+            **{name: frame[name].to_numpy()[rows] for name in _DURATION_COLUMNS},
         }
     )
     return _with_attrs(durations, frame, total=len(names.order))
@@ -338,8 +359,10 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
     names = _NameGroups(frame)
     order = names.order[: TOP if top is None else top]
     outlier, ratio = _outliers(names, frame)
+    labels = names.labels(order)
     kernels = {
-        **names.labels(order),
+        "kind": labels.pop("kind"),
+        **labels,
         "count": names.count[order],
         "sum_ns": names.spent[order],
         "mean_ns": names.spent[order] / names.count[order],
@@ -350,20 +373,23 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
         "odd_rank": null_if_negative(outlier[order]),
         "odd_ratio": ratio[order],
     }
-    kernels_frame = pd.DataFrame({"kind": kernels.pop("kind"), **kernels})
-    kernels_frame = _with_attrs(kernels_frame, frame, total=len(names.order))
-    kernels_frame.attrs["rest_ns"] = int(names.spent.sum() - names.spent[order].sum())
+    rest_ns = int(names.spent.sum() - names.spent[order].sum())
+    kernels_frame = _with_attrs(
+        pd.DataFrame(kernels), frame, total=len(names.order), rest_ns=rest_ns
+    )
     return add_call_rates(kernels_frame, traces, selection, selected_kernels)
 
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
     """Return the operators with most time, summed over ranks."""
     frame = analysis.operators(traces, selection=selection)
-    sums = frame.groupby("name", sort=False)[list(_OF_OPERATORS)].sum()
-    keys = [*zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+    sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
+    by_time_and_name = [
+        *zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)
+    ]
+    order = sorted(range(len(sums)), key=by_time_and_name.__getitem__)
     shown = sums.iloc[order[: TOP if top is None else top]]
-    columns = {name: shown[name].to_numpy() for name in _OF_OPERATORS}
+    columns = {name: shown[name].to_numpy() for name in _OPERATOR_COLUMNS}
     named = pd.DataFrame({"name": text_column(shown.index.tolist()), **columns})
     operators = _with_attrs(named, frame, total=len(sums))
     return add_call_rates(operators, traces, selection, selected_operators)
@@ -380,15 +406,16 @@ def _with_attrs(panel_frame: pd.DataFrame, frame: pd.DataFrame, **attrs: object)
 class _NameGroups:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    `rows` are row numbers in the order of groups, and `first` is where each group begins in `rows`.
+    `code` is the group of each row, `rows` are row numbers in the order of groups, and `first` is
+    the position in `rows` at which each group begins. `order` has the groups with most time first.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        name, distinct = pd.factorize(frame["name"])
-        values = distinct.tolist()
+        name, distinct_names = pd.factorize(frame["name"])
         kind = frame["kind"].cat.codes.to_numpy(np.int64)
+        # One number for a name and a kind.
         pairs, self.code = np.unique(name * len(KINDS) + kind, return_inverse=True)
-        self.names = [values[code] for code in (pairs // len(KINDS)).tolist()]
+        self.names = distinct_names.take(pairs // len(KINDS)).tolist()
         self.kind = pairs % len(KINDS)
         self.ranks = np.bincount(self.code, minlength=len(pairs))
         self.rows = np.argsort(self.code, kind="stable")
@@ -397,12 +424,12 @@ class _NameGroups:
         self.spent, self.count = (
             self.groups[column].sum().to_numpy() for column in ("sum_ns", "count")
         )
-        place = np.empty(len(pairs), dtype=np.int64)
-        place[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
-        self.order = np.lexsort((place, self.kind, -self.count, -self.spent))
+        name_rank = np.empty(len(pairs), dtype=np.int64)
+        name_rank[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
+        self.order = np.lexsort((name_rank, self.kind, -self.count, -self.spent))
 
     def labels(self, order: Rows) -> dict[str, Any]:
-        names = [self.names[place] for place in order.tolist()]
+        names = [self.names[group] for group in order.tolist()]
         kind = pd.Categorical.from_codes(self.kind[order], dtype=categorical_dtype(KINDS))
         return {"name": text_column(names), "short": short_name_column(names), "kind": kind}
 
@@ -412,36 +439,36 @@ def _outliers(names: _NameGroups, frame: pd.DataFrame) -> tuple[Ints, Floats]:
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     deviation = np.abs(mean - median[names.code])
-    # In each group, the row with the greatest distance; the first one if there are several.
-    far = names.rows[np.lexsort((-deviation[names.rows], names.code[names.rows]))][names.first]
+    # In each group, the row with the largest deviation; ties go to the first one.
+    order = np.lexsort((-deviation[names.rows], names.code[names.rows]))
+    farthest = names.rows[order][names.first]
     is_comparable = (names.ranks >= _MIN_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
-    ratio = mean[far] / np.where(median > 0, median, np.nan)
-    return np.where(is_comparable, rank[far], -1), np.where(is_comparable, ratio, np.nan)
+    ratio = mean[farthest] / np.where(median > 0, median, np.nan)
+    return np.where(is_comparable, rank[farthest], -1), np.where(is_comparable, ratio, np.nan)
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _NameGroups) -> Ints:
     """Return the time that ranks wait in communication events of each name; -1 if unknown."""
     wait_ns = np.full(len(names.names), -1, dtype=np.int64)
-    kinds = zip(names.kind.tolist(), names.names, strict=True)
-    groups = {name: k for k, (kind, name) in enumerate(kinds) if kind == _COMMUNICATION}
+    communication = np.flatnonzero(names.kind == _COMMUNICATION).tolist()
+    groups = {names.names[group]: group for group in communication}
     if not groups:
         return wait_ns
     waits = collective_waits(traces, CLOCK)
     for part in rank_parts(traces, selection):
-        rows, begin, until = wait_intervals(part, waits.of_rank(part.rank))
-        table = part.table
-        for code in np.unique(table.name[rows]).tolist():
-            group = groups[table.names[code]]
-            is_chosen = table.name[rows] == code
-            time = int((np.maximum(until, begin) - begin)[is_chosen].sum())
-            wait_ns[group] = max(wait_ns[group], 0) + time
+        rows, start, end = wait_intervals(part, waits.of_rank(part.rank))
+        name = part.table.name[rows]
+        waited_ns = np.maximum(end, start) - start
+        for code in np.unique(name).tolist():
+            group = groups[part.table.names[code]]
+            wait_ns[group] = max(wait_ns[group], 0) + int(waited_ns[name == code].sum())
     return wait_ns
 
 
 def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return the number of selected events, and the time from the first to the last."""
-    chosen = rank_parts(traces, selection)
-    with_events = [part for part in chosen if len(part.rows)]
+    parts = rank_parts(traces, selection)
+    with_events = [part for part in parts if len(part.rows)]
     starts, ends = [], []
     for part in with_events:
         start, end = part.clip_rows(part.rows)
@@ -451,8 +478,8 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
     selected, _ = count_selected(match, narrow_selection(traces, selection))
     frame = pd.DataFrame(
         {
-            "events": [sum(len(part.rows) for part in chosen)],
-            "device_events": [sum(len(part.device_work_rows()) for part in chosen)],
+            "events": [sum(len(part.rows) for part in parts)],
+            "device_events": [sum(len(part.device_work_rows()) for part in parts)],
             "collectives": [len(np.unique(match.collective[selected]))],
             "ranks": [len(with_events)],
             "start_ns": null_if_negative([min(starts, default=-1)]),
@@ -465,7 +492,7 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 
 
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    """Return one row per phase, rank and step: the whole step first, then its phases in order.
+    """Return one row per phase, rank and step: all steps, then the phases.
 
     A step that hosts leave before the devices do its work is as long as on the device. Phases are
     those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
@@ -480,14 +507,14 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     keys = list(zip(all_steps["rank"], all_steps["step"], strict=True))
     is_ahead = [key in on_device for key in keys]
     on_host = zip(all_steps["start_ns"], all_steps["dur_ns"], strict=True)
-    times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
+    times = [on_device.get(key, host) for key, host in zip(keys, on_host, strict=True)]
     all_steps[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
     step_ns = all_steps["dur_ns"].to_numpy(np.int64)
     _, deviation = deviation_from_median(all_steps["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
-    spent = phases.groupby("phase")["dur_ns"].transform("sum")
-    lasting = spent * 100 >= int(all_steps["dur_ns"].sum()) * MIN_PCT
-    phases = phases[lasting] if len(all_steps) and len(phases) else phases.iloc[:0]
+    total_ns = phases.groupby("phase")["dur_ns"].transform("sum")
+    is_long = total_ns * 100 >= int(all_steps["dur_ns"].sum()) * MIN_PCT
+    phases = phases[is_long] if len(all_steps) and len(phases) else phases.iloc[:0]
     step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
     columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
@@ -499,30 +526,28 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return how devices spend the window, and which part of that is spent in selected events."""
-    every_event = replace(selection, tracks=None, query=None, ids=None)
-    frame = analysis.temporal_breakdown(traces, selection=every_event)
-    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=every_event)
+    all_events = replace(selection, tracks=None, query=None, ids=None)
+    frame = analysis.temporal_breakdown(traces, selection=all_events)
+    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=all_events)
     names = [
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
         "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "unrecorded_ns",
     ]  # fmt: skip
     waits = waits.set_index("rank").loc[frame["rank"]]
-    taken_frame = take_columns(frame, names)
-    taken_frame["exposed_wait_ns"] = null_if_negative(waits["exposed_wait_ns"].tolist())
+    breakdown = take_columns(frame, names)
+    breakdown["exposed_wait_ns"] = null_if_negative(waits["exposed_wait_ns"])
     # A job of a single rank has no partners that could be missing.
-    unmatched = (
-        waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(taken_frame)
-    )
-    taken_frame["unmatched_exposed_ns"] = null_if_negative(unmatched)
+    unmatched = waits["unmatched_exposed_ns"] if len(traces) > 1 else [-1] * len(frame)
+    breakdown["unmatched_exposed_ns"] = null_if_negative(unmatched)
     times = np.full((len(frame), len(_SELECTED)), -1)
-    if every_event != selection:
+    if all_events != selection:
         parts = rank_parts(traces, replace(selection, ranks=tuple(frame["rank"].tolist())))
         arguments = collective_waits(traces, CLOCK).arguments_by_rank(parts.ranks)
         times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
-    for name, values in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
-        taken_frame[name] = null_if_negative(values)
-    taken_frame.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
-    return taken_frame
+    for name, times_ns in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
+        breakdown[name] = null_if_negative(times_ns)
+    breakdown.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
+    return breakdown
 
 
 #: Device time in selected events: computing, and without compute communicating, waiting, copying.
@@ -562,17 +587,12 @@ def _columns_of(name: str, *columns: str) -> FrameMaker:
     return make
 
 
-_OF_DURATIONS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
-_OF_OPERATORS = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-_OF_QUEUES = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
-
-
 #: The function of each panel's frame, by id.
 MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),
     "idle": _idle,
-    "queue": _columns_of("queue_length_summary", *_OF_QUEUES),
+    "queue": _columns_of("queue_length_summary", *_QUEUE_COLUMNS),
     "kernel_types": _columns_of("kernel_type_breakdown", "kernel_type", "sum_ns", "share"),
     "kernel_durations": _durations,
     "kernels": _kernels,
@@ -588,9 +608,9 @@ MAKERS: dict[str, FrameMaker] = {
 
 def _missing_ranks(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> list[int]:
     """Return the selected ranks without a row."""
-    chosen = set(traces.ranks if selection.ranks is None else selection.ranks)
-    ranks_of_frame = set(frame["rank"].tolist())
-    return [rank for rank in traces.ranks if rank in chosen - ranks_of_frame]
+    selected = set(traces.ranks if selection.ranks is None else selection.ranks)
+    missing = selected - set(frame["rank"].tolist())
+    return [rank for rank in traces.ranks if rank in missing]
 
 
 def take_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """GPU time by shape, module or source line, for tables of kernels and operators.
 
-A piece of device work belongs to the innermost operator that launched it, and to that operator's
+A kernel or copy belongs to the innermost operator that launched it, and to that operator's
 shapes, module and innermost Python function. Module and source line are the same whether kernels
 or operators are grouped. For example, two kernels ``gemm`` that ``aten::mm`` launched with
 64×64 · 64×64 and 8×64 · 64×64 are one row by name and two rows by shape.
@@ -22,7 +22,7 @@ from hta_widgets.analysis.efficiency.module_owners import module_owners
 from hta_widgets.analysis.operator_times import call_stacks
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.facts import facts, note_text
-from hta_widgets.panels.call_rates import RATE_COLUMNS, rates_by_name
+from hta_widgets.panels.call_rates import assign_rates, call_figures
 from hta_widgets.panels.savings import short_operator, short_shapes
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Rows, distinct_codes
@@ -35,14 +35,16 @@ from hta_widgets.trace.traceset import TraceSet
 Grouping = Literal["shape", "module", "source line"]
 
 _MAX_ROWS: Final = 100
-#: Events that rows list for a click, from the first row on; later rows cannot be selected.
+#: Maximum number of events that rows list for a click; rows after them cannot be selected.
 _MAX_EVENTS: Final = 20_000
-_NONE: Final[dict[str, str]] = {
+#: Why no work has a label, by grouping.
+_NOTES: Final[dict[str, str]] = {
     "shape": "no shapes: record_shapes=True records them",
     "module": "no modules: with_stack=True records them",
     "source line": "no Python functions: with_stack=True records them",
 }
-_LINE: Final = re.compile(r"\.py\(\d+\)")
+_SOURCE_LINE: Final = re.compile(r"\.py\(\d+\)")
+#: Labels of the owners that are not modules.
 _LAYER_NAMES: Final = {-1: "", -2: "(backward, unattributed)", -3: "(optimizer)"}
 
 
@@ -58,11 +60,11 @@ def grouped_panels() -> dict[str, tuple[str, Grouping]]:
 def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     """Return the GPU time of all ranks by the kernels or operators of `panel` and `by`."""
     blocks = [_work_of_rank(trace, panel, by) for trace in traces.values()]
-    work = pd.concat(blocks, ignore_index=True)
+    work = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame({"label": []})
     work = work[work["label"] != ""]
     if not len(work):
         frame = pd.DataFrame(columns=["name", "label", "sum_ns", "count", "kind", "events"])
-        frame.attrs = {"note": _NONE[by] if sum(map(len, blocks)) else note_text("no_device_work")}
+        frame.attrs = {"note": _NOTES[by] if sum(map(len, blocks)) else note_text("no_device_work")}
         return frame
     groups = work.groupby(["name", "label"], sort=False, observed=True)
     frame = groups["device_ns"].agg(["sum", "size", "mean", "min", "max"]).reset_index()
@@ -73,7 +75,7 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     shown = frame.head(_MAX_ROWS)
     is_listed = shown["count"].cumsum() <= _MAX_EVENTS
     events = [
-        _events(work, np.asarray(groups.indices[tuple(key)])) if listed else ""
+        _events_json(work, np.asarray(groups.indices[tuple(key)])) if listed else ""
         for *key, listed in zip(shown["name"], shown["label"], is_listed, strict=True)
     ]
     shown = shown.assign(events=events).reset_index(drop=True)
@@ -85,9 +87,9 @@ def grouped_time(traces: TraceSet, panel: str, by: Grouping) -> pd.DataFrame:
     return shown
 
 
-def _events(work: pd.DataFrame, places: Rows) -> str:
-    """Return the events at some places as JSON: pairs of rank and id."""
-    pairs = work[["rank", "row"]].to_numpy()[places]
+def _events_json(work: pd.DataFrame, positions: Rows) -> str:
+    """Return the events at some positions as JSON: pairs of rank and id."""
+    pairs = work[["rank", "row"]].to_numpy()[positions]
     return json.dumps(pairs.tolist(), separators=(",", ":"))
 
 
@@ -98,8 +100,8 @@ def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
     work = work[table.stream[work] >= 0]
     operator = tree.innermost[trace.launch_of[work]]
     work, operator = work[operator >= 0], operator[operator >= 0]
-    used, place = distinct_codes(operator)
-    labels = np.array(_LABELS[by](trace, tree.rows[used]), dtype=object)[place]
+    used, position = distinct_codes(operator)
+    labels = np.array(_LABELS[by](trace, tree.rows[used]), dtype=object)[position]
     if by != "shape":
         name: Any = ""
     elif panel == "kernels":
@@ -121,30 +123,19 @@ def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
 
 
 def _short_names(trace: Trace, rows: Rows, short: Callable[[str], str]) -> Any:
-    codes, place = distinct_codes(trace.table.name[rows].astype(np.int64))
-    return np.array([short(trace.table.names[code]) for code in codes.tolist()], object)[place]
+    codes, position = distinct_codes(trace.table.name[rows].astype(np.int64))
+    return np.array([short(trace.table.names[code]) for code in codes.tolist()], object)[position]
 
 
 def _figures(trace: Trace, work: Rows) -> pd.DataFrame:
-    """Return the figures of the call whose longest kernel each piece of work is."""
+    """Return the figures of the call whose longest kernel each row of work is."""
     efficiency = call_efficiency(trace)
     if efficiency is None:
         return pd.DataFrame()
     is_longest = np.isin(work, efficiency.calls["longest"].to_numpy())
-    place = np.flatnonzero(is_longest)
-    call = efficiency.call_of_event[work[place]]
-    calls = efficiency.calls.iloc[call]
-    figures = pd.DataFrame(
-        {
-            "call_ns": calls["device_ns"].to_numpy(np.float64),
-            "limit_ns": (calls["roofline_share"].astype("f8") * calls["device_ns"]).to_numpy(),
-            "flops": efficiency.values_of_calls("flops", np.float64)[call],
-            "least_bytes": efficiency.values_of_calls("least_bytes", np.float64)[call],
-            "bound": efficiency.values_of_calls("bound", object)[call],
-        },
-        index=place,
-    )
-    return figures.reindex(np.arange(len(work)))
+    figures = call_figures(efficiency, efficiency.call_of_event[work[is_longest]])
+    figures.index = pd.Index(np.flatnonzero(is_longest))
+    return figures.reindex(np.arange(len(work))).rename(columns={"device_ns": "call_ns"})
 
 
 def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -153,11 +144,8 @@ def _with_rates(frame: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
         return frame
     key = work["name"].astype(str) + "\n" + work["label"].astype(str)
     calls = work[work["call_ns"].notna()].assign(name=key).drop(columns="device_ns")
-    rates = rates_by_name(calls.rename(columns={"call_ns": "device_ns"}))
-    rates = rates.reindex(frame["name"] + "\n" + frame["label"]).reset_index(drop=True)
-    bounds = [bound if isinstance(bound, str) else None for bound in rates["bound"]]
-    rates["bound"] = pd.Series(bounds, dtype=object)
-    return frame.assign(**{name: rates[name] for name in RATE_COLUMNS})
+    calls = calls.rename(columns={"call_ns": "device_ns"})
+    return assign_rates(frame, calls, frame["name"] + "\n" + frame["label"])
 
 
 def _shape_labels(trace: Trace, rows: Rows) -> list[str]:
@@ -182,7 +170,7 @@ def _source_labels(trace: Trace, rows: Rows) -> list[str]:
     labels = []
     for stack in call_stacks(trace, rows):
         functions = stack.split(";")
-        labels.append(next(filter(_LINE.search, functions), functions[0]))
+        labels.append(next(filter(_SOURCE_LINE.search, functions), functions[0]))
     return labels
 
 

@@ -59,12 +59,17 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import contents_text
 from hta_widgets.trace.traceset import TraceSet
 
-_MIN_STEP_EXCESS = 0.1  # over the median step, for a sentence on a slow step
-_MIN_WORK_SHARE = 1 / 3  # of all device work, for a kernel
-_MAX_VARIANT_SHARE = 0.9  # of a kernel's time, for a variant that is named alone
-_MOSTLY = 0.5  # of the device's time
-_DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
-_MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
+#: Minimum excess of the slowest step over the median step for a sentence.
+_MIN_STEP_EXCESS = 0.1
+#: Minimum share of a kernel in all device work.
+_MIN_WORK_SHARE = 1 / 3
+#: A variant with a larger share of its kernel's time is named instead of the kernel.
+_MAX_VARIANT_SHARE = 0.9
+_HALF = 0.5
+#: A finding with a smaller share of another finding's time comes after that one.
+_DWARFED_SHARE = 0.1
+#: Minimum share of the run for a sentence on the time before and after device work.
+_MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; kinds with one place are in order of share.
 _ORDER = (
@@ -75,7 +80,7 @@ _ORDER = (
     ("pipeline", "exposed_communication", "idle", "kernel", "saving"),
     ("step",),
 )
-#: Those whose sentences are not cut, at the end.
+#: Kinds whose sentences come last and are always present.
 _LAST = ("unrecorded", "around_work", "missing_steps", "impossible_times")
 #: The order of kinds for the headline itself; kinds with one place are in order of share.
 _MAIN_PLACES = {
@@ -191,18 +196,23 @@ def text_of(parts: list[Piece]) -> str:
 def headline(traces: TraceSet) -> Headline:
     """Return the most important facts of a job.
 
-    The facts, in order: ranks that others wait for, by `straggler_report`; pipeline bubbles that
-    are most of the lost time; lost time, the largest first (communication that no compute hides,
-    idle devices with the cause, work that is not in the files); a kernel whose variants have a
-    third of all device work; where files have shapes and devices are busy for half of the time, the
-    operator of the first rank with the most to gain. Shares are of each rank's span, from its first
-    device work to its last. Findings below 2 % of the spans of all ranks are left out, except for
-    ranks that others wait for; a finding with less than a tenth of another one comes after it.
-    Further sentences are in order of time. Without a finding, and in a healthy job without such a
-    kernel, the headline states how time is spent. Last sentences give the part of the run before
-    and after the spans, if it is large, and the ranks that lack steps of others. For files without
-    device work, the facts are ranks that others wait for, communication on the host and the
-    operator with most time of its own, as shares of the run; so they are for timelines of Horovod.
+    The candidates for the headline, in order:
+
+    1. ranks that others wait for, by `straggler_report`;
+    2. pipeline bubbles that are most of the lost time;
+    3. lost time, the largest first: communication that no compute hides, idle devices with the
+       cause, work that is not in the files;
+    4. a kernel whose variants take a third of all device work;
+    5. if files have shapes and devices are busy for half of the time, the operator of the first
+       rank that could save the most time.
+
+    Shares are of each rank's span, from its first device work to its last. Findings below 2 % of
+    the spans of all ranks are left out, except for ranks that others wait for. A finding with less
+    than a tenth of another one comes after it. Without a finding, and in a healthy job without such
+    a kernel, the headline states how time is spent. The last sentences give the part of the run
+    before and after the spans, if it is large, and the ranks that lack steps of others. For files
+    without device work and for timelines of Horovod, the facts are ranks that others wait for,
+    communication on the host and the operator with the most self time, as shares of the run.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -237,7 +247,7 @@ def headline(traces: TraceSet) -> Headline:
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
         # On a device that mostly waits for its host, faster kernels gain nothing.
-        if not any(finding.kind == "idle" and finding.share > _MOSTLY for finding in causes):
+        if not any(finding.kind == "idle" and finding.share > _HALF for finding in causes):
             savings = _saving_finding(traces, times)
             causes += [finding for finding in savings if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
@@ -405,7 +415,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
     frame = analysis.pipeline_bubbles(traces)
     frame = frame[frame["rank"].isin(times.ranks)]
     bubble_ns = frame.groupby("rank")["bubble_ns"].sum()
-    if bubble_ns.sum() <= _MOSTLY * (times.idle_ns + times.exposed_ns):
+    if bubble_ns.sum() <= _HALF * (times.idle_ns + times.exposed_ns):
         return
     computing_ns = frame["schedule_ns"] - frame["bubble_ns"]
     mean_ns = computing_ns.groupby(frame["stage"]).mean().to_dict()
@@ -511,7 +521,7 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
 
 
 def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
-    """Yield the operator of the first rank with the most to gain on its device."""
+    """Yield the operator of the first rank that could save the most time on its device."""
     saving = largest_saving(traces, times.ranks[0])
     if saving is not None:
         yield HeadlineFinding(
@@ -562,7 +572,7 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 
 
 def _impossible_times(traces: TraceSet) -> Iterator[HeadlineFinding]:
-    """Yield how many times of the files are cut or left out, as they cannot be right."""
+    """Yield the number of implausible times, which are clipped or left out."""
     problems = traces.problems
     count = int(problems.loc[problems["kind"] == "overflow", "count"].sum())
     if count:

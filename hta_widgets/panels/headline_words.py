@@ -1,7 +1,7 @@
 """Turn the findings of a headline into sentences.
 
-A sentence is a list of pieces: texts, and ranks, which the page links and marks. Each kind of
-finding has one function, which gets the times of the run and the finding's facts:
+A sentence is a list of pieces: texts and ranks. The page links and marks the ranks. Each kind of
+finding has one function, which takes the times of the run and the finding's facts:
 
     WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
     ["Step 7 takes 12.0 ms, 20 % over the median step."]
@@ -20,11 +20,14 @@ from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
-_MAX_STATED_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
-_MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
+#: A smaller share of the late ranks in all exposed waiting is stated.
+_MAX_STATED_WAITS = 0.9
+#: Minimum share of hidden communication to be stated for a healthy job.
+_MIN_HIDDEN_COMMUNICATION = 0.5
 #: Minimum length of a call that frees memory but first has to start the device's driver.
 _INITIALIZING_NS = 100_000_000
-_UNEVEN_STAGES = 0.05  # excess of a pipeline's longest stage over the mean of the others
+#: Minimum excess of a pipeline's longest stage over the mean of the other stages.
+_UNEVEN_STAGES = 0.05
 _EARLIER_WORK = "work that is not in the files"
 _CAPTURING = "the host captures graphs, whose kernels run at their replays"
 _HOST_WAIT = "the host has not launched the next work yet"
@@ -215,7 +218,7 @@ def _idle_text(
     if is_paused:
         meaning = "the host sleeps in Python or waits for another thread there"
     if not has_waits:
-        meaning += ", as they hold no calls that wait"
+        meaning += ", as they contain no calls that wait"
     if pinned_by:
         name, calls = pinned_by
         meaning = "the host allocates or frees pinned memory of its own"
@@ -264,10 +267,10 @@ def _kernel_text(
 def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
     limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {times.device}"
     per_step = " a step" if saving.steps else ""
-    gain = duration(saving.saving_ns / max(saving.steps, 1))
+    saved = duration(saving.saving_ns / max(saving.steps, 1))
     on_rank = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
     text = f"{short_operator(saving.name)} runs at {share(saving.roofline_share)} of what {limit}"
-    return [f"{text} allows; {gain}{per_step} to gain{on_rank}."]
+    return [f"{text} allows; {saved}{per_step} could be saved{on_rank}."]
 
 
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
@@ -307,7 +310,7 @@ def _missing_steps_text(
         listed = f" ({_number_runs_text(steps)})" if steps else ""
         texts.append(f"{subject} {len(steps)} of {plural(step_count, 'step')}{listed}")
     text = "; ".join(
-        [*texts, *(["others lack other steps"] if len(ranks_by_steps) > len(texts) else [])]
+        [*texts, *(["more ranks lack steps"] if len(ranks_by_steps) > len(texts) else [])]
     )
     return [f"{text[:1].upper()}{text[1:]}."]
 
@@ -315,7 +318,7 @@ def _missing_steps_text(
 def _impossible_times_text(_times: RunTimes, *, times_count: int) -> list[Piece]:
     verb = "are" if times_count > 1 else "is"
     text = f"{plural(times_count, 'time')} in the files cannot be right and {verb} cut or left out"
-    return [f"{text}; the problems say where."]
+    return [f"{text}; the problems have details."]
 
 
 def _no_cause_text(times: RunTimes) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""The tree of modules as bars: each below the module that calls it, as wide as its device time.
+"""The tree of modules as bars, as wide as device time; each is below the module that calls it.
 
 For example, ``Mlp_0`` takes 9 µs and begins at 0. Its modules ``Block ×3`` (7 µs) and ``Linear_6``
 (1 µs) are the bars 0 to 7 and 7 to 8 of the next row; 1 µs is its own.
@@ -17,17 +17,21 @@ from hta_widgets.trace.traceset import TraceSet
 _SUMS = ("calls", "host_ns", "device_ns", "device_self_ns")
 _DEVICE = ("forward_device_ns", "backward_device_ns", "recompute_device_ns")
 _FLOPS = ("forward_flops", "backward_flops", "recompute_flops")
-_MIN_SHARE = 0.001  # of the whole: narrower bars could not be seen
+#: Minimum share of the tree's width for a bar.
+_MIN_SHARE = 0.001
 
 
 def left_edges(parent: Ints, size: Floats) -> Floats:
-    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
+    """Return the left edges of bars: siblings are adjacent, the first begins with its parent.
+
+    Parents come before their children.
+    """
     left = np.zeros(len(size))
-    taken = np.zeros(len(size) + 1)
-    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
-        begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + taken[above]
-        taken[above] += size[node]
+    # The last entry is for nodes without a parent, whose index is -1.
+    next_left = np.zeros(len(size) + 1)
+    for node, above in enumerate(parent.tolist()):
+        left[node] = next_left[node] = next_left[above]
+        next_left[above] += size[node]
     return left
 
 
@@ -49,10 +53,11 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     measure = "device_ns" if bars["device_ns"].any() else "host_ns"
     order = bars["depth"].argsort(kind="stable").to_numpy()  # parents first
     bars, parent = bars.iloc[order], parent.iloc[order]
-    place = pd.Index(bars.index).get_indexer(pd.Index(parent))
+    parent_index = pd.Index(bars.index).get_indexer(pd.Index(parent))
     size = bars[measure].to_numpy(np.float64)
-    inner = np.bincount(place[place >= 0], size[place >= 0], minlength=len(size))
-    left = left_edges(place, size)
+    is_child = parent_index >= 0
+    inner = np.bincount(parent_index[is_child], size[is_child], minlength=len(size))
+    left = left_edges(parent_index, size)
     bars = bars.assign(
         name=bars.index,
         short=bars["module"],
@@ -61,7 +66,7 @@ def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
         own_ns=np.maximum(size - inner, 0).astype(np.int64),
         count=bars["calls"],
     )
-    is_wide = size >= _MIN_SHARE * max(size[place < 0].sum(), 1)
+    is_wide = size >= _MIN_SHARE * max(size[~is_child].sum(), 1)
     names = ["depth", "name", "short", "left_ns", "right_ns", "own_ns", "count", "host_ns"]
     columns = [*names, "device_ns", *_DEVICE, "tflop_per_s", "instances", "events"]
     drawn = pd.DataFrame({name: bars[name][is_wide].reset_index(drop=True) for name in columns})

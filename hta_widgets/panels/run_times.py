@@ -33,21 +33,28 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, device_word
 
-MIN_SHARE: float = facts("limits")[
-    "wait_share"
-]  # of the run; smaller findings and waits are not reported
-_MIN_WORK_SHARE = 0.01  # of the run; spans of device work with less are hardly any work
-_MIN_HEALTHY_BUSY = 0.95  # of the spans; devices of a healthy job are busy for more
-_MAX_HEALTHY_LOSS = 0.05  # of each rank's span, idle or in exposed communication
-MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
-_MIN_EXCESS = 0.02  # over the median rank, for a slow phase
-_MIN_EXPLAINED = 0.1  # of the waits for a late rank, by its slow phase
-_MIN_LAUNCHES = 20  # of a rank, for a host-bound job
-#: Mean work of a launch in a launch-bound job. PyTorch launches more in less time when it runs
-#: eagerly, so a device with longer work waits only for a host that is slower than usual.
+#: Minimum share of the run for findings and waits.
+MIN_SHARE: float = facts("limits")["wait_share"]
+#: Minimum share of device spans in the run for a job with device work.
+_MIN_WORK_SHARE = 0.01
+#: Minimum share of the spans in which devices of a healthy job are busy.
+_MIN_HEALTHY_BUSY = 0.95
+#: Maximum share of each rank's span that is idle, or exposed communication, in a healthy job.
+_MAX_HEALTHY_LOSS = 0.05
+#: Minimum number of ranks for a median rank; of two ranks, the slow one is half of the median.
+MIN_RANKS = 3
+#: Minimum excess of a slow phase over the median rank.
+_MIN_EXCESS = 0.02
+#: Minimum share of the waits for a late rank that its slow phase must explain.
+_MIN_EXPLAINED = 0.1
+#: Minimum number of launches per rank in a host-bound job.
+_MIN_LAUNCHES = 20
+#: Maximum mean work of a launch in a launch-bound job. Eager PyTorch needs less time for a launch,
+#: so a device with longer work waits only for a host that is slower than usual.
 _MAX_LAUNCH_WORK_NS = 20_000
-_MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps are not caused by the rate of launches
-#: Causes of idleness with which a host that launches keeps its device waiting.
+#: Maximum length of a gap that the rate of launches causes.
+_MAX_LAUNCH_GAP_NS = 1_000_000
+#: Causes of idle time in which the device waits for a host that is busy with launches.
 _LAUNCHING = ("host_operator", "host_python", "launch_call")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
@@ -58,7 +65,7 @@ class RunTimes:
 
     start_ns: int
     end_ns: int
-    #: without the time between windows of the recording
+    #: Without the time between windows of the recording.
     run_ns: int
     span_ns: dict[int, int]
     busy_ns: int
@@ -67,17 +74,17 @@ class RunTimes:
     exposed_ns: int
     exposed_memory_ns: int
     exposed_wait_ns: int
-    #: without compute, in communication that is not matched on all ranks
+    #: Exposed communication that is not matched on all ranks.
     unmatched_ns: int
     idle_ns: int
     idle_by_cause: dict[str, int]
-    #: the word for the devices, such as ``GPU``
+    #: Word for the devices, such as ``GPU``.
     device: str
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
-    #: without recorded work, but probably busy
+    #: Time without recorded work in which devices are probably busy.
     unrecorded_ns: int
-    #: from the launch of the first work to its start, mean of the ranks
+    #: From the launch of the first work to its start, mean of the ranks.
     first_wait_ns: int
 
     @property
@@ -102,7 +109,7 @@ class RunTimes:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether devices are busy, and no rank loses much time; one of many ranks may lose it."""
+        """Whether devices are busy and no rank loses much time."""
         return self.busy_ns > _MIN_HEALTHY_BUSY * self.all_ns and all(
             losses.get(rank, 0) < _MAX_HEALTHY_LOSS * span_ns
             for rank, span_ns in self.span_ns.items()
@@ -128,24 +135,24 @@ def run_times(traces: TraceSet) -> RunTimes:
         return dict(zip(table["rank"].tolist(), table[name].tolist(), strict=True))
 
     return RunTimes(
-        start_ns,
-        end_ns,
-        run_ns,
-        by_rank(frame, "span_ns"),
-        int(frame["busy_ns"].sum()),
-        int(frame["compute_ns"].sum()),
-        int(frame["communication_ns"].sum()),
-        int(frame["exposed_communication_ns"].sum()),
-        int(frame["exposed_memory_ns"].sum()),
-        int(waits["exposed_wait_ns"].clip(lower=0).sum()),
-        int(waits["unmatched_exposed_ns"].sum()),
-        int(idle["idle_ns"].sum()),
-        {str(cause): int(spent) for cause, spent in causes.items()},
-        device_word(traces.values()),
-        by_rank(frame, "exposed_communication_ns"),
-        by_rank(idle_of_ranks, "idle_ns"),
-        int(idle["unrecorded_ns"].sum()),
-        sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        run_ns=run_ns,
+        span_ns=by_rank(frame, "span_ns"),
+        busy_ns=int(frame["busy_ns"].sum()),
+        compute_ns=int(frame["compute_ns"].sum()),
+        communication_ns=int(frame["communication_ns"].sum()),
+        exposed_ns=int(frame["exposed_communication_ns"].sum()),
+        exposed_memory_ns=int(frame["exposed_memory_ns"].sum()),
+        exposed_wait_ns=int(waits["exposed_wait_ns"].clip(lower=0).sum()),
+        unmatched_ns=int(waits["unmatched_exposed_ns"].sum()),
+        idle_ns=int(idle["idle_ns"].sum()),
+        idle_by_cause={str(cause): int(time_ns) for cause, time_ns in causes.items()},
+        device=device_word(traces.values()),
+        exposed_by_rank=by_rank(frame, "exposed_communication_ns"),
+        idle_by_rank=by_rank(idle_of_ranks, "idle_ns"),
+        unrecorded_ns=int(idle["unrecorded_ns"].sum()),
+        first_wait_ns=sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
 
 
@@ -166,8 +173,8 @@ class LaunchRate:
 def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
     """Return the rate of launches of a host-bound job, else None.
 
-    Its host launches more slowly than its device works: in short gaps the device waits for the
-    launches for at least half of its idle time, and for longer than it is busy.
+    The host of such a job launches more slowly than the device works: short gaps in which the
+    device waits for launches are at least half of the idle time, and longer than the busy time.
     """
     min_wait_ns = max(times.idle_ns / 2, times.busy_ns)
     if sum(times.idle_by_cause.get(cause, 0) for cause in _LAUNCHING) < min_wait_ns:
@@ -187,7 +194,7 @@ def host_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 
 def idle_while_capturing_ns(traces: TraceSet, times: RunTimes) -> int:
-    """Return the time that devices idle while their hosts capture graphs, which runs no kernels."""
+    """Return the idle time of devices while their hosts capture graphs, which runs no kernels."""
     captured_ns = 0
     for trace in iter_ranks([traces[rank] for rank in times.ranks]):
         captures = capture_times(trace)
@@ -206,7 +213,7 @@ class LateRanks:
     wait_ns: int  # of all ranks, for these ranks, without compute
     last: int
     collectives: int
-    #: whether hosts run the collectives
+    #: Whether hosts run the collectives.
     on_hosts: bool
     phase: str = ""
     phase_ns: float = 0.0
@@ -214,7 +221,7 @@ class LateRanks:
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return which other ranks wait for `ranks` without computing; None if they do not."""
+    """Return the exposed waits of other ranks for `ranks`; None if no rank waits."""
     waits = collective_waits(traces, CLOCK)
     wait_of_rank = exposed_waits_for(waits, ranks, list(traces)) if ranks else {}
     waiting = [rank for rank, wait_ns in wait_of_rank.items() if wait_ns > 0 and rank not in ranks]
@@ -235,26 +242,24 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
 
 
 def _slow_phase(traces: TraceSet, rank: int, wait_ns: float) -> tuple[str, float, float]:
-    """Return the phase that makes a rank late, its length, and by what share it is longer.
+    """Return the phase that makes a rank late, its median length, and its excess as a share.
 
-    "" if it explains little of the time that each of the others waits.
+    "" without a phase that explains `_MIN_EXPLAINED` of `wait_ns`, the mean wait of a rank.
     """
     if len(traces) < MIN_RANKS:
         return "", 0.0, 0.0
     frame = analysis.phase_times(traces)
     frame = frame[frame["rank"] == rank]
-    if not len(frame):
-        return "", 0.0, 0.0
     by_phase = frame.groupby("phase", sort=False)
-    lasting, apart, over = (
+    dur_ns, excess_ns, excess = (
         by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
     )
-    explained_ns = apart * by_phase.size()
-    apart = apart[(over >= _MIN_EXCESS) & (explained_ns >= _MIN_EXPLAINED * wait_ns)]
-    if not len(apart):
+    explained_ns = excess_ns * by_phase.size()
+    excess_ns = excess_ns[(excess >= _MIN_EXCESS) & (explained_ns >= _MIN_EXPLAINED * wait_ns)]
+    if not len(excess_ns):
         return "", 0.0, 0.0
-    phase = str(apart.idxmax())
-    return _PHASES.get(phase, phase), float(lasting[phase]), float(over[phase])
+    phase = str(excess_ns.idxmax())
+    return _PHASES.get(phase, phase), float(dur_ns[phase]), float(excess[phase])
 
 
 def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
@@ -262,9 +267,9 @@ def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
     table, low = trace.table, start_ns - trace.shift_ns
     rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
     rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
-    start, lasting = table.start_ns[rows], table.dur_ns[rows]
-    inside = np.minimum(start + lasting, low + dur_ns) - np.maximum(start, low)
-    rows = rows[2 * inside > np.maximum(lasting, dur_ns)]
+    start, range_ns = table.start_ns[rows], table.dur_ns[rows]
+    inside_ns = np.minimum(start + range_ns, low + dur_ns) - np.maximum(start, low)
+    rows = rows[2 * inside_ns > np.maximum(range_ns, dur_ns)]
     if not len(rows):
         return ""
     return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])

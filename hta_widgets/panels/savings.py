@@ -1,8 +1,8 @@
-"""The operator that would gain most if it came closer to the limits of its device.
+"""The time that operators would save if they came closer to the limits of their device.
 
 For example, ``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms
 at the rate of the memory: it runs at 27 % of what memory allows. At 70 % of that rate it would
-save 1.8 ms, 0.36 ms a step.
+save 1.8 ms, 0.36 ms per step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from hta_widgets.trace.arrays import Ints, sorted_unique
 from hta_widgets.trace.call_args import decode_arg
 from hta_widgets.trace.traceset import TraceSet
 
+#: Maximum number of operators that `job_efficiency` lists.
 _MAX_FAR = 3
-_MAX_COUNTED = 50_000  # operators, whose args take a second to read
-_MAX_SHAPES = 3  # of an operator's name in a chart
+#: Maximum number of operators whose args are read, which takes about a second.
+_MAX_COUNTED = 50_000
+#: Maximum number of shapes in an operator's label.
+_MAX_SHAPES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The possible gain of one operator of a rank; `steps` is 0 without steps."""
+    """The time that one operator of a rank could save; `steps` is 0 without steps."""
 
     rank: int
     name: str
@@ -43,10 +46,10 @@ class Saving:
 
 
 def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
-    """Return the operator of a rank with the most to gain.
+    """Return the operator of a rank that could save the most time.
 
-    None without shapes, certain peaks and certain figures, and for ranks with so many operators
-    that it would take long.
+    None without shapes, certain peaks or certain figures, and for ranks with more than
+    `_MAX_COUNTED` operators.
     """
     trace = traces[rank]
     device = used_device(trace)
@@ -73,7 +76,7 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
 
 
 def operator_savings(traces: TraceSet) -> pd.DataFrame:
-    """Return operators by name and shapes, those with the most to gain first.
+    """Return operators by name and shapes, those that could save the most time first.
 
     Times are means of the ranks; operators without a figure are left out.
     """

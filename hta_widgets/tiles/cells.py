@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from hta_widgets.facts import facts
 from hta_widgets.tiles.lanes import CounterLane, EventLane, KindIndex, Positions
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, concatenate_ranges
 
-CELLS = 256
-TILE_BITS = 8
+#: Number of cells of a tile, also as a power of 2.
+CELLS, TILE_BITS = 256, 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
@@ -80,18 +80,18 @@ def _coverage_by_kind(
     kinds: KindIndex, edges: Ints, covered: Ints, count: Ints
 ) -> tuple[Bytes, Ints, Ints]:
     """Return the kinds of a mixed lane, ascending, and their covered time and events per cell."""
-    parts = {code: spans.measure(edges) for code, spans in kinds.minor}
-    time, events = covered, count
-    for part_time, part_events in parts.values():
-        time, events = time - part_time, events - part_events
+    coverage = {code: spans.measure(edges) for code, spans in kinds.minor}
+    # Without overlaps, the major kind has what the other kinds leave.
+    time = covered - sum(minor_time for minor_time, _ in coverage.values())
+    events = count - sum(minor_events for _, minor_events in coverage.values())
     if kinds.major_cover is not None:
         time = np.diff(kinds.major_cover.count_and_length_before(edges)[1])
-    parts[kinds.major] = time, events
-    codes = sorted(parts)
+    coverage[kinds.major] = time, events
+    codes = sorted(coverage)
     return (
         np.array(codes, np.uint8),
-        np.stack([parts[code][0] for code in codes]),
-        np.stack([parts[code][1] for code in codes]),
+        np.stack([coverage[code][0] for code in codes]),
+        np.stack([coverage[code][1] for code in codes]),
     )
 
 
@@ -154,7 +154,7 @@ def event_tiles(
     first, last = _clip_tiles(begin + shift, end + shift, level, first, last)
     if last <= first:
         return None
-    edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+    edges = _cell_edges(level, first, last) - shift
     cells = measure_cells(lane, edges)
     count = np.minimum(cells.count, FULL_CELL).astype(np.uint16).reshape(-1, CELLS)
     filled = np.flatnonzero(count.any(axis=1))
@@ -164,7 +164,7 @@ def event_tiles(
     busy = quantize_shares(cells.covered, level).reshape(-1, CELLS)[filled]
     kind, mask = (column.reshape(-1, CELLS)[filled] for column in (cells.kind, cells.mask))
     slices = _repeat_by_tile(lane, positions, shift, bits=level + TILE_BITS, first=first, last=last)
-    # Tiles with a slice have a count, so those that are kept hold all slices.
+    # A tile with a slice has a count, so `filled` contains the tiles of all slices.
     position = np.searchsorted(filled, slices.tile)
     return EventTiles(
         filled + first, busy, count[filled], kind, mask, TileSlices(position, slices.positions)
@@ -176,13 +176,18 @@ def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -
 
     The lane is indexed by class; `index` numbers the tiles.
     """
-    edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
-        edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+        # At least half of the tiles are wanted: measure all of them together.
+        edges = _cell_edges(level, first, last) - shift
         return measure_cells(lane, edges, by_class=True).kind.reshape(-1, CELLS)[index - first]
-    edges_of_tiles = ((edges + tile * CELLS) * (1 << level) - shift for tile in index.tolist())
+    edges_of_tiles = (_cell_edges(level, tile, tile + 1) - shift for tile in index.tolist())
     return np.stack([measure_cells(lane, edges, by_class=True).kind for edges in edges_of_tiles])
+
+
+def _cell_edges(level: int, first: int, last: int) -> Ints:
+    """Return the edges of the cells of tiles `first` … `last` - 1."""
+    return np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level)
 
 
 def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
@@ -205,8 +210,7 @@ def _repeat_by_tile(
     low = np.maximum((starts >> bits) - first, 0)
     high = np.minimum(((ends - 1) >> bits) - first, last - first - 1)
     repeats = high - low + 1
-    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    tile = np.repeat(low, repeats) + within
+    tile = concatenate_ranges(low, repeats)
     order = np.argsort(tile, kind="stable")
     return TileSlices(tile[order].astype(np.intp), np.repeat(positions, repeats)[order])
 
@@ -229,7 +233,7 @@ def counter_tiles(
     first, last = _clip_tiles(int(lane.times[0]) + shift, lane.end + shift, level, first, last)
     if last <= first:
         return None
-    edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
+    edges = _cell_edges(level, first, last) - shift
     smallest, largest = (
         column.astype(np.float32).reshape(-1, CELLS) for column in lane.measure(edges)
     )

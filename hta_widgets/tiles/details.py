@@ -26,6 +26,7 @@ from hta_widgets.tiles.replies import (
     SameName,
     TableName,
 )
+from hta_widgets.tiles.windows import check_window
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
@@ -114,7 +115,7 @@ def lane_of_row(index: RankIndex, table: str, row: int) -> int:
     return int(index.side_lanes(table)[row])
 
 
-def checked_row(index: RankIndex, table: TableRows, row: Any) -> int:
+def validate_row(index: RankIndex, table: TableRows, row: Any) -> int:
     """Return `row` as an index, or raise an error with the valid rows."""
     number = int(row)
     if not 0 <= number < len(table.start_ns):
@@ -190,17 +191,17 @@ def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent
     summary = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
-        t = rank.table
-        track = t.tracks[t.track[row]]
+        events = rank.table
+        track = events.tracks[events.track[row]]
         return {
             **summary,
             "category": category,
             "process": track.process,
             "track": track.key,
-            "depth": int(t.depth[row]),
-            "stream": int(t.stream[row]),
-            "step": int(t.step[row]),
-            "correlation": int(t.correlation[row]),
+            "depth": int(events.depth[row]),
+            "stream": int(events.stream[row]),
+            "step": int(events.step[row]),
+            "correlation": int(events.correlation[row]),
         }
     lane = index.side_lanes(table.table)[row]
     track_row = next(
@@ -334,19 +335,19 @@ def _event_args(
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
     flows, table = index.rank.trace.flow_table, index.events
     event_flows: list[Flow] = []
-    ways: tuple[tuple[Literal["out", "in"], Any, Any], ...] = (
+    directions: tuple[tuple[Literal["out", "in"], Rows, Rows], ...] = (
         ("out", flows.source, flows.target),
         ("in", flows.target, flows.source),
     )
-    for direction, near, far in ways:
-        for near_row in np.flatnonzero(near == row).tolist():
-            source, target = int(flows.source[near_row]), int(flows.target[near_row])
+    for direction, near_rows, far_rows in directions:
+        for flow in np.flatnonzero(near_rows == row).tolist():
+            source, target = int(flows.source[flow]), int(flows.target[flow])
             end = int(table.start_ns[source] + table.dur_ns[source])
             event_flows.append(
                 {
-                    "kind": flows.kinds[int(flows.kind[near_row])],
+                    "kind": flows.kinds[int(flows.kind[flow])],
                     "direction": direction,
-                    "brief": event_summary(index, table, int(far[near_row])),
+                    "brief": event_summary(index, table, int(far_rows[flow])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
@@ -355,8 +356,7 @@ def _event_flows(index: RankIndex, row: int) -> list[Flow]:
 
 def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
     """Answer ``cell``: exact contents of a window of a lane."""
-    if end <= start:
-        raise ValueError(f"a cell must end after it starts, not {start} to {end}")
+    check_window(start, end, "a cell")
     ref, lane = index.lane(number)
     low, high = start - index.rank.shift_ns, end - index.rank.shift_ns
     edges = np.array((low, high), np.int64)
@@ -373,9 +373,9 @@ def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if has_value else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits hold parts of events, which have no details.
-    named = bool(count[0]) and ref.role not in {"wait", "late"}
-    row = _longest_row(index, ref, low, high) if named else None
+    # Lanes of waits show parts of events, which have no details.
+    has_event = bool(count[0]) and ref.role not in {"wait", "late"}
+    row = _longest_row(index, ref, low, high) if has_event else None
     return {
         "count": int(count[0]),
         "busy": int(covered[0]),
@@ -418,11 +418,11 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
 def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
     """Return the last edge before and the first at or after a time: starts, ends and instants."""
     if isinstance(lane, CounterLane):
-        sorts = [lane.times]
+        edge_arrays = [lane.times]
     else:
-        sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
+        edge_arrays = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
     neighbors = []
-    for edges in sorts:
+    for edges in edge_arrays:
         index = int(edges.searchsorted(time))
         neighbors += edges[max(index - 1, 0) : index + 1].tolist()
     return neighbors

@@ -94,9 +94,9 @@ class EventLane:
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.sorted_starts
-        piece = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
-        # Events that overlap the window began in the piece of the union at its start, or later.
-        first = int(begins.searchsorted(self.spans.cover.starts[piece]))
+        # Events that overlap the window begin in the union's interval at its start, or later.
+        interval = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
+        first = int(begins.searchsorted(self.spans.cover.starts[interval]))
         last = int(begins.searchsorted(end))
         if last <= first:
             return np.empty(0, np.intp)
@@ -112,11 +112,11 @@ class EventLane:
         """Return which of the events at these positions begin before an earlier one ended."""
         if self.spans.is_disjoint:
             return np.zeros(len(positions), np.bool_)
-        starts, piece_starts = self.spans.sorted_starts, self.spans.cover.starts
-        piece = piece_starts.searchsorted(starts[positions], "right") - 1
-        # Only the first event of a piece of the union begins after all earlier events ended.
-        is_later_in_piece: Bools = starts.searchsorted(piece_starts[piece]) != positions
-        return is_later_in_piece
+        starts, union_starts = self.spans.sorted_starts, self.spans.cover.starts
+        interval = union_starts.searchsorted(starts[positions], "right") - 1
+        # Only the first event of an interval of the union begins after all earlier events ended.
+        overlaps: Bools = starts.searchsorted(union_starts[interval]) != positions
+        return overlaps
 
 
 @dataclass(slots=True, frozen=True)
@@ -143,10 +143,11 @@ class CounterLane:
         smallest = np.full(len(low), np.nan)
         largest = np.full(len(low), np.nan)
         if overlaps.any():
-            bounds = np.column_stack((first[overlaps], last[overlaps])).ravel()
+            # Every second result of `reduceat` is of the samples between two cells.
+            ranges = np.column_stack((first[overlaps], last[overlaps])).ravel()
             values = np.append(self.values, np.nan)
-            smallest[overlaps] = np.fmin.reduceat(values, bounds)[::2]
-            largest[overlaps] = np.fmax.reduceat(values, bounds)[::2]
+            smallest[overlaps] = np.fmin.reduceat(values, ranges)[::2]
+            largest[overlaps] = np.fmax.reduceat(values, ranges)[::2]
         return smallest, largest
 
 
@@ -178,7 +179,9 @@ def index_lane(
 
 def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
     """Index the samples of one series, sorted by time; `end` is the end of the rank's data."""
-    return CounterLane(times, values, max(end, int(times[-1]) + 1 if len(times) else end))
+    if len(times):
+        end = max(end, int(times[-1]) + 1)
+    return CounterLane(times, values, end)
 
 
 def _kind_index(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> KindIndex:

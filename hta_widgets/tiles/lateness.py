@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.facts import facts
 from hta_widgets.tiles import replies
 from hta_widgets.tiles.packing import pack
+from hta_widgets.tiles.windows import bin_starts, check_bins, check_window
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
-_NUMBERS = (
+#: Columns of integers of the frame of `analysis.collectives`.
+_INTEGER_COLUMNS = (
     "collective", "rank", "id", "arrival_ns", "wait_ns", "transfer_ns", "last_rank", "size_bytes",
 )  # fmt: skip
 #: Columns of the frame from which a `RankLateness` is made.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
-MAX_BINS: int = facts("limits")["window_bins"]
 
 
 def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
@@ -50,20 +50,20 @@ def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
 
 @dataclass(frozen=True, slots=True)
 class EventPieces:
-    """Parts of communication events of one rank, in lane order; `row` is the event of each."""
+    """Waits or delays of one rank in lane order; `row` is the communication event of each."""
 
     start: Ints
     dur: Ints
     row: Ints
 
     def select_rows(self, member: Bools) -> EventPieces:
-        """Return the pieces of events for which `member`, by row, is true."""
+        """Return those of the events for which `member`, by row, is true."""
         is_member = member[self.row]
         return EventPieces(self.start[is_member], self.dur[is_member], self.row[is_member])
 
 
 def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
-    """Return the pieces that have a length, in lane order."""
+    """Return the waits or delays that have a length, in lane order."""
     order = np.lexsort((row, -dur, start))
     order = order[dur[order] > 0]
     return EventPieces(start[order], dur[order], row[order])
@@ -77,8 +77,9 @@ def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPi
     end = waits.start + waits.dur
     if not len(end):
         return waits
-    before = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
-    start = np.maximum(waits.start, before)
+    # Each wait begins at the latest end of the waits before it, if that is later.
+    latest_end = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
+    start = np.maximum(waits.start, latest_end)
     has_length = end > start
     start, end, row = start[has_length], end[has_length], waits.row[has_length]
     left = subtract(Intervals(start, end), union(transfers.start, transfers.end))
@@ -144,7 +145,7 @@ class LatenessIndex:
     @classmethod
     def empty(cls, traces: TraceSet, note: str) -> LatenessIndex:
         """Return the lateness of a job without matched collectives; `note` gives the reason."""
-        frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
+        frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _INTEGER_COLUMNS})
         frame["name"] = np.empty(0, np.str_)
         frame.attrs["note"] = note
         return cls(traces, frame, {})
@@ -171,8 +172,7 @@ class LatenessIndex:
 
     def sums_in_window(self, start: int, end: int) -> replies.Lateness:
         """Answer ``lateness``: sums over the collectives that overlap a window, by rank."""
-        if end <= start:
-            raise ValueError(f"a window must end after it starts, not {start} to {end}")
+        check_window(start, end)
         columns: dict[str, list[int]] = {
             name: [] for name in ("collectives", "last", "wait", "exposed_wait", "imposed")
         }
@@ -344,8 +344,8 @@ class Ribbon:
         by_call = np.lexsort((arrival, call))
         first = np.searchsorted(call[by_call], np.arange(self._calls))
         size = np.diff(np.r_[first, len(call)])
-        came = arrival[by_call]
-        median = came[first + (size - 1) // 2]
+        sorted_arrival = arrival[by_call]
+        median = sorted_arrival[first + (size - 1) // 2]
         late = np.maximum(arrival - median[call], 0)
         order = np.argsort(time, kind="stable")
         self._time, self._late, self._rank = time[order], late[order], rank[order]
@@ -355,7 +355,8 @@ class Ribbon:
         # One entry per call, at the arrival of its last rank.
         end = first + size - 1
         last = by_call[end]
-        alone = (size > 1) & (came[end] > came[np.maximum(end - 1, 0)])
+        previous_arrival = sorted_arrival[np.maximum(end - 1, 0)]
+        alone = (size > 1) & (sorted_arrival[end] > previous_arrival)
         waited = np.add.reduceat(column("wait_ns")[by_call], first) if self._calls else first
         self._job_time, self._job_name = time[last], name[last]
         self._job_wait = waited // np.maximum(size - 1, 1)
@@ -369,19 +370,18 @@ class Ribbon:
 
         The window has `bins` equal bins; `ranks` limits the arrivals to some ranks.
         """
-        if end <= start:
-            raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        if not 1 <= bins <= MAX_BINS:
-            raise ValueError(f"a window has 1 to {MAX_BINS} bins, not {bins}")
+        check_window(start, end)
+        check_bins(bins)
+        edges = bin_starts(start, end, bins)
         rows = np.arange(*np.searchsorted(self._time, (start, end)))
         if ranks is not None:
             rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
-        bin_ = (self._time[rows] - start) * bins // (end - start)
+        bin_ = edges.searchsorted(self._time[rows], "right") - 1
         largest = _position_of_largest(self._rank[rows] * bins + bin_, self._late[rows])
         rows, bin_ = rows[largest], bin_[largest]
 
         calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
-        call_at = (self._job_time[calls] - start) * bins // (end - start)
+        call_at = edges.searchsorted(self._job_time[calls], "right") - 1
         largest = _position_of_largest(call_at, self._job_wait[calls])
         calls, call_at = calls[largest], call_at[largest]
 

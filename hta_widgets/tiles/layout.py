@@ -113,9 +113,9 @@ class TrackRow:
     process: str
     label: str
     role: str
-    lane0: int
     source: int  # position of the track, the series or the group
     events: int
+    lane0: int = 0
     stream: int = -1
     lanes: int = 1
     nested: int = 1
@@ -235,12 +235,12 @@ def folded_lanes(table: EventTable) -> list[LaneRef]:
 def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
     """Group the asyncs of a rank, in order of their first start, and give each a layer."""
     keys = list(zip(table.pid, table.category.tolist(), strict=True))
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    of_row = np.fromiter(map(places.__getitem__, keys), np.intp, len(keys))
+    group_numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    group_of_row = np.fromiter(map(group_numbers.__getitem__, keys), np.intp, len(keys))
     durs = np.maximum(table.dur_ns, 0)
     groups = []
-    for (pid, category), place in places.items():
-        rows = np.flatnonzero(of_row == place)
+    for (pid, category), group in group_numbers.items():
+        rows = np.flatnonzero(group_of_row == group)
         rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
         layer = _assign_layers(table.start_ns[rows], durs[rows])
         groups.append(AsyncGroup(pid, categories[category], rows, layer))
@@ -249,15 +249,15 @@ def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
 
 def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
     """Return the label of a host thread: by its purpose if known, else by its number."""
-    named = _NUMBERED.fullmatch(track.label)
-    own_label = (named[2] or "") if named else track.label
+    numbered = _NUMBERED.fullmatch(track.label)
+    name = (numbered[2] or "") if numbered else track.label
     if main:
         return "main thread"
-    if autograd or _AUTOGRAD_THREAD.match(own_label):
+    if autograd or _AUTOGRAD_THREAD.match(name):
         return "autograd thread"
-    if own_label != track.process and not _INHERITED.fullmatch(own_label):
-        return own_label
-    return f"thread {named[1] if named else track.tid}"
+    if name != track.process and not _INHERITED.fullmatch(name):
+        return name
+    return f"thread {numbered[1] if numbered else track.tid}"
 
 
 def track_label(track: Track) -> str:
@@ -284,12 +284,17 @@ def place_label(trace: Trace) -> str:
 
 def number_repeated(labels: Sequence[str]) -> list[str]:
     """Make repeated labels unique: ``autograd thread``, ``autograd thread 2``."""
-    seen: dict[str, int] = {}
-    result = []
+    taken, counts = set(labels), Counter[str]()
+    unique_labels = []
     for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        result.append(label if seen[label] == 1 else f"{label} {seen[label]}")
-    return result
+        counts[label] += 1
+        unique = label
+        if counts[label] > 1:
+            while (unique := f"{label} {counts[label]}") in taken:
+                counts[label] += 1
+            taken.add(unique)
+        unique_labels.append(unique)
+    return unique_labels
 
 
 def counter_label(name: str, series: str) -> str:
@@ -364,7 +369,7 @@ class _TrackCounts:
 
     tracks: list[Track]
     events: Ints
-    #: label of rows of communication
+    #: Label of rows of communication.
     library: str
 
     def count_of(self, track: int) -> int:
@@ -423,9 +428,12 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         lane += row.lanes
     overlays: list[LaneRef] = []
     if several:
-        every: list[SummaryRow | TrackRow] = [*summary, *rows]
-        for row_of_rank in every:
-            _add_overlay_lanes(row_of_rank, lane, overlays)
+        all_rows: list[SummaryRow | TrackRow] = [*summary, *rows]
+        for communication_row in filter(_communicates, all_rows):
+            communication_row.wait = lane + len(overlays)
+            communication_row.late = communication_row.wait + 1
+            sources = (communication_row.source,) if isinstance(communication_row, TrackRow) else ()
+            overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
     # The table's own tracks come first, so their keys, which are unique, stay the same.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
     for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
@@ -446,17 +454,11 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     )
 
 
-def _add_overlay_lanes(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
-    """Add lanes of waits and late arrivals to a row of communication, from `lane` on."""
-    sources: tuple[int, ...]
+def _communicates(row: SummaryRow | TrackRow) -> bool:
+    """Return whether a row has lanes of waits and late arrivals."""
     if isinstance(row, SummaryRow):
-        communicates, sources = row.role == "comm", ()
-    else:
-        communicates, sources = row.communication and row.role == "stream", (row.source,)
-    if communicates:
-        row.wait = lane + len(overlays)
-        row.late = row.wait + 1
-        overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
+        return row.role == "comm"
+    return row.communication and row.role == "stream"
 
 
 def _time_range(trace: Trace) -> tuple[int, int]:
@@ -490,6 +492,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
     if not len(table):
         return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]
+    # The index in the flattened counts: 3 bits for the kind, 2 for the flag.
     cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
     events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
     steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
@@ -522,7 +525,7 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
         *backward,
         *(track for track in threads if track != main and track not in backward),
     ]
-    named = {
+    labels = {
         track: thread_label(
             counts.tracks[track],
             # Files of tools other than profilers may have no calls.
@@ -531,11 +534,11 @@ def _host_threads(counts: _TrackCounts) -> dict[int, str]:
         )
         for track in ordered
     }
-    often = {label for label, times in Counter(named.values()).items() if times > 1}
-    for track, label in named.items():
-        if label in often and track not in backward:
-            named[track] = f"{label} {counts.tracks[track].tid}"
-    return dict(zip(named, number_repeated(list(named.values())), strict=True))
+    label_counts = Counter(labels.values())
+    for track, label in labels.items():
+        if label_counts[label] > 1 and track not in backward:
+            labels[track] = f"{label} {counts.tracks[track].tid}"
+    return dict(zip(labels, number_repeated(list(labels.values())), strict=True))
 
 
 def _streams(counts: _TrackCounts) -> list[int]:
@@ -573,7 +576,6 @@ def _track_row(
         label=track_label(track) if label is None else label,
         role=track.role,
         stream=track.stream,
-        lane0=0,
         lanes=track.lanes,
         nested=track.nested,
         events=counts.count_of(track_index),
@@ -595,7 +597,6 @@ def _counter_rows(table: CounterTable, process: ProcessName) -> Iterator[TrackRo
             process=process(pid),
             label=label,
             role="counter",
-            lane0=0,
             source=index,
             events=int(first[index + 1] - first[index]),
             range=(float(values.min()), float(values.max())) if len(values) else (0.0, 0.0),
@@ -611,7 +612,6 @@ def _async_rows(groups: list[AsyncGroup], process: ProcessName) -> Iterator[Trac
             process=process(group.pid),
             label=label,
             role="async",
-            lane0=0,
             source=group_index,
             events=len(group.rows),
             lanes=group.layers,
@@ -634,9 +634,9 @@ def _with_asyncs(rows: list[TrackRow], asyncs: list[TrackRow]) -> Iterator[Track
 
 def _instant_groups(trace: Trace) -> dict[str, Rows]:
     pids = trace.instant_table.pid
-    places = {pid: place for place, pid in enumerate(dict.fromkeys(pids))}
-    of_row = np.fromiter(map(places.__getitem__, pids), np.intp, len(pids))
-    return {pid: np.flatnonzero(of_row == place) for pid, place in places.items()}
+    group_numbers = {pid: number for number, pid in enumerate(dict.fromkeys(pids))}
+    group_of_row = np.fromiter(map(group_numbers.__getitem__, pids), np.intp, len(pids))
+    return {pid: np.flatnonzero(group_of_row == group) for pid, group in group_numbers.items()}
 
 
 def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[TrackRow]:
@@ -646,7 +646,6 @@ def _instant_rows(groups: Mapping[str, Rows], process: ProcessName) -> Iterator[
             process=process(pid),
             label="instants",
             role="instant",
-            lane0=0,
             source=index,
             events=len(rows),
         )
@@ -673,19 +672,14 @@ def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) 
         if counts.count_of(track) > counts.count_of_kind(track, _ANNOTATION)
     ]
     # Without device work, annotations best describe a thread.
-    named = not rows
-    if named and working:
+    annotations = not rows
+    if annotations and working:
         working = [track for track in threads if counts.count_of(track)]
-    alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
-    for track in alone:
-        add("cpu", threads[track], (track,), annotations=named)
-    if len(working) > len(alone):
-        add(
-            "cpu",
-            f"{len(working) - len(alone)} other threads",
-            working[len(alone) :],
-            annotations=named,
-        )
+    single = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
+    for track in single:
+        add("cpu", threads[track], (track,), annotations=annotations)
+    if others := working[len(single) :]:
+        add("cpu", f"{len(others)} other threads", others, annotations=annotations)
     if not rows and counts.events.any():
         # No known device or host work: show all events.
         add("cpu", "all events", range(len(counts.tracks)), annotations=True)

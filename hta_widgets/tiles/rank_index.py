@@ -121,16 +121,9 @@ class RankIndex:
 
     def _events(self) -> TableRows:
         t = self.rank.table
+        pools = t.names, t.categories
         return TableRows(
-            "events",
-            t.start_ns,
-            t.dur_ns,
-            t.name,
-            t.category,
-            t.kind,
-            t.record,
-            t.names,
-            t.categories,
+            "events", t.start_ns, t.dur_ns, t.name, t.category, t.kind, t.record, *pools
         )
 
     @cached_property
@@ -213,7 +206,7 @@ class RankIndex:
         key = (self.rank.rank, ref.role, ref.sources)
         lanes = self._budget.lanes.get(key)
         if lanes is None:
-            lanes = self._budget.lanes.put(key, self._make(ref))
+            lanes = self._budget.lanes.put(key, self._index_lanes(ref))
         return ref, lanes[ref.depth]
 
     def lane_by_class(self, lane: int, classes: Classes) -> EventLane | None:
@@ -280,7 +273,8 @@ class RankIndex:
         """Rows of the events on device streams."""
         return device_rows(self.rank.table).astype(np.int32)  # kept for each rank
 
-    def _make(self, ref: LaneRef) -> list[AnyLane]:
+    def _index_lanes(self, ref: LaneRef) -> list[AnyLane]:
+        """Index a lane, and the lanes that are drawn with it."""
         match ref.role:
             case "gpu" | "comm" | "cpu":
                 return [self._folded_lane(ref)]
@@ -302,12 +296,7 @@ class RankIndex:
             key = (self.rank.rank, other.role, other.sources)
             if other != ref and self._budget.lanes.get(key) is None:
                 self._budget.lanes.put(key, [lane])
-        stored_lane = stored.get(ref)
-        return (
-            folded_lane(self.rank.table, ref, self.device_rows)
-            if stored_lane is None
-            else stored_lane
-        )
+        return stored.get(ref) or folded_lane(self.rank.table, ref, self.device_rows)
 
     def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
         table = self.rank.table
@@ -341,11 +330,13 @@ class RankIndex:
             return np.empty(0, np.intp)
         positions = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
         positions = positions[positions < before]
-        still: Positions = positions[table.start_ns[positions] + table.dur_ns[positions] > time_ns]
-        return still
+        ends = table.start_ns[positions] + table.dur_ns[positions]
+        running: Positions = positions[ends > time_ns]
+        return running
 
     @cached_property
     def _last_ends(self) -> Ints:
+        """Last end of each block of `_OPEN_BLOCK` events."""
         table = self.rank.table
         if not len(table):
             return np.empty(0, np.int64)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
 from hta_widgets.tiles.cells import Cells, measure_cells
@@ -30,6 +30,7 @@ from hta_widgets.tiles.layout import (
 from hta_widgets.tiles.packing import pack
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.replies import Stats
+from hta_widgets.tiles.windows import check_bins, check_window
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
 from hta_widgets.trace.memo import raise_if_cancelled
@@ -141,22 +142,22 @@ def data_quality(
     Async intervals are counted where there are no events.
     """
     all_problems = list(problems)
-    missing: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
     for problem in all_problems:
         if not problem.is_note:
-            missing[problem.kind] += problem.count
+            counts[problem.kind] += problem.count
             files.setdefault(problem.kind, set()).add(problem.file)
-    for kind in _OF_FILES & missing.keys():
-        missing[kind] = len(files[kind])
+    for kind in _OF_FILES & counts.keys():
+        counts[kind] = len(files[kind])
     number, noun = (events, "event") if events or not asyncs else (asyncs, "async interval")
     shown = f"{group_digits(number)} {noun}{'' if number == 1 else 's'}"
-    if missing or ranks:
-        of_job = [
+    if counts or ranks:
+        part_texts = [
             problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
         ]
-        parts = of_job + [_phrase(kind, n) for kind, n in missing.items() if kind != "part"]
-        level, text = "warn", " · ".join([*([ranks] if ranks else []), shown, *parts])
+        phrases = [_phrase(kind, count) for kind, count in counts.items() if kind != "part"]
+        level, text = "warn", " · ".join(filter(None, [ranks, shown, *part_texts, *phrases]))
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
     listed = group_problems(all_problems)
@@ -173,13 +174,13 @@ def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
     if len(problems) <= MAX_LISTED:
         return [asdict(problem) for problem in problems]
     counts: Counter[tuple[str, str]] = Counter()
-    places: Counter[tuple[str, str]] = Counter()
+    rank_counts: Counter[tuple[str, str]] = Counter()
     for problem in problems:
         counts[problem.kind, problem.detail] += problem.count
-        places[problem.kind, problem.detail] += 1
+        rank_counts[problem.kind, problem.detail] += 1
     grouped = []
     for (kind, detail), count in counts.most_common():
-        ranks = places[kind, detail]
+        ranks = rank_counts[kind, detail]
         text = f"{detail} ({ranks} ranks)" if ranks > 1 else detail
         grouped.append({"kind": kind, "count": count, "detail": text, "rank": None, "file": None})
     return grouped
@@ -245,7 +246,7 @@ def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
     for rank in ranks:
         if not any(row.role in {"gpu", "comm"} for row in rank.summary):
             is_on_host |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
-    return [kind for kind, is_there in zip(KINDS, is_on_host, strict=True) if is_there]
+    return list(compress(KINDS, is_on_host))
 
 
 def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
@@ -254,23 +255,25 @@ def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
         return traces.window_ns
     filled = [rank.range_ns for rank in job.ranks if rank.tracks]
     start = min((low for low, _ in filled), default=0)
-    return start, max(max((high for _, high in filled), default=0), start + 1)
+    end = max((high for _, high in filled), default=0)
+    return start, max(end, start + 1)
 
 
 def _rank_scene(
     rank: RankLayout, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
 ) -> dict[str, Any]:
-    place = place_label(rank.trace)
+    label, host = place_label(rank.trace), rank.trace.host
+    if label and not host and (rank.trace.worker >= 0 or rank.trace.server >= 0):
+        # The label names the worker or the server, so the line below it names the rank.
+        host = f"rank {rank.rank}"
     word = device_word([rank.trace])
-    of_worker = rank.trace.worker >= 0 or rank.trace.server >= 0
     start_ns, end_ns = rank.range_ns
     if window_ns is not None:
         start_ns, end_ns = max(start_ns, window_ns[0]), min(end_ns, window_ns[1])
     return {
         "rank": rank.rank,
-        "label": place or f"rank {rank.rank}",
-        "host": rank.trace.host
-        or (f"rank {rank.rank}" if place and of_worker else rank.trace.host),
+        "label": label or f"rank {rank.rank}",
+        "host": host,
         "file": Path(rank.trace.path).name,
         "events": len(rank.table),
         "range": [start_ns, end_ns],
@@ -310,10 +313,8 @@ def _track_scene(row: TrackRow) -> dict[str, Any]:
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )
-MAX_BINS: int = facts("limits")["window_bins"]
-
-#: Maximum number of edges for which several ranks are measured together.
-_EDGES_AT_ONCE = 1 << 16
+#: Maximum number of edges that are measured together.
+_MAX_EDGES = 1 << 16
 
 #: Unions of one kind each, then communication without compute, and memory without either.
 _WORK = ("compute", "communication", "memory", "exposed", "memory_alone")
@@ -330,12 +331,15 @@ class DeviceTimes:
     The ranks' data is laid end to end, so that one search serves all of them.
     """
 
+    #: Range of each rank's data.
     low: Ints
     high: Ints
+    #: Start of each rank's first device work, and end of its last.
     first: Ints
     last: Ints
+    #: Unions by name of a part.
     covers: dict[str, IntervalUnion]
-    present: bool
+    has_work: bool
 
     @classmethod
     def of(
@@ -346,19 +350,18 @@ class DeviceTimes:
         """Return the device times of ranks; `not_idle` returns the times `_NOT_IDLE` of one."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
-        present = any(len(index.device_rows) for index in indices)
-        times = cls(ranges[:, 0], ranges[:, 1], spans[:, 0], spans[:, 1], {}, present)
-        pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
+        has_work = any(len(index.device_rows) for index in indices)
+        times = cls(ranges[:, 0], ranges[:, 1], spans[:, 0], spans[:, 1], {}, has_work)
+        intervals = {name: [Intervals.empty()] for name in _PARTS}
         for index, offset in zip(indices, times.offsets.tolist(), strict=True):
-            move = index.rank.shift_ns + offset
+            offset_ns = index.rank.shift_ns + offset
             covers = (*_covers_of_rank(index), *not_idle(index.rank.trace))
-            for name, part in zip(_PARTS, covers, strict=True):
-                pieces[name].append(Intervals(part.start + move, part.end + move))
+            for name, cover in zip(_PARTS, covers, strict=True):
+                intervals[name].append(Intervals(cover.start + offset_ns, cover.end + offset_ns))
             raise_if_cancelled()
-        none = Intervals.empty()
-        for name, parts in pieces.items():
-            start = np.concatenate([none.start, *(part.start for part in parts)])
-            end = np.concatenate([none.end, *(part.end for part in parts)])
+        for name, of_ranks in intervals.items():
+            start = np.concatenate([of_rank.start for of_rank in of_ranks])
+            end = np.concatenate([of_rank.end for of_rank in of_ranks])
             times.covers[name] = union_of_sorted(start, end)
         return times
 
@@ -373,7 +376,7 @@ class DeviceTimes:
         self, edges: Ints, names: Sequence[str] = _PARTS
     ) -> Iterator[dict[str, Ints]]:
         """Yield the time of the parts between `edges`, one row per rank, a few ranks at a time."""
-        at_once = max(1, _EDGES_AT_ONCE // len(edges))
+        at_once = max(1, _MAX_EDGES // len(edges))
         for first in range(0, len(self.low), at_once):
             ranks = slice(first, first + at_once)
             inside = np.clip(edges, self.low[ranks, None], self.high[ranks, None])
@@ -387,20 +390,10 @@ class DeviceTimes:
                 for name in names
             }
 
-    def data_length_within(self, start: int, end: int) -> list[int]:
-        """Return the length of a window's part within each rank's data."""
-        return _clip_length(start, end, self.low, self.high)
 
-    def span_length_within(self, start: int, end: int) -> list[int]:
-        """Return the length of a window's part between each rank's first and last device work.
-
-        It includes the time between windows of a recording.
-        """
-        return _clip_length(start, end, self.first, self.last)
-
-
-def _clip_length(start: int, end: int, low: Ints, high: Ints) -> list[int]:
-    lengths: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
+def _clipped_length(start: int, end: int, low: Ints, high: Ints) -> Ints:
+    """Return the length of the part of a window within each range."""
+    lengths: Ints = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0)
     return lengths
 
 
@@ -424,9 +417,9 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
     kind = table.kind[rows]
 
     def union_of_kind(code: int) -> Intervals:
-        chosen = rows[kind == code]
-        start = table.start_ns[chosen]
-        return union(start, start + table.dur_ns[chosen])
+        rows_of_kind = rows[kind == code]
+        start = table.start_ns[rows_of_kind]
+        return union(start, start + table.dur_ns[rows_of_kind])
 
     compute, communication, memory = map(union_of_kind, (_COMPUTE, _COMMUNICATION, _MEMORY))
     exposed = subtract(communication, compute)
@@ -436,8 +429,8 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
 
 def compute_with_shift(index: RankIndex) -> Intervals:
     """Return the compute intervals of a rank, with the clock's shift."""
-    pieces, shift = _covers_of_rank(index)[0], index.rank.shift_ns
-    return Intervals(pieces.start + shift, pieces.end + shift)
+    compute, shift_ns = _covers_of_rank(index)[0], index.rank.shift_ns
+    return Intervals(compute.start + shift_ns, compute.end + shift_ns)
 
 
 def stats_reply(
@@ -449,13 +442,12 @@ def stats_reply(
     ranks: Sequence[int] | None = None,
 ) -> Stats:
     """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
-    if end <= start:
-        raise ValueError(f"a window must end after it starts, not {start} to {end}")
+    check_window(start, end)
     columns: dict[str, list[int]] = {name: [] for name in _PARTS}
     for parts in device.times_between(np.array((start, end), np.int64)):
         for name, times in parts.items():
             columns[name] += times[:, 0].tolist()
-    span = np.array(device.span_length_within(start, end), np.int64)
+    span = _clipped_length(start, end, device.first, device.last)
     span -= np.array(columns["between_windows"], np.int64)
     parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")
     idle = span - sum(np.array(columns[name], np.int64) for name in parts_of_span)
@@ -475,7 +467,7 @@ def stats_reply(
         "communication": columns["communication"],
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
-        "data": device.data_length_within(start, end),
+        "data": _clipped_length(start, end, device.low, device.high).tolist(),
         "span": span.tolist(),
         "idle": idle.tolist(),
         "unrecorded": columns["unrecorded"],
@@ -483,7 +475,7 @@ def stats_reply(
             name: sum(columns[name][rank_index] for rank_index in chosen) / total_span
             for name in kinds
         }
-        if total_span and device.present
+        if total_span and device.has_work
         else {},
     }
 
@@ -496,17 +488,16 @@ def minimap_reply(
     Without device work it is the mean of all folded host lanes, whose bins have the kinds of cells.
     There, a bin whose events last 0 ns counts as 1 ns.
     """
-    if not 1 <= bins <= MAX_BINS:
-        raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
+    check_bins(bins)
     steps = np.arange(bins + 1, dtype=np.int64)
     # In two parts, since the product of a long time and many bins could overflow int64.
     bin_ns, rest = divmod(end - start, bins)
     edges = start + bin_ns * steps + rest * steps // bins
-    if device.present:
-        shown = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
-        totals = {name: np.zeros(bins, np.int64) for name in shown}
-        for parts in device.times_between(edges, tuple(shown.values())):
-            for name, part in shown.items():
+    if device.has_work:
+        part_of_column = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
+        totals = {name: np.zeros(bins, np.int64) for name in part_of_column}
+        for parts in device.times_between(edges, tuple(part_of_column.values())):
+            for name, part in part_of_column.items():
                 totals[name] += parts[part].sum(axis=0)
         lanes = len(indices)
     else:

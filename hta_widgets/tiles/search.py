@@ -12,21 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.arguments import match_pattern
-from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import event_summary
 from hta_widgets.tiles.packing import pack
 from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
 from hta_widgets.tiles.stored_lanes import RowIds
+from hta_widgets.tiles.windows import bin_starts, check_bins, check_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import LRU, raise_if_cancelled
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
-MAX_BINS: int = facts("limits")["window_bins"]
-
 Positions = npt.NDArray[np.intp]
 
 
@@ -51,19 +49,9 @@ class MarksView:
     @classmethod
     def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> MarksView:
         """Validate and return the view in a request."""
-        if end <= start:
-            raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        if not 1 <= bins <= MAX_BINS:
-            raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
+        check_window(start, end)
+        check_bins(bins)
         return cls(start, end, bins, np.unique(np.fromiter(lanes, np.int64)))
-
-    @property
-    def edges(self) -> Ints:
-        """First instant of each bin."""
-        bin_ns, rest = divmod(self.end - self.start, self.bins)
-        steps = np.arange(self.bins, dtype=np.int64)
-        # Rounded up, in two parts, because products of times and bins could overflow int64.
-        return self.start + bin_ns * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
         """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
@@ -79,7 +67,7 @@ class MarksView:
 
 def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
     """Answer ``marks`` without its ``error``: the bins that matches cover, as runs of bins."""
-    # Each match adds 1 at its first bin and takes it away behind its last.
+    # Each match adds 1 at its first bin and subtracts it after its last one.
     changes = np.zeros((len(view.lanes), view.bins + 1), np.int32)
     total = in_view = 0
     for marked in members:
@@ -92,9 +80,9 @@ def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[st
             first, end = _bins_of_rows(marked, view, rows, len(earlier))
             for lanes in _lanes_of(marked, rows):
                 positions = position[lanes]
-                seen = positions >= 0
-                np.add.at(changes, (positions[seen], first[seen]), 1)
-                np.add.at(changes, (positions[seen], end[seen]), -1)
+                is_visible = positions >= 0
+                np.add.at(changes, (positions[is_visible], first[is_visible]), 1)
+                np.add.at(changes, (positions[is_visible], end[is_visible]), -1)
         raise_if_cancelled()
     edges = np.diff((changes.cumsum(axis=1) > 0).astype(np.int8), axis=1, prepend=np.int8(0))
     lane, bin_ = np.nonzero(edges > 0)
@@ -114,9 +102,9 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
     first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
-        still = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
-        positions = np.minimum(np.searchsorted(marked.rows, still), max(len(marked.rows) - 1, 0))
-        earlier = still[marked.rows[positions] == still] if len(marked.rows) else still[:0]
+        running = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
+        positions = np.minimum(np.searchsorted(marked.rows, running), max(len(marked.rows) - 1, 0))
+        earlier = running[marked.rows[positions] == running] if len(marked.rows) else running[:0]
     else:
         earlier = marked.rows[:first]
         ends = table.start_ns[earlier] + table.dur_ns[earlier]
@@ -127,8 +115,8 @@ def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds
 def _bins_of_rows(
     marked: MarkedRows, view: MarksView, rows: RowIds, earlier: int
 ) -> tuple[Positions, Positions]:
-    """Return the first bin of each row and the bin behind its last; `earlier` rows come first."""
-    edges = view.edges - marked.index.rank.shift_ns
+    """Return the first bin of each row and the bin after its last; `earlier` rows come first."""
+    edges = bin_starts(view.start, view.end, view.bins) - marked.index.rank.shift_ns
     starts = marked.table.start_ns[rows]
     ends = starts + marked.table.dur_ns[rows]
     # Rows that begin in the window are in order of their start, so one search per bin is enough.
@@ -196,7 +184,7 @@ TABLES = ("events", "asyncs", "instants")
 
 
 class RankHits:
-    """The matches of one rank."""
+    """The matches of one rank; `named` is the mask of the matching names by their code."""
 
     def __init__(self, index: RankIndex, named: Bools) -> None:
         self.index = index
@@ -221,31 +209,32 @@ class RankHits:
     @cached_property
     def sorted_matches(self) -> tuple[Ints, Codes, Ints]:
         """Start, position in `TABLES` and row of all matches, in the order of ``find``."""
-        parts = [self.rows(table) for table in TABLES]
+        rows_of_tables = [self.rows(table) for table in TABLES]
         start = np.concatenate(
-            [self.index.rows(t).start_ns[rows] for t, rows in zip(TABLES, parts, strict=True)]
+            [self.index.rows(table).start_ns[self.rows(table)] for table in TABLES]
         )
-        table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), [len(rows) for rows in parts])
-        rows = np.concatenate(parts).astype(np.int64)
-        if len(parts[1]) or len(parts[2]):
+        table = np.repeat(np.arange(len(TABLES), dtype=np.uint8), list(map(len, rows_of_tables)))
+        rows = np.concatenate(rows_of_tables).astype(np.int64)
+        # Events are sorted already.
+        if len(rows) > len(rows_of_tables[0]):
             order = np.lexsort((rows, table, start))
             start, table, rows = start[order], table[order], rows[order]
         return start, table, rows
 
     def summary_at(self, position: int) -> Brief:
-        """Return the brief of a match by its position in `ordered`."""
+        """Return the brief of a match by its position in `sorted_matches`."""
         _, table, rows = self.sorted_matches
-        of_table = self.index.rows(TABLES[table[position]])
-        return event_summary(self.index, of_table, int(rows[position]))
+        table_rows = self.index.rows(TABLES[table[position]])
+        return event_summary(self.index, table_rows, int(rows[position]))
 
     def count_before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
         """Return the number of matches before a row of a table, or up to it if `inclusive`."""
         starts, tables, rows = self.sorted_matches
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
-        hits = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
+        ties = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
         target = (table, row)
-        return low + sum(place < target or (inclusive and place == target) for place in hits)
+        return low + sum(tie < target or (inclusive and tie == target) for tie in ties)
 
 
 @dataclass(slots=True, frozen=True)
@@ -267,7 +256,7 @@ class NameSearch:
 
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices
-        self._kept: LRU[str, SearchHits] = LRU(_MAX_CACHED_TEXTS)
+        self._cache: LRU[str, SearchHits] = LRU(_MAX_CACHED_TEXTS)
         self._used: Bools | None = None
 
     def prepare(self) -> None:
@@ -276,7 +265,7 @@ class NameSearch:
 
     def search(self, text: str) -> SearchHits:
         """Return the matches of a text; the last few results are kept."""
-        return self._kept.get_or_compute(text, lambda: self._match(text))
+        return self._cache.get_or_compute(text, lambda: self._match(text))
 
     def _match(self, text: str) -> SearchHits:
         names, codes = self._names
@@ -303,18 +292,15 @@ class NameSearch:
         """Return the mask of names that an event, async or instant has."""
         # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
         if self._used is None:
-            self._used = self._find_used()
+            names, codes = self._names
+            used = np.zeros(len(names), np.bool_)
+            for index in self._indices:
+                codes_of_names = codes[id(index.rank.table.names)]
+                for per_name in index.name_counts:
+                    used[codes_of_names[per_name > 0]] = True
+                raise_if_cancelled()
+            self._used = used
         return self._used
-
-    def _find_used(self) -> Bools:
-        names, codes = self._names
-        used = np.zeros(len(names), np.bool_)
-        for index in self._indices:
-            codes_of_names = codes[id(index.rank.table.names)]
-            for per_name in index.name_counts:
-                used[codes_of_names[per_name > 0]] = True
-            raise_if_cancelled()
-        return used
 
     def counts_reply(self, text: str) -> MatchCount:
         """Answer ``search``."""
@@ -344,12 +330,12 @@ class NameSearch:
             position = _next_match(hits, origin, forward=forward)
         wrapped = not 0 <= position < total
         position %= total
-        rest = position
+        position_in_rank = position
         for hits_of_rank in hits.ranks:
-            if rest < hits_of_rank.count:
-                summary = hits_of_rank.summary_at(rest)
+            if position_in_rank < hits_of_rank.count:
+                summary = hits_of_rank.summary_at(position_in_rank)
                 break
-            rest -= hits_of_rank.count
+            position_in_rank -= hits_of_rank.count
         else:
             raise RuntimeError("matches were counted wrongly")
         return {

@@ -19,7 +19,7 @@ from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.trace import Trace
 
-#: Minimum number of lanes of a stack: fewer take little room.
+#: Minimum number of lanes of a stack; fewer lanes are not worth folding.
 MIN_FRAMES = 3
 
 
@@ -39,12 +39,12 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     branches = np.zeros(first_lane[-1], np.bool_)
     branches[lane[children > 1]] = True
     stacks: dict[int, list[tuple[int, int]]] = {}
-    for at, track in enumerate(tracks):
-        # Lanes from `nested` on hold events that overlap without nesting.
-        depths = slice(first_lane[at], first_lane[at] + track.nested)
-        of_track = _chains(only_frames[depths], branches[depths])
-        if track.role == "thread" and of_track:
-            stacks[at] = of_track
+    for position, track in enumerate(tracks):
+        # Lanes from `nested` on have events that overlap without nesting.
+        depths = slice(first_lane[position], first_lane[position] + track.nested)
+        track_stacks = _chains(only_frames[depths], branches[depths])
+        if track.role == "thread" and track_stacks:
+            stacks[position] = track_stacks
     return stacks
 
 

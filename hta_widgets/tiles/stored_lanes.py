@@ -82,7 +82,7 @@ def stored_lane_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, 
     arrays = {name: [np.empty(0, dtype)] for name, dtype in _COLUMNS.items()}
     lanes = []
     for ref in folded_lanes(table):
-        begin = {name: sum(map(len, values)) for name, values in arrays.items()}
+        begin = {name: sum(map(len, blocks)) for name, blocks in arrays.items()}
         numbers = []
         for item in _lane_items(folded_lane(table, ref, device)):
             if isinstance(item, int):
@@ -184,17 +184,15 @@ class _Reader:
             raise ValueError("expected the cover of spans, got none")
         starts, ends, points = self._array(_NS), self._array(_NS), self._array(_NS)
         if starts is not None:
-            _require(
-                len(starts) == len(ends) and _require_ascending(starts) and _require_ascending(ends)
-            )
-        _require(_require_ascending(points))
+            _require(len(starts) == len(ends) and _is_ascending(starts) and _is_ascending(ends))
+        _require(_is_ascending(points))
         return IntervalIndex(cover, starts, ends, points)
 
     def _cover(self) -> IntervalUnion | None:
         starts, prefix = self._array(_NS), self._array(_NS)
         if starts is None:
             return None
-        _require(len(prefix) == len(starts) + 1 and prefix[0] == 0 and _require_ascending(prefix))
+        _require(len(prefix) == len(starts) + 1 and prefix[0] == 0 and _is_ascending(prefix))
         cover = IntervalUnion(starts, prefix)
         _require(bool(np.all(cover.ends[:-1] <= starts[1:])))
         return cover
@@ -214,5 +212,5 @@ def _require(condition: bool) -> None:  # noqa: FBT001
         raise ValueError("the stored lanes do not fit the events")
 
 
-def _require_ascending(values: Ints) -> bool:
+def _is_ascending(values: Ints) -> bool:
     return bool(np.all(values[1:] >= values[:-1]))

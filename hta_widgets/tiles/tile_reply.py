@@ -43,12 +43,12 @@ from hta_widgets.trace.names import short_name
 
 
 class NameKeys:
-    """Assigns a number to every short name of the job."""
+    """Assigns a key to every short name of the job."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By id of a pool: the pool, and the key of each of its codes, -1 if not used yet.
+        #: By id of a pool: the pool, and the key by code of its names, -1 if not used yet.
         self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:
@@ -57,12 +57,12 @@ class NameKeys:
         if pool_keys is None or len(pool_keys[1]) < len(pool):
             pool_keys = (pool, np.full(len(pool), -1, np.int64))
             self._of_pool[id(pool)] = pool_keys
-        table = pool_keys[1]
-        keys: Ints = table[codes]
+        key_by_code = pool_keys[1]
+        keys: Ints = key_by_code[codes]
         if (keys < 0).any():
             for code in np.unique(codes[keys < 0]).tolist():
-                table[code] = self._key(short_name(pool[code]))
-            keys = table[codes]
+                key_by_code[code] = self._key(short_name(pool[code]))
+            keys = key_by_code[codes]
         return keys
 
     def _key(self, text: str) -> int:
@@ -78,8 +78,9 @@ class NameKeys:
 
 TRIMMED: int = facts("flags")["slice"]["trimmed"]
 SPILLED: int = facts("flags")["slice"]["spilled"]
-#: Maximum bytes of a tile in a compact reply with classes; bytes of an average slice.
+#: Maximum bytes of a tile of events or counters in a compact reply with classes.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
+#: Bytes of an average slice.
 SLICE_BYTES = 20
 Answer = tuple[dict[str, Any], bytes | None]
 OpColumns = dict[str, tuple[str, npt.ArrayLike]]
@@ -156,8 +157,10 @@ def _add_lane(
         classes = classes_of(rank_index.rank.rank)
         builder.classes.append(_cell_classes(rank_index, number, level, tiles, classes))
         if slices:
-            of_events = ref.role in OF_EVENTS
-            slices["class"] = _slice_classes(slices["id"], classes if of_events else None)
+            if classes is None or ref.role not in OF_EVENTS:
+                slices["class"] = np.full(len(slices["id"]), NO_KIND, np.uint8)
+            else:
+                slices["class"] = classes[slices["id"]]
     builder.add_slices(slices)
 
 
@@ -187,10 +190,6 @@ def _cell_classes(
     if lane is None:
         return np.full((len(tiles.index), CELLS), NO_KIND, np.uint8)
     return classes_of_tiles(lane, level, tiles.index, rank_index.rank.shift_ns)
-
-
-def _slice_classes(rows: Array, classes: Classes | None) -> Codes:
-    return np.full(len(rows), NO_KIND, np.uint8) if classes is None else classes[rows]
 
 
 @dataclass(slots=True)
@@ -237,7 +236,7 @@ class _ReplyBuilder:
 
     def columns(self) -> OpColumns:
         first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
-        return {
+        columns: OpColumns = {
             "tile_lane": ("u32", _concat_columns(self.lanes)),
             "tile_index": ("f64", _concat_columns([tiles.index for tiles in self.tiles])),
             "busy": ("u16", _concat_columns([tiles.busy for tiles in self.tiles])),
@@ -252,21 +251,17 @@ class _ReplyBuilder:
             "slice_kind": ("u8", self.slice_column("kind")),
             "slice_flags": ("u8", self.slice_column("flags")),
             "counter_lane": ("u32", _concat_columns(self.counter_lanes)),
-            "counter_index": ("f64", _concat_columns([counter.index for counter in self.counters])),
+            "counter_index": ("f64", _concat_columns([tiles.index for tiles in self.counters])),
             "counter_min": (
                 "f32",
-                _concat_columns([counter.smallest for counter in self.counters]),
+                _concat_columns([tiles.smallest for tiles in self.counters]),
             ),
-            "counter_max": ("f32", _concat_columns([counter.largest for counter in self.counters])),
-            **(
-                {
-                    "class": ("u8", _concat_columns(self.classes)),
-                    "slice_class": ("u8", self.slice_column("class")),
-                }
-                if self.classed
-                else {}
-            ),
+            "counter_max": ("f32", _concat_columns([tiles.largest for tiles in self.counters])),
         }
+        if self.classed:
+            columns["class"] = "u8", _concat_columns(self.classes)
+            columns["slice_class"] = "u8", self.slice_column("class")
+        return columns
 
     def slice_column(self, column: str) -> Array:
         return _concat_columns([part[column] for part in self.slices])

@@ -81,13 +81,13 @@ class SelectionCache(Mapping[str, T], Generic[T]):
         self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
     ) -> None:
         self._names, self._make, self._canonical = names, make, canonical
-        self._kept: dict[str, T] = {}
+        self._values: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
         key = self._canonical(name)
-        if key not in self._kept:
-            self._kept[key] = self._make(key)
-        return self._kept[key]
+        if key not in self._values:
+            self._values[key] = self._make(key)
+        return self._values[key]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -103,31 +103,31 @@ class SelectionCache(Mapping[str, T], Generic[T]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return f"<of the current selection: {', '.join(self._names)}>"
+        return f"<values of the current selection: {', '.join(self._names)}>"
 
     def clear(self) -> None:
         """Drop all values."""
-        self._kept.clear()
+        self._values.clear()
 
 
 class Dashboard(LinkedView):
     """Show in linked panels how a job's time is spent, by rank and over time.
 
-    A headline in words, charts, a rank × time heatmap, tables and the timeline of one job. A
-    selection in one of them filters the others: click a bar, a cell or a row, or drag over a
-    stretch of time. Ctrl and a click adds; a click on the selection, or on empty ground, clears. A
-    chart marks its own selection instead of filtering by it. ``Ctrl+Z`` undoes.
+    The dashboard has a headline, charts, a rank × time heatmap, tables and the timeline of one job.
+    A selection in one panel filters the other panels: click a bar, a cell or a row, or drag over a
+    range of time. A click with Ctrl adds to the selection; a click on the selection, or on empty
+    space, clears it. A chart marks its own selection instead of filtering by it. ``Ctrl+Z`` undoes.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         What to show. For a `Selection`, its ranks and window are shown.
     panels : list of str, or list of lists of str, optional
-        Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
+        The panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
-        names is arranged by the available width; in a list of lists each inner list is a row of
-        panels. Default: all with data; a line below lists the others. Users can hide and show
-        panels as well.
+        names is arranged by the available width; in a list of lists, each inner list is a row of
+        panels. Default: all panels with data; a line below the panels lists those without. Users
+        can also hide and show panels.
     height : int, optional
         Maximum height of the timeline's drawing in CSS pixels. Default: by its ranks, within
         limits.
@@ -141,10 +141,10 @@ class Dashboard(LinkedView):
     Attributes
     ----------
     selection : Selection
-        What is selected; a `Selection` of everything if nothing is. Assign or `select`. A clicked
-        event filters no figures, so it is only in `selected_events`.
+        What is selected; a `Selection` of everything if nothing is selected. Assign it, or call
+        `select`. A clicked event does not filter figures, so it is only in `selected_events`.
     scope : {"selection", "view", "job"}
-        What figures show: the selection, which is the whole job if nothing is selected; all that is
+        What figures cover: the selection, which is the whole job if nothing is selected; all events
         in the window of the timeline; or the whole job.
     view : tuple of int
         Window of the timeline, ns since ``TraceSet.origin_ns``.
@@ -161,7 +161,7 @@ class Dashboard(LinkedView):
     headline : str
         The most important facts of the whole job, as sentences.
     findings : list of HeadlineFinding
-        What costs the job time, the most important first. Each has a `kind`, its `share` of the
+        The causes of lost time, the most important first. Each has a `kind`, its `share` of the
         run, a `text`, and the `selection` that shows it.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
@@ -217,8 +217,8 @@ class Dashboard(LinkedView):
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
         self.frames = SelectionCache(names, self._analysis, self._panel_id)
-        drawings = tuple(name for name in chart_panels() if name in offered)
-        self.charts = SelectionCache(drawings, self._chart, self._chart_id)
+        chart_names = tuple(name for name in chart_panels() if name in offered)
+        self.charts = SelectionCache(chart_names, self._chart, self._chart_id)
         self._panel_frames = SelectionCache(names, self._panel_frame, self._panel_id)
         super().__init__(
             drawn,
@@ -324,10 +324,9 @@ class Dashboard(LinkedView):
             late_ranks = headline["late_ranks"]
             parts = [headline["headline"], *headline["more"]]
             sentences = [text for text in map(text_of, parts) if text]
-        drawn = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
-        charts_drawn = [self._chart_svg(name, late_ranks) for name in drawn]
-        row = [text for text in charts_drawn if text]
-        above = [stacked_svg(row, side_by_side=True)] if row else []
+        names = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
+        charts_drawn = [svg for name in names if (svg := self._chart_svg(name, late_ranks))]
+        above = [stacked_svg(charts_drawn, side_by_side=True)] if charts_drawn else []
         return replace(view, sentences=sentences, pictures=[*above, *view.pictures])
 
     def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
@@ -381,11 +380,11 @@ class Dashboard(LinkedView):
         return panel
 
     @t.validate("panels")
-    def _known_panels(self, proposal: Mapping[str, Any]) -> Any:
+    def _validate_panels(self, proposal: Mapping[str, Any]) -> Any:
         return resolve_panels(proposal["value"], self._filled)
 
     @t.validate("metric")
-    def _known_metric(self, proposal: Mapping[str, Any]) -> Any:
+    def _validate_metric(self, proposal: Mapping[str, Any]) -> Any:
         metric = proposal["value"]
         if metric and metric not in HEATMAP_METRICS:
             raise TraceError(

@@ -1,13 +1,13 @@
 """One history for the two timelines of a comparison.
 
-Each timeline's state has a history of its own: ``past`` and ``future``, lists of its earlier and
-undone values. The pair's history only keeps the order of their entries, as acts with the places of
-the views that changed. For example, after a selection on both sides and a zoom of the left one it
-has the places ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, the undo after it on
-both. Steps of one side that belong to an act arrive one by one, and join its entry.
+Each timeline's state has its own history: ``past`` and ``future``, lists of its earlier and undone
+values. The pair's history only has the order of their entries: acts with the sides that changed.
+For example, after a selection on both sides and a zoom of the left one it has the sides ``(0, 1)``
+and ``(0,)``: the next undo steps back on side 0, and the undo after it on both sides. The changes
+of one act arrive one side at a time, and join its entry.
 
-The page changes histories as well, and sends them with the values. The last action then follows
-from the history before, the history after, and the new values: see `history_move`.
+The page also changes histories, and sends them with the values. `history_move` finds the last
+action from the history before, the history after, and the new values.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def history_move(
 
 
 class _Act(NamedTuple):
-    """A user's change; `key` is equal for all its steps, whichever side they are of."""
+    """A user's change; `key` is equal for its steps on both sides."""
 
     key: object
-    places: tuple[int, ...]
+    sides: tuple[int, ...]
 
 
 class PairHistory:
@@ -64,9 +64,9 @@ class PairHistory:
         self._past: list[_Act] = []
         self._future: list[_Act] = []
         self._group: list[int] | None = None
-        for place, view in enumerate(views):
+        for side, view in enumerate(views):
             view.state.observe(
-                lambda change, place=place: self._on_change(place, change["old"], change["new"]),
+                lambda change, side=side: self._on_change(side, change["old"], change["new"]),
                 names="_history",
             )
 
@@ -96,47 +96,49 @@ class PairHistory:
         """Redo one undone step; False if there is none."""
         return self._step(self._future, self._past, "redo")
 
-    def _step(self, source: list[_Act], target: list[_Act], way: Literal["undo", "redo"]) -> bool:
+    def _step(
+        self, source: list[_Act], target: list[_Act], action: Literal["undo", "redo"]
+    ) -> bool:
         while source:
             act = source.pop()
             self._group = []
             try:
-                places = [place for place in act.places if getattr(self._views[place], way)()]
+                sides = [side for side in act.sides if getattr(self._views[side], action)()]
             finally:
                 self._group = None
-            if places:
-                target.append(_Act(act.key, tuple(places)))
+            if sides:
+                target.append(_Act(act.key, tuple(sides)))
                 return True
         return False
 
-    def _on_change(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        move = history_move(old, new, self._views[place].state.snapshot())
+    def _on_change(self, side: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        move = history_move(old, new, self._views[side].state.snapshot())
         if move is None:
             return
         if self._group is not None:
-            self._group.append(place)
+            self._group.append(side)
         elif move == "undo":
-            self._move(place, self._past, self._future)
+            self._move(side, self._past, self._future)
         elif move == "redo":
-            self._move(place, self._future, self._past)
+            self._move(side, self._future, self._past)
         else:
-            _add_place(self._past, place, new.get("together") or object())
+            _add_side(self._past, side, new.get("together") or object())
             self._future.clear()
 
-    def _move(self, place: int, source: list[_Act], target: list[_Act]) -> None:
+    def _move(self, side: int, source: list[_Act], target: list[_Act]) -> None:
         """Record an undo or redo of one side by the page."""
         for index in reversed(range(len(source))):
-            key, places = source[index]
-            if place in places:
-                others = tuple(other for other in places if other != place)
+            key, sides = source[index]
+            if side in sides:
+                others = tuple(other for other in sides if other != side)
                 source[index : index + 1] = [_Act(key, others)] if others else []
-                _add_place(target, place, key)
+                _add_side(target, side, key)
                 return
 
 
-def _add_place(acts: list[_Act], place: int, key: object) -> None:
-    """Add a place to the last act if that has the key, else as a new act."""
-    if acts and acts[-1].key == key and place not in acts[-1].places:
-        acts[-1] = _Act(key, (*acts[-1].places, place))
+def _add_side(acts: list[_Act], side: int, key: object) -> None:
+    """Add a side to the last act if it has this key, else to a new act."""
+    if acts and acts[-1].key == key and side not in acts[-1].sides:
+        acts[-1] = _Act(key, (*acts[-1].sides, side))
     else:
-        acts.append(_Act(key, (place,)))
+        acts.append(_Act(key, (side,)))

@@ -44,16 +44,16 @@ class Timeline(LinkedView):
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
     height : int, default 480
-        Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. Rows
-        that need less leave no blank room. Users set it by dragging the lower edge.
+        Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. The
+        drawing is lower if its rows need less. Users set it by dragging the lower edge.
     color : {"kind", "name", "bound"}, default "kind"
         Colour events by kind, or give each name its own shade of the kind's colour. With
         ``"kind"``, calls of the host are coloured by name in views shorter than a step. With
         ``"bound"``, the colour shows what limits the work, FLOPs or bytes, and how close it comes
         to that limit; jobs without shapes are coloured by kind.
     folded : bool, optional
-        Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
-        outliers have rows; numbers still cover all ranks. Default: above 16 ranks.
+        Draw each group of similar ranks (`analysis.rank_clusters`) as one row, and outliers as
+        rows of their own; numbers still cover all ranks. Default: above 16 ranks.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly
@@ -65,22 +65,22 @@ class Timeline(LinkedView):
     view : tuple of int
         Shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
     selection : Selection
-        What is selected: if nothing is, the clicked event, or else everything.
+        What is selected; if nothing is, the clicked event, or else everything.
     selected_event : tuple of int or None
         ``(rank, id)`` of the event whose details are shown.
     search : str
         Marked names: plain text, or ``/regular expression/``.
-    color : str
-        ``"kind"`` or ``"name"``.
+    color : {"kind", "name", "bound"}
+        How events are coloured.
     pinned : list of str
         ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
     folded : bool
         Whether similar ranks are folded; linked views do not share it, and undo ignores it.
     clock : {"recorded", "fitted"}
         The clock that is drawn; assign it, or press its badge in the page. All times of `view`,
-        `selection` and frames are on it, as in ``traces`` of this view: give that to analyses and
-        `export_trace`. Windows keep their place on the lowest rank. Linked views share it, and
-        undo ignores it.
+        `selection` and frames are on this clock. So are the ``traces`` of this view: pass them to
+        analyses and `export_trace`. Windows keep their place on the lowest rank. Linked views share
+        the clock, and undo ignores it.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Timeline(LinkedView):
         """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
 
         The picture is drawn in Python, so it needs no browser. Ranks are folded as in this
-        timeline; those that were opened in a page are only drawn by the page's own export.
+        timeline. Ranks that a user opened in a page are only drawn by the page's own export.
 
         Parameters
         ----------

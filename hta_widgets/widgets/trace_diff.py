@@ -32,6 +32,7 @@ from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, compute_frames_ahead
+from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
@@ -56,7 +57,7 @@ SIDES: tuple[SideName, SideName] = ("before", "after")
 
 
 class SideTimeline(Timeline):
-    """The timeline of one run, which opens a comm only when it is displayed by itself.
+    """The timeline of one run, which opens a comm only when it is displayed separately.
 
     The page of a comparison draws both runs, and only needs the states of these timelines.
     """
@@ -87,17 +88,19 @@ def _selection_of_everything(source: DiffSource) -> Selection:
     return (TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source).select()
 
 
-def swap_sides(both: Comparison, sources: Sequence[Selection]) -> Comparison:
+def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparison:
     """Return a comparison with swapped sides."""
+    before, after = comparison.sides
     steps = None
-    if both.before.has_steps:
-        steps = dict(zip(both.after.steps.tolist(), both.before.steps.tolist(), strict=True))
+    if before.has_steps:
+        steps = dict(zip(after.steps.tolist(), before.steps.tolist(), strict=True))
+    ranks = {after_rank: before_rank for before_rank, after_rank in comparison.rank_pairs}
     return diff.compare(
         sources[1],
         sources[0],
-        ranks="auto" if both.by_rank_means else {b: a for a, b in both.rank_pairs},
+        ranks="auto" if comparison.by_rank_means else ranks,
         steps=steps or "auto",
-        labels=(both.after.label, both.before.label),
+        labels=(after.label, before.label),
     )
 
 
@@ -113,10 +116,10 @@ def first_window(
 
 
 def aligned_window(
-    both: Comparison, base: Any, lead: int, window: tuple[int, int]
+    comparison: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the other side's window of the same length that corresponds to one of side `lead`."""
-    alignment = diff.align(both, base)
+    alignment = diff.align(comparison, base)
     maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
     offset_ns = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
@@ -133,9 +136,10 @@ _SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 class TraceDiff(anywidget.AnyWidget):
     """Show the changes between two runs, on one time axis, call by call.
 
-    A headline in words; the steps of both runs, aligned; the causes of the difference; names that
-    changed; the operator tree of both; and the timelines of both, rank by rank, each rank after
-    below the same rank before. Select a call on one side, and the other shows its partner.
+    The view has a headline; the aligned steps of both runs; the causes of the difference; names
+    that changed; the operator tree of both runs; and both timelines, each rank of the run after
+    below the same rank of the run before. If a call is selected on one side, the other side shows
+    its partner.
 
     Parameters
     ----------
@@ -160,7 +164,7 @@ class TraceDiff(anywidget.AnyWidget):
     Attributes
     ----------
     left, right : Timeline
-        The timelines of before and after, not coupled when displayed alone.
+        The timelines of before and after; not coupled if they are displayed separately.
     table : DataFrame
         Count and time of each name in both runs: `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
@@ -168,7 +172,7 @@ class TraceDiff(anywidget.AnyWidget):
         changes, names, operators, pairs, icicle, slots``, and tables of formats; computed on
         access.
     findings : list of Finding
-        The changes, in words.
+        The changes, as sentences.
     selection : (Selection, Selection)
         The selection before and after.
     pair : int or None
@@ -281,19 +285,19 @@ class TraceDiff(anywidget.AnyWidget):
         return name
 
     def _frame(self, name: str) -> pd.DataFrame:
-        both = self.comparison
+        comparison = self.comparison
         if name in self._answers.tables:
-            return table_functions(both)[name](both)
+            return table_functions(comparison)[name](comparison)
         match name.partition("_"):
             case "waterfall", _, level:
                 kind: Any = level or "kind"
-                return diff.waterfall(both, kind)
+                return diff.waterfall(comparison, kind)
             case "slots", _, _:
-                return diff.align(both, self.align).slots
+                return diff.align(comparison, self.align).slots
             case "operators", _, _:
-                return diff.operators_diff(both)
+                return diff.operators_diff(comparison)
             case _:
-                frame: pd.DataFrame = getattr(diff, name)(both)
+                frame: pd.DataFrame = getattr(diff, name)(comparison)
                 return frame
 
     @property
@@ -315,9 +319,9 @@ class TraceDiff(anywidget.AnyWidget):
         -------
         (Selection, Selection)
         """
-        both = what if isinstance(what, tuple) else (what, what)
+        queries = what if isinstance(what, tuple) else (what, what)
         with self._history.group_changes():
-            for view, query in zip(self.sides, both, strict=True):
+            for view, query in zip(self.sides, queries, strict=True):
                 view.select(query)
         return self.selection
 
@@ -425,21 +429,24 @@ class TraceDiff(anywidget.AnyWidget):
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
-        both = self.comparison
-        ranks = None if self.pair is None else both.rank_pairs[self.pair]
+        comparison = self.comparison
+        by_change = self.color == "change"
+        ranks = None if self.pair is None else comparison.rank_pairs[self.pair]
         drawn = [
             timeline_svg(
                 view.engine,
-                {**view.scene, "title": f"{word}: {side.label}"},
+                {**view.scene, "title": f"{name}: {side.label}"},
                 {**view.state.snapshot(), "color": self.color},
                 width=width,
                 height=view.height,
                 theme=theme,
                 folded=view.folded,
-                only=None if ranks is None else [ranks[k]],
-                classed=class_events(self._answers, k, theme) if self.color == "change" else None,
+                only=None if ranks is None else [ranks[place]],
+                classed=class_events(self._answers, place, theme) if by_change else None,
             )
-            for k, (view, word, side) in enumerate(zip(self.sides, SIDES, both.sides, strict=True))
+            for place, (view, name, side) in enumerate(
+                zip(self.sides, SIDES, comparison.sides, strict=True)
+            )
         ]
         return write_text(path, stacked_svg(drawn))
 
@@ -461,7 +468,7 @@ class TraceDiff(anywidget.AnyWidget):
         traits = {name: getattr(self, name) for name in _SAVED}
         return save_diff(path, self._answers, self._drawn_sides(), traits, max_mb=max_mb)
 
-    def _drawn_sides(self) -> list[Any]:
+    def _drawn_sides(self) -> list[tuple[TileEngine, dict[str, Any], dict[str, Any]]]:
         return [(view.engine, view.scene, view.state.snapshot()) for view in self.sides]
 
     @cached_property
@@ -475,7 +482,7 @@ class TraceDiff(anywidget.AnyWidget):
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
             raise TraceError(
-                f"no pair of ranks {pair}", remedy=f"They count from 0 to {count - 1}."
+                f"no pair of ranks {pair}", remedy=f"Pairs are numbered 0 to {count - 1}."
             )
         return pair
 
@@ -484,7 +491,7 @@ class TraceDiff(anywidget.AnyWidget):
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 
     def _fallback(self) -> Fallback:
-        """Return what a notebook's output shows where the page of this view cannot run."""
+        """Return what a notebook's output shows if the page of this view cannot run."""
         title = f"{' → '.join(self._about['labels'])} · {self._about['facts']}"
         sides = [
             timeline_fallback(engine, {**scene, "title": f"{word}: {label}"}, state, width=450)
@@ -492,7 +499,7 @@ class TraceDiff(anywidget.AnyWidget):
                 self._drawn_sides(), SIDES, self._about["labels"], strict=True
             )
         ]
-        # Half as wide each, as two whole pictures are often too large for a notebook.
+        # Each is half as wide: two full pictures are often too large for a notebook.
         pictures = [picture for side in sides for picture in side.pictures]
         return Fallback(
             title, pictures=[stacked_svg(pictures, side_by_side=True)] if pictures else []

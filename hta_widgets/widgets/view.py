@@ -36,9 +36,10 @@ from hta_widgets.trace.traceset import ClockName, TraceSet
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
-#: what figures are of
+#: What figures cover.
 SCOPES = ("selection", "view", "job")
-_PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
+#: Traits of views that equal the traits of the state; the others are converted.
+_SIMPLE_TRAITS = ("clock", "selected_event", "search", "color", "pinned", "scope")
 #: Name of each clock in views, and its name in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
@@ -66,8 +67,8 @@ def page_target(path: str, *, overwrite: bool) -> Path:
                 remedy=f"Give a name in {folder}, or change hw.options.export_dir.",
             )
     with write_errors(target):
-        is_there = target.is_symlink() or target.exists()
-    if is_there and not overwrite:
+        exists = target.is_symlink() or target.exists()
+    if exists and not overwrite:
         raise RequestError(
             "exists already",
             path=target,
@@ -80,8 +81,8 @@ def page_target(path: str, *, overwrite: bool) -> Path:
 class State(anywidget.AnyWidget):
     """The shared state of linked views, a widget without a view.
 
-    Views in the page listen to it directly, so linking works while the kernel is busy or gone;
-    Python observes the same traits.
+    Views in the page observe it directly, so linking works while the kernel is busy or
+    disconnected; Python observes the same traits.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -92,14 +93,14 @@ class State(anywidget.AnyWidget):
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
     scope = t.Enum(SCOPES, default_value="selection").tag(sync=True)
-    #: also shared, but not in the history
+    #: Also shared, but not in the history.
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: object) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
-        #: name of the act that changes other states together with this one
+        #: Name of the act that changes other states together with this one.
         self.act: str | None = None
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -219,13 +220,12 @@ class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets ta
 def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
     """Return a selection as one of `traces`; its window moves with the lowest rank."""
     owner = selection.traces
-    lift_ns = (
-        0
-        if owner is None or owner.clock == traces.clock
-        else traces.origin_offset_ns - owner.origin_offset_ns
-    )
+    offset_ns = 0
+    if owner is not None and owner.clock != traces.clock:
+        offset_ns = traces.origin_offset_ns - owner.origin_offset_ns
     start, end = (
-        None if time is None else time + lift_ns for time in (selection.start_ns, selection.end_ns)
+        None if time is None else time + offset_ns
+        for time in (selection.start_ns, selection.end_ns)
     )
     return replace(selection, start_ns=start, end_ns=end, traces=traces)
 
@@ -250,12 +250,12 @@ class LinkedView(anywidget.AnyWidget):
     engine : TileEngine, optional
         The engine of another view of the same traces.
     state : State, optional
-        The state to follow; by default a new one.
+        The state to follow. Default: a new one.
     color : {"kind", "name", "bound"}
         How events are coloured at first: ``"bound"`` is by what limits the work and how close it
         comes to that limit, by kind in jobs without shapes.
     clock : {"recorded", "fitted", "auto"}, optional
-        The clock to draw on; by default that of the traces.
+        The clock to draw on. Default: that of the traces.
     **traits
         The view's own traits.
     """
@@ -285,11 +285,11 @@ class LinkedView(anywidget.AnyWidget):
         self.traces = traces_to_draw(traces, type(self).__name__, clock)
         self.engine = engine or TileEngine(self.traces)
         self._engines = {self.traces.clock: (self.traces, self.engine)}
-        self._mirroring = False
+        self._is_syncing = False
         drawn = clock_of(self.traces)
         super().__init__(
-            state=state or State(view=self._whole_range, color=color, clock=drawn),
-            view=self._whole_range,
+            state=state or State(view=self.whole, color=color, clock=drawn),
+            view=self.whole,
             selection=Selection(traces=self.traces),
             color=color,
             clock=drawn,
@@ -297,7 +297,7 @@ class LinkedView(anywidget.AnyWidget):
         )
         self.observe(self._switch, names="clock")
         self._follow(self.state)
-        self.observe(self._to_state, names=["view", "selection", *_PLAIN])
+        self.observe(self._to_state, names=["view", "selection", *_SIMPLE_TRAITS])
         serve(self, self.answer)
 
     @property
@@ -306,14 +306,9 @@ class LinkedView(anywidget.AnyWidget):
         scene: dict[str, Any] = self._scene
         return scene
 
-    @property
-    def _whole_range(self) -> tuple[int, int]:
-        start_ns, end_ns = self.traces.span_ns
-        return int(start_ns), max(int(end_ns), 1)
-
     def _switch(self, _change: object) -> None:
         """Draw on the other clock; windows keep their place on the rank that does not move."""
-        # Set first, since each change below mirrors the whole state into this view.
+        # Set first: each change below copies the whole state into this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -323,16 +318,16 @@ class LinkedView(anywidget.AnyWidget):
             traces = self.traces.with_clock(name)
             self._engines[name] = traces, TileEngine(traces)
         self.engine.stop()
-        whole_range, lift_ns = self._whole_range, self.traces.origin_offset_ns
+        whole_range, offset_ns = self.whole, self.traces.origin_offset_ns
         self.traces, self.engine = self._engines[name]
         with self.hold_sync(), self.state.without_history():
             self._redraw()
             self._from_state(None)
             if is_first:
                 shows_all = self.view == whole_range
-                self.state.move(self.traces.origin_offset_ns - lift_ns)
+                self.state.move(self.traces.origin_offset_ns - offset_ns)
                 if shows_all:
-                    self.view = self._whole_range
+                    self.view = self.whole
 
     def _redraw(self) -> None:
         """Replace what was derived from the traces, which are on another clock now."""
@@ -341,7 +336,8 @@ class LinkedView(anywidget.AnyWidget):
     @property
     def whole(self) -> tuple[int, int]:
         """The range from the first start to the last end, in ns since the origin."""
-        return self._whole_range
+        start_ns, end_ns = self.traces.span_ns
+        return int(start_ns), max(int(end_ns), 1)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol-requests.md."""
@@ -439,7 +435,7 @@ class LinkedView(anywidget.AnyWidget):
         return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
 
     def _fallback(self) -> Fallback:
-        """Return what a notebook's output shows where the page of this view cannot run."""
+        """Return what a notebook's output shows if the page of this view cannot run."""
         return timeline_fallback(self.engine, self._scene, self.state.snapshot())
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
@@ -484,17 +480,17 @@ class LinkedView(anywidget.AnyWidget):
         state.observe(self._from_state)
 
     def _from_state(self, _change: object) -> None:
-        """Mirror the shared state into this view's own traits."""
-        if self._mirroring:
+        """Copy the shared state into this view's traits."""
+        if self._is_syncing:
             return
-        self._mirroring = True
+        self._is_syncing = True
         try:
-            self.view = self.state.view or self._whole_range
-            for name in _PLAIN:
+            self.view = self.state.view or self.whole
+            for name in _SIMPLE_TRAITS:
                 setattr(self, name, getattr(self.state, name))
             self.selection = self._current_selection()
         finally:
-            self._mirroring = False
+            self._is_syncing = False
 
     def _current_selection(self) -> Selection:
         return Selection.from_json(self.state.selection, self.traces)
@@ -507,7 +503,7 @@ class LinkedView(anywidget.AnyWidget):
         return self.traces.select(ids={tuple(event)})
 
     def _to_state(self, change: Mapping[str, Any]) -> None:
-        if self._mirroring:
+        if self._is_syncing:
             return
         name, value = change["name"], change["new"]
         if name != "selection":

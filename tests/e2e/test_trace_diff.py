@@ -370,7 +370,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     moves_together(seen)
     # Each timeline sends its own view, and the kernel may have one of them first.
     kernel.wait_for(
-        "view.left.view != view.left._whole_range and"
+        "view.left.view != view.left.whole and"
         " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
     )
 

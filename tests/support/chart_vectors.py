@@ -107,6 +107,10 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
         result.append((f"{panel} with a rank stated as a fact", panel, fact))
     added = panel_frames.added()
     result += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
+    for panel in ("kernel_details", "roofline", "serving"):
+        bare = added[panel].copy(deep=False)
+        bare.attrs = {}
+        result.append((f"{panel} without attributes", panel, bare))
     for panel, frame in {**panel_frames.made(5, bins=6), **added}.items():
         if definition(panel).fold is not None:
             folded = frame.copy(deep=False)

@@ -202,7 +202,7 @@ def added() -> dict[str, pd.DataFrame]:
         busbw_gb_s=[12.5, 8.25, 96.0],
     )
     calls.attrs = {"others": 2}
-    parts = pd.DataFrame({"rank": [5, 4], "cause": ["gpu compute bound", "data loading"]}).assign(
+    parts = pd.DataFrame({"rank": [5, 4], "cause": ["compute", "data loading"]}).assign(
         count=[7, 1], dur_ns=[900_000, 100_000], share=[0.9, 0.1]
     )
     launches = pd.DataFrame({"outlier": ["late start", "short kernel"], "kernel": ["a<1>", "b"]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import os
 import secrets
 import warnings
@@ -25,6 +24,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
+from hta_widgets.panels.frames import without_nan
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
@@ -249,19 +249,8 @@ def save_page(
 
 def ascii_json(value: object) -> bytes:
     """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
-    text = json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
-
-
-def _without_nan(value: object) -> Any:
-    """Return JSON values with null for the numbers that JSON cannot write."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
-        return [_without_nan(item) for item in value]
-    return value
 
 
 def read_asset(name: str) -> str:

@@ -17,7 +17,7 @@ def byteps_arrivals(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Who is late",
+    title: str = "Arrival delay by iteration",
     **options: Any,
 ) -> Any:
     """Draw each worker's delay behind the first in each iteration, and the last workers.
@@ -120,7 +120,7 @@ def byteps_clock(
 def byteps_gradients(
     frame: ChartSource,
     *,
-    top: int | None = None,
+    top: Positive | None = None,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
     title: str = "Slowest gradients",

@@ -293,7 +293,7 @@ export function buildScope(
     ["fact_ranks", new Set(factRanks(frame))],
   ]);
   for (const [name, defaultValue] of Object.entries(definition.attrs ?? {})) {
-    scope.set(name, (frame.attrs[name] ?? defaultValue) as ScalarValue);
+    scope.set(name, (frame.attrs[name] ?? defaultValue ?? NaN) as ScalarValue);
   }
   for (const name of [...definition.needs, ...(definition.uses ?? [])]) {
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));

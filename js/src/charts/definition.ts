@@ -127,7 +127,8 @@ export interface Definition {
   uses?: readonly string[];
   /** Further columns for the cells of a heatmap. */
   cells?: readonly string[];
-  attrs?: Readonly<Record<string, string | number>>;
+  /** Attributes of the frame that expressions name, with their defaults; null: unknown. */
+  attrs?: Readonly<Record<string, string | number | null>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;

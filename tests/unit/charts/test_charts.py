@@ -188,6 +188,17 @@ NOTHING = {"communication_ns": 0, "overlapped_ns": 0, "overlap_share": np.nan}
 UNMATCHED = {"compute": 3, "communication": 0, "memory": 0}
 
 
+@pytest.mark.parametrize("top", [0, -1])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, (draw, _) in frames.ALL.items() if "top" in inspect.signature(draw).parameters],
+)
+def test_a_number_of_rows_below_one_is_refused(name, top):
+    draw, make = frames.ALL[name]
+    with pytest.raises(TraceError, match=f"top= takes a whole number from 1, not {top}"):
+        draw(make(), top=top)
+
+
 @pytest.mark.parametrize(
     ("name", "columns", "attrs", "words"),
     [
@@ -284,7 +295,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     assert (data["most"] == 999).sum() == 1
     assert data["queue_length"].max() == 0
     text = words_of(figure).replace("\u202f", " ")
-    assert "50 000 changes, drawn as minimum and maximum of 20 000 slices of time" in text
+    assert "50 000 changes, drawn as minimum and maximum of 20 000 time slices" in text
     # A slice without a change holds the value before it.
     steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, max_steps=3)
     assert not steps.exact
@@ -536,4 +547,4 @@ def test_a_roofline_has_a_mark_per_operator_with_flops_and_a_roof_per_precision(
     ridges = [(roof["x"][1], roof["y"][1]) for roof in roofs]
     assert ridges[0] == pytest.approx((312_000 / 2039, 312))
     assert len(ridges) == 2
-    assert "1 row without FLOPs or much time not drawn" in words_of(figure)
+    assert "1 row without FLOPs, or with little time, not drawn" in words_of(figure)

@@ -45,7 +45,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
           "2 parts with unknown offsets between them"]),
     case("step_times", {}, words=["no rank stands out", "waits included"], measure="dur"),
     case("stragglers", {"rank": [1, 0], "line": [LIGHT.late, LIGHT.idle_line]},
-         ["because of | slower kernels"],
+         ["cause | slower kernels"],
          ["rank 1 is late in most steps, slower kernels"], of=["score", "imposed_wait_ns"]),
     case("stragglers", {}, words=["none of 2 ranks is a straggler"],
          frame=lambda: frames.stragglers().assign(is_straggler=False)),
@@ -62,7 +62,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
          words=["wait in collectives"], measure="imposed_wait"),
     case("diff_waterfall", {
         # An unchanged name has no bar; the total has one.
-        "label": ["compute", "sync wait", frames.HOSTILE, "in all"],
+        "label": ["compute", "sync wait", frames.HOSTILE, "total"],
         "before_ns": [500, 300, 50, 950], "diff_ns": [400, -200, 50, 250],
         "low": [0, 200, 200, 0], "high": [400, 400, 250, 250],
     }, ["+400 ns | −200 ns | +50 ns | +250 ns"], ["in 3 steps, mean over ranks"]),
@@ -87,7 +87,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
         # Longer by 67 %, the same, new, the same.
         "fill": [DELTA[5], DELTA[3], DELTA[6], DELTA[3]],
     }, of=["ink"]),
-    case("diff_icicle", {}, words=["2 tiles of deeper levels not drawn"], depth=1),
+    case("diff_icicle", {}, words=["2 tiles on deeper levels not drawn"], depth=1),
     # Waiting for the root does not count as queue.
     case("byteps_stages", {"right_0": [25, np.nan, 5], "right_1": [np.nan, 2_500, np.nan]}),
     case("byteps_gradients", {

@@ -4,11 +4,13 @@ import json
 
 import pandas as pd
 import pytest
+from support.chart_reading import data_of
 from support.chart_vectors import content_of
 from support.collective_job import collective
 from support.small import call, event, kernel, load, read, write
 
 import hta_widgets as hw
+from hta_widgets import charts
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import ADDED
 from hta_widgets.trace.selection import Selection
@@ -74,6 +76,13 @@ def comm(name, start, end, **args):
         start, end, name="ncclDevKernel_SendRecv()", stream=20, **{"Group size": 2, **more},
         **{"Collective name": name},
     )  # fmt: skip
+
+
+def test_the_critical_path_names_causes_as_its_chart_does(two):
+    causes = frame_of(two, "critical_path")["cause"]
+    drawn = data_of(charts.job_path_summary(two), "bound_text")["bound_text"]
+    assert set(causes) == set(drawn) - {"nothing recorded"}
+    assert not causes.str.contains("bound|overhead|_").any()
 
 
 def test_messages_are_by_sender_and_receiver(tmp_path):

@@ -14,7 +14,8 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.frames import panels as known_panels
+from hta_widgets.panels.frames import frame_to_json, panels as known_panels
+from hta_widgets.panels.groupings import GROUPED_FRAMES
 from hta_widgets.trace.selection import Selection
 
 pytestmark = pytest.mark.slow
@@ -284,6 +285,14 @@ def test_there_is_a_frame_for_every_job(tmp_path, panel, events):
     for selection in (None, Selection(3, 15), Selection(ranks=[])):
         frame = engine.frame(panel, selection)
         assert len(frame) or frame.attrs.get("note")
+        json.dumps(frame_to_json(frame), allow_nan=False)
+
+
+@pytest.mark.parametrize("panel", GROUPED_FRAMES)
+def test_a_set_without_ranks_has_no_groups(panel):
+    frame = PanelEngine(hw.TraceSet([])).frame(panel, Selection())
+    assert frame.empty
+    assert frame.attrs["note"].startswith("no device work")
 
 
 def test_requests_that_cannot_be_answered(engine):

@@ -446,7 +446,7 @@ def test_work_whose_times_are_all_impossible_is_not_called_missing(tmp_path):
     assert str(headline(small.read(folder))).replace("\u202f", " ") == (
         "Apart from times that cannot be right, there is no GPU work in these files: "
         "9 events of 1 rank over 8.50 µs. "
-        "4 times in the files cannot be right and are cut or left out; the problems say where."
+        "4 times in the files cannot be right and are cut or left out; the problems have details."
     )
 
 
@@ -455,7 +455,7 @@ def test_files_without_calls_that_wait_say_so(tmp_path):
         small.call(k * 100, k * 100 + 50, launch=k),
         small.kernel(k * 900_000 + 1000, k * 900_000 + 101_000, launch=k),
     )]  # fmt: skip
-    missing = "does not start, and the files do not say why, as they hold no calls that wait."
+    missing = "does not start, and the files do not say why, as they contain no calls that wait."
     assert missing in said(small.load(tmp_path, rank))
     waits = small.call(3_000_000, 3_000_100, name="cudaDeviceSynchronize")
     assert missing not in said(small.load(tmp_path, [*rank, waits]))
@@ -783,7 +783,7 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
     document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [A100]}
     (path / "rank-0.json").write_text(json.dumps(document))
     main = headline(small.read(path))
-    sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs to gain."
+    sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs could be saved."
     assert main.text.replace(THIN, " ") == sentence
     assert [finding.label for finding in main.findings] == ["Select this operator"]
     # A faster kernel gains nothing on a device that waits for its host.
@@ -793,11 +793,11 @@ def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp
     ]
     (path / "rank-0.json").write_text(json.dumps(document))
     assert "idle 90" in headline(small.read(path)).text
-    assert "to gain" not in str(headline(small.read(path)))
+    assert "could be saved" not in str(headline(small.read(path)))
 
 
 def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
-    """Of 120 µs, exp needs 4.1 + 8.2, so 120 - 12.3 / 0.7 to gain; sin has 90 - 4.1 / 0.7."""
+    """Of 120 µs, exp needs 4.1 + 8.2, so 120 - 12.3 / 0.7 to save; sin has 90 - 4.1 / 0.7."""
     events = []
     calls = [("aten::sin", 800, 90_000), ("aten::exp", 800, 60_000), ("aten::exp", 1600, 60_000)]
     for number, (name, rows, dur_ns) in enumerate(calls, 1):
@@ -812,4 +812,4 @@ def test_all_shapes_of_an_operator_count_for_what_it_would_gain(tmp_path):
     document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [A100]}
     (path / "rank-0.json").write_text(json.dumps(document))
     text = str(headline(small.read(path))).replace(THIN, " ")
-    assert "exp runs at 10 % of what memory allows; 102 µs to gain." in text
+    assert "exp runs at 10 % of what memory allows; 102 µs could be saved." in text

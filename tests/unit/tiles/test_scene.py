@@ -15,7 +15,7 @@ from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers.load import load
 from hta_widgets.tiles.lateness import clusters_reply
-from hta_widgets.tiles.layout import counter_label, counter_unit, job_title
+from hta_widgets.tiles.layout import counter_label, counter_unit, job_title, number_repeated
 from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.scene import data_quality, phase_name
 from hta_widgets.trace.problems import Problem, Problems
@@ -125,6 +125,18 @@ def test_a_file_that_is_no_programs_still_has_a_folded_row(tmp_path):
     [rank] = scene["ranks"]
     assert [(row["role"], row["label"]) for row in rank["summary"]] == [("cpu", "all events")]
     assert [track["label"] for track in rank["tracks"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "unique"),
+    [
+        (["a", "a", "b", "a"], ["a", "a 2", "b", "a 3"]),
+        (["a", "a", "a 2"], ["a", "a 3", "a 2"]),
+        (["a 2", "a", "a", "a 2"], ["a 2", "a", "a 3", "a 2 2"]),
+    ],
+)
+def test_repeated_labels_become_unique(labels, unique):
+    assert number_repeated(labels) == unique
 
 
 def test_an_empty_set():

@@ -1,0 +1,159 @@
+"""The call tree: operators by call path, as bars of a flame graph.
+
+A bar is as wide as the time of all calls of its path, on all selected ranks. Callees are below
+their caller and begin where it begins, the longest first. For example, ``aten::linear`` takes
+240 ns, and its calls of ``aten::addmm`` take 120 ns of these::
+
+    depth 0   aten::linear  0 ... 240    120 ns of its own
+    depth 1   aten::addmm   0 ... 120
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.scope import RankPart, rank_parts
+from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+#: Minimum share of the tree's width for a bar.
+MIN_SHARE = 0.002
+#: Columns of the sums of a path; device time includes that of callees.
+_SUMS = ("count", "host_ns", "device_ns")
+_COLUMNS = ("depth", "name", "left_ns", "right_ns", "own_ns", *_SUMS)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallPaths:
+    """The distinct call paths of one rank's operators; parents come before children."""
+
+    rows: Rows  # the operators
+    path: Ints  # by operator; -1 after the last one, for none
+    operator: Ints  # by event: the position in `rows` of its innermost operator, -1 for none
+    parent: list[int] = field(default_factory=list)  # by path, -1 for none
+    name: list[str] = field(default_factory=list)
+
+
+class _MergedPaths:
+    """The call paths of several ranks, merged by their names, and the `_SUMS` of each."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.name: list[str] = []
+        self.sums: list[Ints] = []
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    def add(self, paths: _CallPaths, sums: Ints) -> None:
+        """Add the sums of one rank's paths."""
+        merged: list[int] = []  # by path of the rank
+        for parent, name, path_sums in zip(paths.parent, paths.name, sums, strict=True):
+            key = (merged[parent] if parent >= 0 else -1, name)
+            number = self._numbers.setdefault(key, len(self.name))
+            if number == len(self.name):
+                self.parent.append(key[0])
+                self.name.append(name)
+                self.sums.append(np.zeros(len(_SUMS), np.int64))
+            self.sums[number] += path_sums
+            merged.append(number)
+
+
+def call_tree(
+    traces: TraceSet,
+    selection: Selection,
+    _top: int | None = None,
+    *,
+    measure: Literal["host", "device"],
+) -> pd.DataFrame:
+    """Return the bars of the operators in the window of a selection, on its ranks."""
+    window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
+    merged = _MergedPaths()
+    work_ns, outside_ns = 0, 0
+    for part in rank_parts(traces, window):
+        paths = _call_paths(part.trace)
+        work = part.device_work_rows()
+        work = work[part.table.stream[work] >= 0]
+        path_of_work = paths.path[paths.operator[part.trace.launch_of[work]]]
+        work_dur = part.durations(work)
+        work_ns += int(work_dur.sum())
+        outside_ns += int(work_dur[path_of_work < 0].sum())
+        merged.add(paths, _path_sums(part, paths, path_of_work, work_dur))
+    bars = _flame_bars(merged, _SUMS.index(f"{measure}_ns"))
+    if measure == "device":
+        bars.attrs["outside"] = outside_ns / max(work_ns, 1)
+    return bars
+
+
+def _call_paths(trace: Trace) -> _CallPaths:
+    def derive() -> _CallPaths:
+        tree, names = operator_tree(trace), trace.table.names
+        name = trace.table.name[tree.rows]
+        path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
+        paths = _CallPaths(tree.rows, path, tree.innermost)
+        for operators in tree.forest.levels:
+            # One number for the path of the caller and the name of the operator.
+            caller = path[tree.forest.parent[operators]]
+            key, position = np.unique(
+                (caller + 1) * len(names) + name[operators], return_inverse=True
+            )
+            path[operators] = len(paths.name) + position
+            parent, code = np.divmod(key, len(names))
+            paths.parent.extend((parent - 1).tolist())
+            paths.name.extend(names[name_code] for name_code in code.tolist())
+        return paths
+
+    return memo(trace, "operator_paths", derive)
+
+
+def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: Ints) -> Ints:
+    """Return the `_SUMS` of each path of a rank."""
+    is_selected = part.contains(paths.rows)
+    path = paths.path[:-1][is_selected]
+    has_path = path_of_work >= 0
+    sums = np.zeros((len(paths.name), len(_SUMS)), dtype=np.int64)
+    np.add.at(sums[:, 0], path, 1)
+    np.add.at(sums[:, 1], path, part.durations(paths.rows[is_selected]))
+    np.add.at(sums[:, 2], path_of_work[has_path], work_dur[has_path])
+    for index in range(len(sums) - 1, -1, -1):
+        if paths.parent[index] >= 0:
+            sums[paths.parent[index], 2] += sums[index, 2]
+    return sums
+
+
+def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
+    """Lay out call paths as bars, as wide as one of the `_SUMS`."""
+    sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
+    width_ns = [path_sums[measure] for path_sums in sums]
+    callees: dict[int, list[int]] = {}
+    for path, parent in enumerate(paths.parent):
+        callees.setdefault(parent, []).append(path)
+    total_ns = sum(width_ns[path] for path in callees.get(-1, ()))
+    rows, left_out = [], 0
+    callers = [(-1, 0, 0)]  # path, depth of its callees, left edge
+    for caller, depth, left_ns in callers:
+        called = [path for path in callees.get(caller, ()) if width_ns[path] > 0]
+        for path in sorted(called, key=lambda path: (-width_ns[path], names[path])):
+            if width_ns[path] < total_ns * MIN_SHARE:
+                left_out += 1
+                continue
+            right_ns = left_ns + width_ns[path]
+            inner_ns = sum(width_ns[callee] for callee in callees.get(path, ()))
+            own_ns = max(width_ns[path] - inner_ns, 0)
+            rows.append((depth, names[path], left_ns, right_ns, own_ns, *sums[path]))
+            callers.append((path, depth + 1, left_ns))
+            left_ns = right_ns  # noqa: PLW2901 - the next bar begins there
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame.insert(2, "short", [short_name(name) for name in frame["name"]])
+    frame.attrs = {"left_out": left_out}
+    if not rows:
+        frame.attrs["note"] = note_text("no_operators_selected" if names else "no_operators")
+    return frame

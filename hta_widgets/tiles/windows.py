@@ -1,0 +1,34 @@
+"""Windows of requests: their validation, and their division into bins.
+
+A bin begins at the first whole ns that belongs to it. A window from 0 to 10 ns has three bins that
+begin at 0, 4 and 7 ns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hta_widgets.facts import facts
+from hta_widgets.trace.arrays import Ints
+
+MAX_BINS: int = facts("limits")["window_bins"]
+
+
+def check_window(start: int, end: int, noun: str = "a window") -> None:
+    """Raise an error for a window without a length."""
+    if end <= start:
+        raise ValueError(f"{noun} must end after it starts, not {start} to {end}")
+
+
+def check_bins(bins: int) -> None:
+    """Raise an error for a number of bins out of range."""
+    if not 1 <= bins <= MAX_BINS:
+        raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
+
+
+def bin_starts(start: int, end: int, bins: int) -> Ints:
+    """Return the first ns of each bin of a window."""
+    bin_ns, rest = divmod(end - start, bins)
+    steps = np.arange(bins, dtype=np.int64)
+    # Rounded up, in two parts, because products of times and bins could overflow int64.
+    return start + bin_ns * steps - (-rest * steps // bins)
