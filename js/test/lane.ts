@@ -54,7 +54,7 @@ export function workOf(rank: RankTrace): RankAnalysis {
   const names = new NameTable({} as PageDocument);
   const none = new ColumnReader(new Uint8Array(0), {});
   const matched = new Collectives({ note: "", columns: {} }, none, [rank.number], names);
-  return new RankAnalysis(rank, names, matched);
+  return new RankAnalysis(rank, matched);
 }
 
 /** A lane of events as the stage holds it for a view, or with tiles of another level. */

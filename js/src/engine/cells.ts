@@ -159,7 +159,7 @@ const FULL_SHARE = 65_535;
 const MAX_EXACT_LEVEL = 37;
 
 /** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
-export function quantiseShare(covered: number, level: number): number {
+export function quantizeShare(covered: number, level: number): number {
   const cell = 2 ** level;
   if (covered <= 0) return 0;
   if (covered >= cell) return FULL_SHARE;
@@ -242,7 +242,7 @@ export function buildCellTiles(
   const { level, first, last } = range;
   const { cells, slices } = measure(range);
   const count = Uint16Array.from(cells.count, (events) => Math.min(events, FULL_SHARE));
-  const busy = Uint16Array.from(cells.covered, (covered) => quantiseShare(covered, level));
+  const busy = Uint16Array.from(cells.covered, (covered) => quantizeShare(covered, level));
   const tiles = new Map<number, CellTile>();
   for (let index = first; index < last; index += 1) {
     const from = (index - first) * CELLS_PER_TILE;

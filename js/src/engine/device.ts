@@ -4,7 +4,6 @@ import type { Metric } from "../facts/panels";
 import { gather, indicesWhere } from "./columns";
 import {
   candidateRange,
-  DEVICE_KIND_COUNT,
   isSelected,
   matchedInWindow,
   memo,
@@ -14,7 +13,7 @@ import {
   type RankAnalysis,
   withoutMask,
 } from "./panel_rank";
-import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
+import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
 import { IntervalSet, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 

@@ -51,7 +51,7 @@ import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
-/** Frames of all panels for a few selections. */
+/** Max number of cached frames: those of all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
@@ -66,7 +66,7 @@ interface SelectedRanks {
 export class PanelEngine {
   private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
   private readonly builders: Record<string, FrameBuilder>;
-  /** Cached frames: a brush does not change the panels that write its dimension. */
+  /** By panel and by the part of the selection that the panel depends on. */
   private readonly frameCache = new LruCache<string, Promise<PanelFrame>>(MAX_FRAMES);
 
   constructor(private readonly job: PageJob) {
@@ -160,7 +160,7 @@ export class PanelEngine {
   private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
-    // Events outside the window of an export do not represent the job.
+    // An export has only some of the events outside its window.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
@@ -190,7 +190,7 @@ export class PanelEngine {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
-  /** A rank with its indices, which take the longest to build. */
+  /** A rank with the indices of all its events, which take longest to build. */
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;
@@ -208,7 +208,7 @@ export class PanelEngine {
   }
 }
 
-/** Add a note that names the chosen ranks whose events the page lacks. */
+/** List the chosen ranks whose events the page lacks. */
 function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
   const missingRanks = (frame.attrs.missing_ranks ?? []) as number[];

@@ -38,13 +38,15 @@ import { DeviceUsage, minimapReply, statsReply } from "./stats";
 import { timeInStates } from "./sweep";
 import { tilesReply } from "./tiles";
 
-type PageHandlers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>> };
+type PageHandlers = {
+  readonly [Op in Operation]?: (request: Requests[Op]) => Answer<Op> | Promise<Answer<Op>>;
+};
 
-/** A source over data in the page. */
+/** A source that answers from data in the page. */
 export interface LocalSource extends Source {
-  /** Whether it holds all of the job, or only a part of it. */
+  /** Whether the page has all of the job. */
   readonly isComplete: boolean;
-  /** Whether its reply equals that of a kernel. */
+  /** Return whether the reply would equal that of a kernel. */
   canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean;
 }
 
@@ -103,7 +105,7 @@ export class PageSource implements LocalSource {
     return this.job.page.scene.embedded?.level === "all";
   }
 
-  /** Exclude files, which the kernel writes, and arguments that did not fit. */
+  /** False for files, which the kernel writes, and for arguments that did not fit into the page. */
   canAnswer(op: Operation): boolean {
     const { ranks_args: argsRanks = [], ranks_full: fullRanks = [] } =
       this.job.page.scene.embedded ?? {};
@@ -155,11 +157,11 @@ export class PageSource implements LocalSource {
     const rank = await this.job.loadRank(request.rank);
     const table = request.table ?? "events";
     if (rank instanceof RankOverview) {
-      return jsonReply(overviewDetails(rank, table, request.id, this.job.names));
+      return jsonReply(overviewDetails(rank, table, request.id));
     }
     const rows = rank.tableByName(table);
     const row = rank.checkRow(rows, request.id);
-    return jsonReply(await eventDetails(rank, rows, row, this.job.names, this.job.argsOf(rank)));
+    return jsonReply(await eventDetails(rank, rows, row, this.job.argsOf(rank)));
   }
 
   private async cellReply(request: Requests["cell"]): Promise<Answer<"cell">> {
@@ -167,7 +169,7 @@ export class PageSource implements LocalSource {
     const overlay = await this.job.loadOverlayLane(lane);
     if (overlay !== null) return jsonReply(laneCellReply(overlay, this.job.names, request));
     const rank = await this.job.loadRank(this.job.rankOfLane(lane));
-    return jsonReply(cellReply(rank, this.job.names, request));
+    return jsonReply(cellReply(rank, request));
   }
 
   private async marksReply(request: Requests["marks"]): Promise<Reply> {
@@ -266,17 +268,17 @@ export class PageSource implements LocalSource {
 
   private async collectiveReply(request: Requests["collective"]): Promise<Answer<"collective">> {
     const rank = await this.job.loadRank(request.rank);
-    // An overview does not list its events, so the id cannot be checked; no collective has it.
+    // An overview does not list its events. An unknown id then belongs to no collective.
     const id = rank instanceof RankOverview ? request.id : rank.checkRow(rank.events, request.id);
     return jsonReply({
       collective: (await this.job.loadCollectives()).collectiveReply(request.rank, id),
     });
   }
 
-  private async clustersReply(): Promise<Answer<"clusters">> {
+  private clustersReply(): Answer<"clusters"> {
     const { alike: rankGroups } = this.job.page;
     if (rankGroups === null) throw new Error("This page has no groups of similar ranks.");
-    return Promise.resolve(jsonReply(rankGroups));
+    return jsonReply(rankGroups);
   }
 
   /** A rank whose single events are in the page. */

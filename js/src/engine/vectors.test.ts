@@ -9,7 +9,7 @@ import {
   buildCounterTiles,
   IndexedLane,
   buildLaneTiles,
-  quantiseShare,
+  quantizeShare,
 } from "./cells";
 import { packReply, type PackedArray } from "./columns";
 
@@ -80,15 +80,15 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
 
 test("shares at levels whose products leave 2^53", () => {
   const cell = 2 ** 50;
-  expect(quantiseShare(1, 50)).toBe(1);
-  expect(quantiseShare(cell - 1, 50)).toBe(65_534);
-  expect(quantiseShare(cell / 2, 50)).toBe(32_768);
+  expect(quantizeShare(1, 50)).toBe(1);
+  expect(quantizeShare(cell - 1, 50)).toBe(65_534);
+  expect(quantizeShare(cell / 2, 50)).toBe(32_768);
   // 2/5 of the cell: slightly above 26214.0, which a product of doubles still rounds correctly …
-  expect(quantiseShare(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
+  expect(quantizeShare(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
   // … and slightly below a half step, which a product of doubles would round up.
   const half = Number((BigInt(cell) * 3n) / (65_535n * 2n));
-  expect(quantiseShare(half, 50)).toBe(1);
-  expect(quantiseShare(half + 1, 50)).toBe(2);
+  expect(quantizeShare(half, 50)).toBe(1);
+  expect(quantizeShare(half + 1, 50)).toBe(2);
 });
 
 const ARRAYS = {
