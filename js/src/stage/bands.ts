@@ -51,7 +51,7 @@ const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 }
 const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
 const CPU_BAR_HEIGHT = 3;
 const MAX_CPU_BARS = 3;
-/** More threads are shown as bars only if every rank still fits. */
+/** Number of threads shown as bars if not every rank fits with all of them. */
 const MIN_CPU_BARS = 2;
 /** Sizes of folded ranks while another rank is opened. */
 const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
@@ -72,7 +72,7 @@ const LANE_PITCHES = {
   instant: 12,
   counter: 30,
 };
-/** Pitch of a lane without events in view, and least height of a track of such lanes: its name. */
+/** Pitch of a lane without events in view, and min height of a track, for its name. */
 const THIN_LANE_HEIGHT = 3;
 const NAMED_LANE_HEIGHT = 12;
 const GAPS_BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
@@ -156,7 +156,7 @@ function compactFold(rankHeight: number, hasComm: boolean): FoldSizes {
   };
 }
 
-/** Distribute remaining room to the device lanes, up to their max height. */
+/** Distribute the remaining height to the device lanes, up to their max height. */
 function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
   const maxGrowth = MAX_GROWN_SIZES.gpu - fold.gpu + (MAX_GROWN_SIZES.comm - fold.comm);
   const extra = Math.max(0, Math.min(rankHeight - fold.height, maxGrowth));
@@ -249,7 +249,7 @@ function pitchKeyOf(role: SceneTrack["role"]): PitchKey {
 /** First depth and number of depths of a stack. */
 export type StackSpan = readonly [first: number, count: number];
 
-/** The depth whose place each depth of a track is drawn in: its own, or its stack's outermost. */
+/** By depth of a track, the depth at which it is drawn: that of its stack's outermost frame. */
 function drawnDepths(track: SceneTrack, folded: readonly StackSpan[]): number[] {
   return Array.from({ length: track.lanes }, (_, depth) => {
     const stack = folded.find(([first, count]) => depth >= first && depth < first + count);

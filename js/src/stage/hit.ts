@@ -11,7 +11,7 @@ import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
-/** A point on a narrower mark hits its cell. */
+/** A point on a narrower event hits the event's cell. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
 
@@ -93,7 +93,7 @@ function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: 
     hit.lane = number;
     const lane = frame.windows.get(number);
     if (lane === null || lane.empty) continue;
-    hit.slice = withLongerWait(frame, visibleLane, sliceAt(frame, lane, x));
+    hit.slice = withWait(frame, visibleLane, sliceAt(frame, lane, x));
     if (hit.slice === null) hit.cell = cellAt(frame, lane, visibleLane, hit.time);
     if (hit.slice !== null || hit.cell !== null) break;
   }
@@ -132,8 +132,8 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Add to a collective the part of it that is hatched as waiting, if that is loaded. */
-function withLongerWait(
+/** Add to a collective the time in it that is hatched as waiting, if waits are loaded. */
+function withWait(
   frame: StageFrame,
   { band: { over } }: VisibleLane,
   slice: Slice | null,
@@ -146,7 +146,7 @@ function withLongerWait(
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
-    // Waits of a lane hardly overlap: at most one that began before the slice can reach into it.
+    // Waits of a lane hardly overlap: at most one begins before the slice and ends in it.
     if (from <= slice.start) break;
   }
   return wait > 0 ? { ...slice, wait } : slice;
@@ -175,14 +175,14 @@ export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   return out;
 }
 
-/** The cell at `time`, or the busiest of those that share its pixel. */
+/** The busiest of the cells that share the pixel of `time`. */
 function cellAt(
   frame: StageFrame,
   lane: LaneWindow,
-  spot: VisibleLane,
+  visibleLane: VisibleLane,
   time: number,
 ): StageHit["cell"] {
-  if (spot.band.form === "counter") return null;
+  if (visibleLane.band.form === "counter") return null;
   const half = nsPerPx(frame) / frame.geometry.dpr / 2;
   let best: StageHit["cell"] = null;
   for (const nearbyTime of [time, time - half, time + half]) {
@@ -215,7 +215,7 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   };
 }
 
-/** Number of slices that begin until `time`. */
+/** Number of slices that begin at or before `time`. */
 function countStarted({ sliceStart, slices }: LaneWindow, time: number): number {
   return countUpTo(sliceStart.subarray(0, slices), time);
 }
