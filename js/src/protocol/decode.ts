@@ -16,12 +16,12 @@ type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 
 export const TILE_CELLS = 256;
 
-/** Received bytes; their offset may not be aligned for wider types. */
+/** Received bytes, which may not be aligned for wider types. */
 type ReceivedBytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 
-/** The column `name` of a reply: a view if the alignment allows it, else a copy. */
+/** The column `name` of a reply: a view of its bytes, or a copy if they are not aligned. */
 export function readColumn<D extends Dtype>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,
@@ -154,10 +154,7 @@ function sliceStarts(
   return starts;
 }
 
-/**
- * Whether the result is incomplete: long operations are computed incrementally, so repeat the
- * request.
- */
+/** Whether the reply is not complete yet, because the kernel is still computing: ask again later. */
 export function isPending({ reply }: Reply): boolean {
   return reply.pending === true;
 }
@@ -178,7 +175,7 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
   return { start, end, bins, shares };
 }
 
-/** Runs of bins that matches overlap, by lane; `end` is the bin behind a run. */
+/** Runs of bins that matches overlap, by lane; `end` is the bin after a run. */
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;
