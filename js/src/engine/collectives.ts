@@ -514,6 +514,8 @@ export class RibbonIndex {
     const latestArrivals = this.ranks
       .filter(({ rank }) => ranks === null || ranks.includes(rank))
       .flatMap((rankDelays) => latestPerBin(rankDelays, request, binOf));
+    const latestValues = (column: "delay" | "call" | "recordedName" | "id"): number[] =>
+      latestArrivals.map(({ rankDelays, index }) => rankDelays[column][index]!);
     const costliest = this.costliestCalls(request, binOf);
     const costliestCalls = costliest.map(([, call]) => call);
     return packReply(
@@ -521,19 +523,10 @@ export class RibbonIndex {
       {
         rank: Int32Array.from(latestArrivals, ({ rankDelays }) => rankDelays.rank),
         bin: Uint32Array.from(latestArrivals, ({ bin }) => bin),
-        late: Float64Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.delay[index]!,
-        ),
-        call: Uint32Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.call[index]! + 1,
-        ),
-        name: Uint32Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.recordedName[index]!,
-        ),
-        id: Uint32Array.from(latestArrivals, ({ rankDelays, index }) => rankDelays.id[index]!),
+        late: Float64Array.from(latestValues("delay")),
+        call: Uint32Array.from(latestValues("call"), (call) => call + 1),
+        name: Uint32Array.from(latestValues("recordedName")),
+        id: Uint32Array.from(latestValues("id")),
         job_bin: Uint32Array.from(costliest, ([bin]) => bin),
         job_time: Float64Array.from(costliestCalls, ({ time }) => time),
         job_wait: Float64Array.from(costliestCalls, ({ wait }) => wait),

@@ -1,6 +1,6 @@
 /** Write a selection as a trace file in the browser. */
 
-import type { Answer, Requests, Scene, SelectionJson } from "../protocol/source";
+import type { Exported, Requests, Scene, SelectionJson } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { type JsonText, type NameTable, readJson } from "./columns";
 import { notEmbeddedMessage, type TrackHeader } from "./document";
@@ -16,7 +16,7 @@ export async function exportSelection(
   job: PageJob,
   request: Requests["export"],
   save: SaveFile,
-): Promise<Answer<"export">> {
+): Promise<Exported> {
   if (request.scrub === true) {
     throw new Error(
       "A saved page does not know which texts name hosts, users or paths. " +
@@ -34,7 +34,7 @@ export async function exportSelection(
   const name = fileName(request.path);
   const blob = await toBlob(text, name);
   save(name, blob);
-  return { reply: { path: name, ...written, bytes: blob.size }, buffer: null };
+  return { path: name, ...written, bytes: blob.size };
 }
 
 async function collectParts(

@@ -30,17 +30,8 @@ export function cellReply(rank: RankData, request: CellRequest): Cell {
   if (rank instanceof RankOverview) return overviewCell(rank, request);
   const index = rank.laneIndex(lane);
   if (index instanceof CounterSeries) {
-    const edges = Float64Array.of(start, end);
-    const { min, max } = index.measure(edges);
-    const hasSamples = !Number.isNaN(min[0]);
-    return {
-      count: index.countSamples(start, end),
-      busy: 0,
-      longest: null,
-      kinds: {},
-      min: hasSamples ? min[0]! : null,
-      max: hasSamples ? max[0]! : null,
-    };
+    const { min, max } = index.measure(Float64Array.of(start, end));
+    return counterCell(index.countSamples(start, end), min[0]!, max[0]!);
   }
   const laneCell = laneCellReply(index, rank.names, request);
   return laneCell.count === 0
@@ -73,8 +64,14 @@ function overviewCell(rank: RankOverview, request: CellRequest): Cell {
   }
   const extremes = rank.counterExtremes(lane, start, end);
   if (extremes === null) throw new Error("average of a wider cell; detail not embedded");
-  const [min, max] = extremes.map((value) => (Number.isFinite(value) ? value : null));
-  return { count: null, busy: 0, longest: null, kinds: {}, min, max };
+  return counterCell(null, ...extremes);
+}
+
+/** The reply for a counter; `min` and `max` are not finite if there is no value. */
+function counterCell(count: number | null, min: number, max: number): Cell {
+  const finiteOrNull = (value: number) => (Number.isFinite(value) ? value : null);
+  const extremes = { min: finiteOrNull(min), max: finiteOrNull(max) };
+  return { count, busy: 0, longest: null, kinds: {}, ...extremes };
 }
 
 function kindTimesByName(

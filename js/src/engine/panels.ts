@@ -88,7 +88,7 @@ export class PanelEngine {
     };
   }
 
-  async panels(request: Requests["panels"]): Promise<Answer<"panels">> {
+  async panels(request: Requests["panels"]): Promise<Answer<"panels">["reply"]> {
     const selection = normalizeSelection(request.selection);
     const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
@@ -107,7 +107,7 @@ export class PanelEngine {
       });
       await pacer.yieldIfDue();
     }
-    return { reply: { panels }, buffer: null };
+    return { panels };
   }
 
   async heatmap({

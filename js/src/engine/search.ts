@@ -231,6 +231,8 @@ interface TotalsEntry {
   device: number;
 }
 
+const NO_TOTALS = { count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
+
 /** Answer `totals`. */
 export async function totalsReply(
   { masks, names }: PageJob,
@@ -242,8 +244,9 @@ export async function totalsReply(
     addTotals(rank, await masks.memberRows(rank, selection), selection, byName);
   const kinds = new Map<number, TotalsEntry>();
   for (const entry of byName.values()) {
+    const { kind } = entry;
     mergeInto(
-      entryFor(kinds, entry.kind, { kind: entry.kind, name: -1, order: entry.kind }),
+      getOrMake(kinds, kind, () => ({ ...NO_TOTALS, kind, name: -1, order: kind })),
       entry,
     );
   }
@@ -274,7 +277,7 @@ function addTotals(
     const end = start[row]! + dur[row]!;
     const inside = (to === null ? end : Math.min(end, to)) - low;
     const [name, , kind] = rank.header.types[type[row]!]!;
-    const sums = (byType[type[row]!] ??= emptyEntry({ kind, name, order: type[row]! }));
+    const sums = (byType[type[row]!] ??= { ...NO_TOTALS, kind, name, order: type[row]! });
     sums.count += 1;
     sums.sum += inside;
     sums.min = Math.min(sums.min, inside);
@@ -284,25 +287,13 @@ function addTotals(
   // Types are in the order in which their names first occur.
   for (const sums of byType) {
     if (sums === undefined) continue;
-    const key = `${sums.kind} ${sums.name}`;
-    mergeInto(entryFor(groups, key, { ...sums, order: groups.size }), sums);
+    const { kind, name } = sums;
+    const order = groups.size;
+    mergeInto(
+      getOrMake(groups, `${kind} ${name}`, () => ({ ...NO_TOTALS, kind, name, order })),
+      sums,
+    );
   }
-}
-
-function emptyEntry({
-  kind,
-  name,
-  order,
-}: Pick<TotalsEntry, "kind" | "name" | "order">): TotalsEntry {
-  return { kind, name, order, count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
-}
-
-function entryFor<K>(
-  groups: Map<K, TotalsEntry>,
-  key: K,
-  origin: Pick<TotalsEntry, "kind" | "name" | "order">,
-): TotalsEntry {
-  return getOrMake(groups, key, () => emptyEntry(origin));
 }
 
 function mergeInto(into: TotalsEntry, part: TotalsEntry): void {

@@ -138,7 +138,7 @@ export function statsReply(
   start: number,
   end: number,
   ranks: readonly number[] | null = null,
-): Reply<Stats> {
+): Stats {
   checkWindow({ start, end });
   const parts = devices.map((device) =>
     roundParts(device.partsBetween(start, end), device.isApproximate),
@@ -171,7 +171,7 @@ export function statsReply(
   };
   const approximate = devices.filter((device) => device.isApproximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
-  return { reply, buffer: null };
+  return reply;
 }
 
 /** Means of an overview as whole nanoseconds. */

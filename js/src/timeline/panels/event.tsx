@@ -435,8 +435,11 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
 
 // One collective on all ranks: waits, last arrival, transfer.
 
-/** Larger groups show only the first and the last to arrive. */
+/** Larger groups show only the first and the last ranks to arrive. */
 const MAX_ROWS = 16;
+
+/** A part of a rank's bar, which the styles draw by its label. */
+type CallSegment = readonly [label: "late" | "wait" | "transfer", startNs: number, endNs: number];
 
 export function CollectivePanel(props: {
   collective: Collective;
@@ -449,6 +452,7 @@ export function CollectivePanel(props: {
     ...ranks.map((member) => member.arrival + member.wait + member.transfer),
     1,
   );
+  const percent = (ns: number): string => `${(ns / longestNs) * 100}%`;
   const last = lastRankOf(collective);
   const shown = arrivalRows(ranks, ownRank);
   const waits = waitsText(collective);
@@ -461,6 +465,12 @@ export function CollectivePanel(props: {
         {shown.map((member) => {
           const { rank, id, arrival, wait, transfer } = member;
           const isLast = member === last;
+          const transferStart = arrival + wait;
+          const segments: CallSegment[] = [
+            ...(isLast ? [["late", Math.max(0, arrival - lateNs), arrival] as const] : []),
+            ...(wait > 0 ? [["wait", arrival, transferStart] as const] : []),
+            ["transfer", transferStart, transferStart + transfer],
+          ];
           return (
             <div
               class={`hta-call${rank === ownRank ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}
@@ -471,28 +481,12 @@ export function CollectivePanel(props: {
                 press={() => goTo(rank, id)}
               />
               <div class="hta-call-bar">
-                {isLast && (
-                  <CallSegment
-                    label="late"
-                    startNs={Math.max(0, arrival - lateNs)}
-                    endNs={arrival}
-                    totalNs={longestNs}
+                {segments.map(([label, startNs, endNs]) => (
+                  <div
+                    class={`hta-call-part hta-${label}`}
+                    style={{ left: percent(startNs), width: percent(endNs - startNs) }}
                   />
-                )}
-                {wait > 0 && (
-                  <CallSegment
-                    label="wait"
-                    startNs={arrival}
-                    endNs={arrival + wait}
-                    totalNs={longestNs}
-                  />
-                )}
-                <CallSegment
-                  label="transfer"
-                  startNs={arrival + wait}
-                  endNs={arrival + wait + transfer}
-                  totalNs={longestNs}
-                />
+                ))}
               </div>
               <span class="hta-call-figure">
                 {isLast ? "last" : wait > 0 ? formatDuration(wait) : "no wait"}
@@ -509,17 +503,6 @@ export function CollectivePanel(props: {
         <span>{`end +${formatDuration(longestNs)}`}</span>
       </div>
     </div>
-  );
-}
-
-function CallSegment(props: { label: string; startNs: number; endNs: number; totalNs: number }) {
-  const { label, startNs, endNs, totalNs } = props;
-  const percent = (ns: number): string => `${(ns / totalNs) * 100}%`;
-  return (
-    <div
-      class={`hta-call-part hta-${label}`}
-      style={{ left: percent(startNs), width: percent(endNs - startNs) }}
-    />
   );
 }
 
