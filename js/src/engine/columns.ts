@@ -1,6 +1,7 @@
 /** Read packed integer columns, names and JSON blocks of a saved page. */
 
 import { FLAGS } from "../facts/limits";
+import { ARRAY_TYPES } from "../protocol/decode";
 import type { Reply, Kind } from "../protocol/source";
 import type { ColumnSpec, PageDocument } from "./document";
 
@@ -161,14 +162,9 @@ export class NameTable {
 
 // Columns of numbers in one buffer, as the kernel packs them.
 
-const DTYPES = new Map<unknown, string>([
-  [Uint8Array, "u8"],
-  [Uint16Array, "u16"],
-  [Uint32Array, "u32"],
-  [Int32Array, "i32"],
-  [Float32Array, "f32"],
-  [Float64Array, "f64"],
-]);
+const DTYPES = new Map<unknown, string>(
+  Object.entries(ARRAY_TYPES).map(([dtype, arrayType]) => [arrayType, dtype]),
+);
 
 const ALIGNMENT = 8;
 

@@ -1,12 +1,11 @@
 /** Rank for which the page holds only an overview on a grid of cells. */
 
+import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Brief, TableName } from "../protocol/source";
 import {
-  CELLS_PER_TILE,
   type Cells,
   buildCellTiles,
   type CounterTile,
-  NO_KIND,
   type TileSlice,
   type CellTile,
   type TileRange,
@@ -60,7 +59,7 @@ export class RankOverview {
         counterAt = to;
         continue;
       }
-      const total = readSums(lane.kinds[0] ?? NO_KIND);
+      const total = readSums(lane.kinds[0] ?? NO_CODE);
       const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readSums);
       this.lanes.set(lane.lane, new GridLane(header, total, kinds));
     }
@@ -97,7 +96,7 @@ export class RankOverview {
     const grid = this.lanes.get(lane);
     if (grid === undefined) return [];
     return buildCellTiles(this.extent(), requested, ({ level, first, last }) => ({
-      cells: grid.measure(level, first * CELLS_PER_TILE, (last - first) * CELLS_PER_TILE),
+      cells: grid.measure(level, first * TILE_CELLS, (last - first) * TILE_CELLS),
       slices: grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level),
     }));
   }
@@ -106,11 +105,11 @@ export class RankOverview {
     const grid = this.counters.get(lane);
     if (grid === undefined) return [];
     return buildValueTiles(this.extent(), requested, ({ level, first, last }) => {
-      const length = (last - first) * CELLS_PER_TILE;
+      const length = (last - first) * TILE_CELLS;
       const min = new Float32Array(length).fill(Number.NaN);
       const max = new Float32Array(length).fill(Number.NaN);
       for (let k = 0; k < length; k += 1) {
-        const [from, to] = gridRange(this.header, level, first * CELLS_PER_TILE + k);
+        const [from, to] = gridRange(this.header, level, first * TILE_CELLS + k);
         for (let cell = from; cell < to; cell += 1) {
           const [low, high] = [grid.low[cell]!, grid.high[cell]!];
           if (!(low >= min[k]!) && !Number.isNaN(low)) min[k] = low;
@@ -335,7 +334,7 @@ class GridLane {
       const withStart = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
       if (withStart !== undefined) return withStart.kind;
     }
-    return NO_KIND;
+    return NO_CODE;
   }
 
   /** For cells finer than the grid: place long events exactly, spread all other time evenly. */
@@ -351,7 +350,7 @@ class GridLane {
       if (out.covered[k]! > 0) continue;
       out.count[k] = 0;
       out.mask[k] = 0;
-      out.kind[k] = NO_KIND;
+      out.kind[k] = NO_CODE;
     }
   }
 
@@ -397,7 +396,7 @@ function emptyCells(cells: number): Cells {
   return {
     covered: new Float64Array(cells),
     count: new Float64Array(cells),
-    kind: new Uint8Array(cells).fill(NO_KIND),
+    kind: new Uint8Array(cells).fill(NO_CODE),
     mask: new Uint8Array(cells),
   };
 }

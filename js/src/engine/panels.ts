@@ -22,7 +22,7 @@ import {
   workCount,
 } from "./device";
 import type { PhasesHeader } from "./document";
-import { countByKind, heatmapNote, matchedKinds } from "./frames";
+import { countByKind, heatmapNote, matchedKinds, rankNumbersOf } from "./frames";
 import { gapAt, laneGapAt } from "./gaps";
 import { gapIndexOf, unrecordedWork } from "./idle";
 import type { PageJob } from "./job";
@@ -110,13 +110,8 @@ export class PanelEngine {
     return { panels };
   }
 
-  async heatmap({
-    start,
-    end,
-    metric,
-    bins,
-    ...request
-  }: Requests["heatmap"]): Promise<Answer<"heatmap">> {
+  async heatmap(request: Requests["heatmap"]): Promise<Answer<"heatmap">> {
+    const { start, end, metric, bins } = request;
     if (!isMetric(metric)) {
       throw new Error(
         `unknown metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
@@ -125,26 +120,20 @@ export class PanelEngine {
     checkWindow({ start, end });
     checkBins(bins, LIMITS.heatmap_bins);
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
-    const selectedRanks = await this.selectRanks(selection, new Pacer());
-    const selections = selectedRanks.selections.map(withOpenWindow);
+    const { selections: windowed, missing } = await this.selectRanks(selection, new Pacer());
+    const selections = windowed.map(withOpenWindow);
     const values = heatmapValues(selections, metric, binEdges(start, end, bins), unrecordedWork);
     const note = heatmapNote(selections, metric, values);
-    const attrs: Record<string, unknown> = {
+    const attrs = {
       matched: matchedKinds(countByKind(selections)),
       span_ns: selections.map((rankSelection) => {
         const [first, last] = deviceSpan(rankSelection) ?? [0, 0];
         return recordedTime(rankSelection, Math.max(first, start), Math.min(last, end));
       }),
+      ...(note !== "" && { note }),
+      ...(missing.length > 0 && { missing_ranks: missing, left_out: missing }),
     };
-    if (note !== "") attrs.note = note;
-    if (selectedRanks.missing.length > 0) {
-      Object.assign(attrs, {
-        missing_ranks: selectedRanks.missing,
-        left_out: selectedRanks.missing,
-      });
-    }
-    const ranks = selections.map(({ analysis }) => analysis.number);
-    const reply = { ranks, start, end, bins, exact: true, attrs };
+    const reply = { ranks: rankNumbersOf(selections), start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 

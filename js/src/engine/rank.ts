@@ -109,10 +109,8 @@ export class RankTrace {
   }
 
   tableByName(name: TableName): EventTable {
-    if (name === "events") return this.events;
-    if (name === "asyncs") return this.asyncs;
-    if (name === "instants") return this.instants;
-    throw new Error(`no table "${String(name)}"; the tables are events, asyncs, instants`);
+    if (["events", "asyncs", "instants"].includes(name)) return this[name];
+    throw new Error(`no table "${name}"; the tables are events, asyncs, instants`);
   }
 
   typeOf(rows: EventTable, row: number): EventType {

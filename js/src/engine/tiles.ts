@@ -1,16 +1,15 @@
 /** Answer the request `tiles`. */
 
 import { FLAGS } from "../facts/limits";
+import { MAX_LEVEL, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Reply, Requests } from "../protocol/source";
 import {
-  CELLS_PER_TILE,
   CounterSeries,
   type CounterTile,
   buildCounterTiles,
   classesOfTile,
   type IndexedLane,
   buildLaneTiles,
-  MAX_LEVEL,
   MAX_TILES,
   type TileSlice,
   type CellTile,
@@ -122,15 +121,13 @@ function collectTiles(
   }
 }
 
-/** The class of overviews, of overlays, and of tables other than events. */
-const UNKNOWN_CLASS = 255;
-
+/** Classes by cell and by slice; overviews, overlays, and tables other than events have none. */
 function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8Array> {
   if (classes === null) return {};
-  const cells = new Uint8Array(tiles.length * CELLS_PER_TILE).fill(UNKNOWN_CLASS);
-  tiles.forEach((entry, i) => cells.set(entry.classes ?? [], i * CELLS_PER_TILE));
+  const cells = new Uint8Array(tiles.length * TILE_CELLS).fill(NO_CODE);
+  tiles.forEach((entry, i) => cells.set(entry.classes ?? [], i * TILE_CELLS));
   const slices = tiles.flatMap(({ tile, sliceClass }) =>
-    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(UNKNOWN_CLASS)),
+    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(NO_CODE)),
   );
   return { class: cells, slice_class: Uint8Array.from(slices) };
 }
@@ -198,7 +195,7 @@ function concatCells<Tile, Cells extends PackedArray>(
   tiles: readonly { tile: Tile }[],
   cellsOf: (tile: Tile) => Cells,
 ): Cells {
-  const cells = new arrayType(tiles.length * CELLS_PER_TILE);
-  tiles.forEach(({ tile }, i) => cells.set(cellsOf(tile), i * CELLS_PER_TILE));
+  const cells = new arrayType(tiles.length * TILE_CELLS);
+  tiles.forEach(({ tile }, i) => cells.set(cellsOf(tile), i * TILE_CELLS));
   return cells;
 }

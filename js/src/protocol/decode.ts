@@ -2,7 +2,7 @@
 
 import type { Reply } from "./source";
 
-const ARRAY_TYPES = {
+export const ARRAY_TYPES = {
   u8: Uint8Array,
   u16: Uint16Array,
   u32: Uint32Array,
@@ -15,6 +15,12 @@ type Dtype = keyof typeof ARRAY_TYPES;
 type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 
 export const TILE_CELLS = 256;
+/** The coarsest level. */
+export const MAX_LEVEL = 52;
+/** Busy share of a cell that is covered completely, and the largest count of a cell. */
+export const MAX_U16 = 65_535;
+/** Code of cells and slices without a kind or a class. */
+export const NO_CODE = 255;
 
 /** Received bytes, which may not be aligned for wider types. */
 type ReceivedBytes = ArrayBuffer | DataView;
@@ -133,8 +139,8 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
   for (let i = 0; i < pairs.length; i += 1) {
     const low = pairs[i]! & 15;
     const high = pairs[i]! >> 4;
-    kind[2 * i] = low === 15 ? 255 : low;
-    kind[2 * i + 1] = high === 15 ? 255 : high;
+    kind[2 * i] = low === 15 ? NO_CODE : low;
+    kind[2 * i + 1] = high === 15 ? NO_CODE : high;
   }
   return kind;
 }

@@ -171,46 +171,33 @@ function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
 
 /** Bands of a folded rank, or of the head of an opened one. */
 export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
-  const bands: Band[] = [];
   const [gpu] = lanesOf(rank, "gpu");
   const [comm] = lanesOf(rank, "comm");
   const threads = lanesOf(rank, "cpu");
-  const isFull = fold.mode === "full";
-  const emptyBand = { form: "solid", track: null } as const;
-  let top = fold.pad;
   if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
-  const lineHeight = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
-  if (gpu !== undefined) {
-    const height = fold.gpu + lineHeight;
-    bands.push({ ...emptyBand, lane: gpu.lane, top, height, label: isFull ? gpu.label : "" });
+  const isFull = fold.mode === "full";
+  const bands: Band[] = [];
+  let top = fold.pad;
+  const addBand = (lane: number, height: number, band: Pick<Band, "form" | "label" | "over">) => {
+    bands.push({ ...band, lane, top, height, track: null });
     top += height + FULL_SIZES.gap;
+  };
+  if (gpu !== undefined) {
+    // Without communication, its height in a low row is for the other device work.
+    const height = fold.gpu + (comm === undefined && !isFull ? fold.comm : 0);
+    addBand(gpu.lane, height, { form: "solid", label: isFull ? gpu.label : "" });
   }
   if (comm !== undefined) {
-    const band = {
-      ...emptyBand,
-      lane: comm.lane,
-      top,
-      height: fold.comm,
-      over: overlayLanes(comm),
-    };
-    bands.push({ ...band, label: isFull ? comm.label : "" });
-    top += fold.comm + FULL_SIZES.gap;
+    const label = isFull ? comm.label : "";
+    addBand(comm.lane, fold.comm, { form: "solid", label, over: overlayLanes(comm) });
     if (fold.ribbon > 0) top += fold.ribbon + FULL_SIZES.gap;
   }
-  if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
+  if (!isFull || fold.cpuBars === 0) return bands;
   top += FULL_SIZES.beforeCpu - FULL_SIZES.gap;
   const shown = busiestThreads(rank, threads, fold.cpuBars);
   const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
-  for (const [index, thread] of shown.entries()) {
-    const band = {
-      ...emptyBand,
-      form: "bar",
-      lane: thread.lane,
-      top,
-      height: CPU_BAR_HEIGHT,
-    } as const;
-    bands.push({ ...band, label: index === 0 ? label : "" });
-    top += CPU_BAR_HEIGHT + 1;
+  for (const [index, { lane }] of shown.entries()) {
+    addBand(lane, CPU_BAR_HEIGHT, { form: "bar", label: index === 0 ? label : "" });
   }
   return bands;
 }

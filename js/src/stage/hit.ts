@@ -1,7 +1,6 @@
 /** Find the item under a point. */
 
-import { countUpTo } from "../engine/columns";
-import { TILE_CELLS } from "../protocol/decode";
+import { MAX_U16, TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
 import type { StageHit, Kind, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
@@ -120,7 +119,7 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   const start = frame.view[0];
   const time = timeAtX(frame.geometry, frame.view, x);
   // Sorted by start: a slice that begins a pixel further right cannot contain the point.
-  let i = countStarted(lane, time + perDevicePx) - 1;
+  let i = lane.countStarted(time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
@@ -142,7 +141,7 @@ function withWait(
   if (slice === null || waits === null) return slice;
   const end = slice.start + slice.dur;
   let wait = 0;
-  for (let i = countStarted(waits, end) - 1; i >= 0; i -= 1) {
+  for (let i = waits.countStarted(end) - 1; i >= 0; i -= 1) {
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
@@ -209,13 +208,8 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   return {
     start: cell * width,
     end: (cell + 1) * width,
-    busy: (tile?.busy[local] ?? lane.busy[index]!) / 65535,
+    busy: (tile?.busy[local] ?? lane.busy[index]!) / MAX_U16,
     count,
     kind: kind ?? null,
   };
-}
-
-/** Number of slices that begin at or before `time`. */
-function countStarted({ sliceStart, slices }: LaneWindow, time: number): number {
-  return countUpTo(sliceStart.subarray(0, slices), time);
 }

@@ -7,10 +7,11 @@
  * of the wanted level.
  */
 
-import { TILE_CELLS } from "../protocol/decode";
+import { countUpTo } from "../engine/columns";
+import { MAX_LEVEL, MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
-import { EMPTY_TILE, levelOf, MAX_LEVEL, type Tile, tileRange, type TileStore } from "./tile_store";
+import { EMPTY_TILE, levelOf, type Tile, tileRange, type TileStore } from "./tile_store";
 
 export const SLOT_STATE = {
   missing: 0,
@@ -32,7 +33,7 @@ const remainingCount = new Int32Array(TILE_CELLS);
  */
 function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
-    remainingShare[k] = tile.busy[k]! / 65535;
+    remainingShare[k] = tile.busy[k]! / MAX_U16;
     remainingCount[k] = tile.count[k]!;
   }
   const origin = firstCell * cell;
@@ -46,7 +47,7 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** Classes by cell and by slice, for colouring by class; 255 if tiles lack them. */
+  /** Classes by cell and by slice, for colouring by class; `NO_CODE` if tiles lack them. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
@@ -79,6 +80,11 @@ export class LaneWindow {
   /** Time at which the first cell begins. */
   get start(): number {
     return this.first * TILE_CELLS * this.cell;
+  }
+
+  /** Number of slices that begin at or before `time`. */
+  countStarted(time: number): number {
+    return countUpTo(this.sliceStart.subarray(0, this.slices), time);
   }
 
   /** Load the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
@@ -139,7 +145,7 @@ export class LaneWindow {
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
     // Tiles may lack classes, and only counters' tiles have values.
-    this.classes.fill(255, from, to).set(tile.classes, from);
+    this.classes.fill(NO_CODE, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
     this.addSlices(tile);
@@ -179,13 +185,13 @@ export class LaneWindow {
         if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
           maxBusy = tile.busy[k]!;
           this.kind[firstCell + cell] = tile.kind[k]!;
-          this.classes[firstCell + cell] = tile.classes[k] ?? 255;
+          this.classes[firstCell + cell] = tile.classes[k] ?? NO_CODE;
         }
         if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
         if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
       }
       this.busy[firstCell + cell] = busy / factor;
-      this.count[firstCell + cell] = Math.min(count, 65535);
+      this.count[firstCell + cell] = Math.min(count, MAX_U16);
       if (max >= min) {
         this.min[firstCell + cell] = min;
         this.max[firstCell + cell] = max;
@@ -210,10 +216,13 @@ export class LaneWindow {
       loadRemainder(tile, coarseIndex * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const coarseCell = Math.floor((origin + cell) / factor);
-        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[coarseCell]! * 65535));
+        this.busy[firstCell + cell] = Math.max(
+          0,
+          Math.round(remainingShare[coarseCell]! * MAX_U16),
+        );
         this.count[firstCell + cell] = Math.max(0, remainingCount[coarseCell]!);
         this.kind[firstCell + cell] = tile.kind[coarseCell]!;
-        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? 255;
+        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? NO_CODE;
         if (!isCounter) continue;
         this.min[firstCell + cell] = tile.min[coarseCell]!;
         this.max[firstCell + cell] = tile.max[coarseCell]!;
@@ -242,7 +251,7 @@ export class LaneWindow {
       this.sliceName[firstSlice] = tile.sliceName[i]!;
       this.sliceKind[firstSlice] = tile.sliceKind[i]!;
       this.sliceFlags[firstSlice] = tile.sliceFlags[i]!;
-      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? 255;
+      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? NO_CODE;
       this.slices += 1;
     }
   }
@@ -392,7 +401,7 @@ export function residualCells(lane: LaneWindow, minNs: number) {
 
 function readCells({ busy, count }: LaneWindow, from: number, to: number): void {
   for (let k = from; k < to; k += 1) {
-    share[k] = busy[k]! / 65535;
+    share[k] = busy[k]! / MAX_U16;
     counts[k] = count[k]!;
   }
 }

@@ -1,5 +1,6 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
+import { NO_CODE } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank } from "../protocol/source";
 import { FONT } from "../ui/theme";
@@ -144,7 +145,7 @@ export class LanePainter {
       const b = Math.min(cells - 1, Math.ceil(to) - 1);
       let covered = 0;
       let maxShare = -1;
-      let hue = 255;
+      let hue: number = NO_CODE;
       let marked = false;
       for (let k = a; k <= b; k += 1) {
         if (counts[k]! <= 0) continue;
@@ -158,7 +159,7 @@ export class LanePainter {
           hue = kind[k]!;
         }
       }
-      if (hue === 255) {
+      if (hue === NO_CODE) {
         if (!paints.byClass || maxShare < 0) continue;
         hue = paints.unknownClass;
       }
@@ -181,7 +182,7 @@ export class LanePainter {
     this.forEachSlice(place, lane, (x0, x1, slice) => {
       const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
       const sliceCode = codes[slice]!;
-      const kind = paints.byClass && sliceCode === 255 ? paints.unknownClass : sliceCode;
+      const kind = paints.byClass && sliceCode === NO_CODE ? paints.unknownClass : sliceCode;
       const code = kind * 3 + (shade === null ? 0 : shade(sliceName[slice]!));
       const solid = paints.solid[code]!;
       if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);

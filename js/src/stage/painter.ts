@@ -5,6 +5,7 @@
  * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
  */
 
+import { NO_CODE } from "../protocol/decode";
 import type { Span } from "../protocol/source";
 import { LABEL_FROM_PX } from "../ui/text";
 import { FONT } from "../ui/theme";
@@ -232,12 +233,13 @@ function drawLabels(
     if (dur < min || start + dur <= view[0]) continue;
     const visibleSpan = longestVisible(lane, i, view);
     // Letters over the hatch of a wait would be hard to read.
-    const [from, to] = waits === null ? visibleSpan : longestWithoutWait(waits, visibleSpan);
+    const [from, to] =
+      waits === null ? visibleSpan : longestUncovered(waits, firstWait(waits, start), visibleSpan);
     const x0 = lanesX + (from - view[0]) / perPx;
     const x1 = lanesX + (to - view[0]) / perPx;
     if (x1 - x0 < LABEL_FROM_PX) continue;
     const code = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
-    const kind = paints.byClass && code === 255 ? paints.unknownClass : code;
+    const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
     const pale = band.form === "pale" || paints.isPale[kind] === 1;
     const name = lane.sliceName[i]!;
     const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);
@@ -252,17 +254,9 @@ function drawLabels(
   }
 }
 
-/** The longest part of a span that no wait covers. */
-function longestWithoutWait(waits: LaneWindow, [from, to]: Span): Span {
-  const { sliceStart, sliceDur } = waits;
-  let low = 0;
-  let high = waits.slices;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sliceStart[middle]! + sliceDur[middle]! <= from) low = middle + 1;
-    else high = middle;
-  }
-  return longestUncovered(waits, low, [from, to]);
+/** The first wait that may overlap an event that starts at `start`: waits hardly overlap. */
+function firstWait(waits: LaneWindow, start: number): number {
+  return Math.max(waits.countStarted(start) - 1, 0);
 }
 
 /**

@@ -5,7 +5,7 @@
  * 5 · 256 · 1024 ns. A tile without events is kept as `EMPTY_TILE`, which differs from a missing tile.
  */
 
-import { TILE_CELLS, type TilesReply } from "../protocol/decode";
+import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
 import { fnv1a32 } from "./paints";
@@ -59,14 +59,14 @@ const NO_CELLS = new Uint16Array(TILE_CELLS);
 export const EMPTY_TILE: Tile = {
   busy: NO_CELLS,
   count: NO_CELLS,
-  kind: new Uint8Array(TILE_CELLS).fill(255),
+  kind: new Uint8Array(TILE_CELLS).fill(NO_CODE),
   sliceStart: NO_F64,
   sliceDur: NO_F64,
   sliceId: NO_U32,
   sliceName: NO_U32,
   sliceKind: NO_U8,
   sliceFlags: NO_U8,
-  classes: new Uint8Array(TILE_CELLS).fill(255),
+  classes: new Uint8Array(TILE_CELLS).fill(NO_CODE),
   sliceClass: NO_U8,
   min: NO_F32,
   max: NO_F32,
@@ -234,8 +234,6 @@ function counterTile(reply: TilesReply, i: number): Tile {
 
 // Selection of the tiles to request next.
 
-/** The coarsest level of the protocol. */
-export const MAX_LEVEL = 52;
 /** Max number of tiles in one request: the reply is well below 1 MB even if every tile is full. */
 const REQUEST_TILES = 512;
 

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { sum } from "../expressions/numbers";
 import { FLAGS } from "../facts/limits";
+import { MAX_U16 } from "../protocol/decode";
 import type {
   RankGroups,
   Cell,
@@ -226,7 +227,7 @@ export class HoverController {
     const count = exactCell?.count ?? cell.count;
     const share =
       exactCell === null ? cell.busy : exactCell.busy / Math.max(cell.end - cell.start, 1);
-    const more = typeof exactCell?.count !== "number" && cell.count === 65535 ? " or more" : "";
+    const more = typeof exactCell?.count !== "number" && cell.count === MAX_U16 ? " or more" : "";
     const place = this.app.ctx.lanes.locate(lane);
     const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
     const lines: TooltipLine[] = [[<b>{head}</b>]];

@@ -250,11 +250,7 @@ export class TimelineApp {
     });
     onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
-    onSignal(
-      () => ctx.color.value,
-      (color) => stage.setColor(color),
-      abortSignal,
-    );
+    onSignal(ctx.color, (color) => stage.setColor(color), abortSignal);
     // This is not called when other colors change, because a comparison sets its own classes.
     onSignal(
       computed(() => ctx.color.value === "bound"),
