@@ -1,8 +1,8 @@
 /**
- * One indexed lane: cells at any zoom, their cover and counts; as `hta_widgets/tiles/lanes.py`.
+ * The events of a lane, indexed for cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
  *
  * Covered time and counts of a cell are differences of prefix sums over the lane's intervals, so they
- * cost the same for any number of events. The kind of a cell is the one that covers most of it.
+ * cost the same for any number of events. The kind of a cell is the kind that covers most of it.
  */
 
 import { CLASSES } from "../facts/event_classes";
@@ -11,7 +11,7 @@ import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";
 import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
-/** How much more the time of changed events counts for the class of a cell; as in the kernel. */
+/** Weight of the time of changed events in the class of a cell, as in the kernel. */
 const CHANGE_WEIGHT = 9;
 
 /** Events of one kind. */
@@ -39,7 +39,7 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** A part for each kind, by code; with one kind, its spans are the lane's. */
+  /** The events of each kind, by code. With one kind, its spans are those of the lane. */
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
@@ -55,21 +55,18 @@ export class IndexedLane {
     this.rows = long.map((i) => rows![i]!);
     this.durs = gather(durs, long);
     this.longestOfBlock = blockMaxima(this.durs);
-    const used = [...new Set(kinds)].sort((a, b) => a - b);
-    this.kindSpans = used.map((kind) => {
-      const hasKind = (_: number, i: number): boolean => kinds[i] === kind;
-      const isAll = used.length === 1;
-      const spans = isAll
-        ? this.spans
-        : IntervalSet.of(starts.filter(hasKind), durs.filter(hasKind));
-      return { kind, spans };
+    const usedKinds = [...new Set(kinds)].sort((a, b) => a - b);
+    this.kindSpans = usedKinds.map((kind) => {
+      if (usedKinds.length === 1) return { kind, spans: this.spans };
+      const ofKind = indicesWhere(kinds.length, (i) => kinds[i] === kind);
+      return { kind, spans: IntervalSet.of(gather(starts, ofKind), gather(durs, ofKind)) };
     });
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
   /**
-   * Contents of the cells between neighbouring edges; `weightOf` a kind is how much its time counts
-   * for that of a cell.
+   * Contents of the cells between neighbouring edges. A cell has the kind with the most time, weighted
+   * by `weightOf`.
    */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
@@ -197,7 +194,7 @@ function clipTileRange(
   return last > first ? { level, first, last } : null;
 }
 
-/** One event of a tile, independent of its source. */
+/** An event as tiles send it. */
 export interface TileSlice {
   start: number;
   dur: number;
@@ -288,7 +285,7 @@ function weightOfClass(code: number): number {
   return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
-/** Tiles of values within an extent, without those that hold no value. */
+/** Tiles of values within an extent, except those without a value. */
 export function buildValueTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -318,7 +315,7 @@ export function buildCounterTiles(counter: CounterSeries, requested: TileRange):
 // Samples of one counter: a step function of time.
 
 interface ValueExtremes {
-  /** NaN if no value is held. */
+  /** NaN in cells without a value. */
   min: Float32Array | Float64Array;
   max: Float32Array | Float64Array;
 }
@@ -336,7 +333,7 @@ export class CounterSeries {
     this.end = Math.max(end, last);
   }
 
-  /** Smallest and largest value held between neighbouring edges. */
+  /** Smallest and largest value between neighbouring edges. */
   measure(edges: Float64Array): ValueExtremes {
     const cells = Math.max(edges.length - 1, 0);
     const min = new Float64Array(cells).fill(Number.NaN);
@@ -360,7 +357,7 @@ export class CounterSeries {
     return { min, max };
   }
 
-  /** Samples in a window, whether they hold or not. */
+  /** Number of samples in a window, including those without a value. */
   countSamples(start: number, end: number): number {
     return countBelow(this.times, end) - countBelow(this.times, start);
   }

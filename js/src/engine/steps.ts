@@ -52,21 +52,17 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   });
   columns.deviation_share = groups.flatMap(deviations);
   const withSteps = new Set(stepTimesOfRanks.map(({ rank }) => rank));
-  const selectionsWithoutSteps = selections.filter(
-    ({ analysis }) => !withSteps.has(analysis.number),
-  );
+  const withoutSteps = selections.filter(({ analysis }) => !withSteps.has(analysis.number));
   const unselected = sum(
-    selectionsWithoutSteps.map(
-      ({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size,
-    ),
+    withoutSteps.map(({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size),
   );
   const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
   const notes = [
     missingRanksNote(
       rankNumbersOf(selections),
-      rankNumbersOf(selectionsWithoutSteps),
+      rankNumbersOf(withoutSteps),
       unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
-      { ranks: rankNumbersOf(selectionsWithoutSteps).join(", "), steps: unselected },
+      { ranks: rankNumbersOf(withoutSteps).join(", "), steps: unselected },
     ),
     stepTimesOfRanks.every((stepTime) => stepTime.isWhole) ? "" : CUT_NOTE,
   ];
