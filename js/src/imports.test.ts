@@ -8,7 +8,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   facts: ["protocol"],
   ui: ["facts", "protocol"],
-  expressions: [],
+  expressions: ["protocol"],
   engine: ["facts", "protocol", "expressions"],
   charts: ["expressions", "ui"],
   formats: ["engine", "charts"],

@@ -15,6 +15,12 @@ import { levelOf, tileRange, TileStore } from "../src/stage/tile_store";
 /** The kind is a code: 0 compute, 1 communication, 2 memory, 3 sync, 4 cpu. */
 export type Given = readonly [start: number, dur: number, kind: number];
 
+const NAMES = new NameTable({
+  names: ["kernel"],
+  shorts: ["kernel"],
+  short_of: [0],
+} as unknown as PageDocument);
+
 /** Columns of plain doubles, as no writer writes them. */
 function plainColumns(values: Record<string, number[]>): ColumnReader {
   class Plain extends ColumnReader {
@@ -46,15 +52,14 @@ export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0])
     events_lane: events.map(() => 0),
     stream: events.map(() => 7),
   });
-  return new RankTrace(header, columns, new NameTable({} as PageDocument));
+  return new RankTrace(header, columns, NAMES);
 }
 
 /** A rank with its device work, without collectives. */
 export function workOf(rank: RankTrace): RankAnalysis {
-  const names = new NameTable({} as PageDocument);
   const none = new ColumnReader(new Uint8Array(0), {});
-  const matched = new Collectives({ note: "", columns: {} }, none, [rank.number], names);
-  return new RankAnalysis(rank, names, matched);
+  const matched = new Collectives({ note: "", columns: {} }, none, [rank.number], NAMES);
+  return new RankAnalysis(rank, matched);
 }
 
 /** A lane of events as the stage holds it for a view, or with tiles of another level. */
@@ -68,9 +73,8 @@ export async function shownLane(
   }: { view: Span; width: number; job?: Span; loaded?: number },
 ): Promise<LaneWindow> {
   const rank = rankOf(events);
-  const names = new NameTable({ names: ["kernel"], shorts: ["kernel"], short_of: [0] } as never);
   const job: TileJob = {
-    names,
+    names: NAMES,
     overlayAt: () => null,
     rankOfLane: () => 0,
     loadRank: async () => rank,

@@ -5,7 +5,7 @@ import type { CellValue } from "../protocol/source";
 import { operatorTree } from "./operators";
 import { candidateRange, isSelected, overlaps, type RankSelection } from "./panel_rank";
 
-/** Sums over calls with a figure, and their time. */
+/** Sums of each figure over the calls that have it, and the time of these calls. */
 interface NameSums {
   flops: [amount: number, time: number];
   bytes: [amount: number, time: number];
@@ -15,7 +15,7 @@ interface NameSums {
 
 type RowsOf = (selection: RankSelection) => Iterable<number>;
 
-/** Rows of the selected device work that is the longest of its call. */
+/** Rows of the longest device work of each call, if it is selected. */
 export function selectedKernels(selection: RankSelection): Iterable<number> {
   const { low, high, analysis } = selection;
   const { start, dur } = analysis.trace.events;
@@ -58,19 +58,19 @@ export function rateColumns<Row>(
   };
 }
 
-/** Add each call with a selected event once for each name of such an event. */
+/** Add each call to the sums of its selected events' names, once per name. */
 function addCalls(
   sumsOfName: Map<number, NameSums>,
   selection: RankSelection,
   rowsOf: RowsOf,
 ): void {
   const { trace } = selection.analysis;
-  const places = trace.callPlaces();
+  const callOfRow = trace.callIndices();
   const seen = new Set<string>();
   for (const row of rowsOf(selection)) {
-    if (places[row]! < 0) continue;
+    if (callOfRow[row]! < 0) continue;
     const [name] = trace.typeOf(trace.events, row);
-    const key = `${name} ${places[row]!}`;
+    const key = `${name} ${callOfRow[row]!}`;
     if (seen.has(key)) continue;
     seen.add(key);
     const sums = getOrMake(sumsOfName, name, (): NameSums => ({
@@ -95,8 +95,9 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
+/** What limits the calls for most of their time; of equal times, the first in alphabetical order. */
 function longestBound(sums: NameSums | undefined): string | null {
-  const times = [...(sums?.timeByBound ?? [])];
-  times.sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
-  return times[0]?.[0] ?? null;
+  const bounds = [...(sums?.timeByBound ?? [])];
+  bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));
+  return bounds[0]?.[0] ?? null;
 }

@@ -1,6 +1,8 @@
 /** The frame of call trees: operators by path as bars of a flame graph. */
 
+import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import type { NameTable } from "./columns";
 import { buildColumns, makeFrame } from "./frames";
@@ -8,7 +10,7 @@ import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
 import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
-/** Paths with less of the chart's width are left out. */
+/** Bars with a smaller share of the chart's width are left out. */
 const MIN_SHARE = 0.002;
 
 interface CallNode {
@@ -19,11 +21,18 @@ interface CallNode {
   children: Map<number, CallNode>;
 }
 
+/** A call path as a bar; `left` is where the bar begins, as time. */
+interface Bar {
+  node: CallNode;
+  depth: number;
+  left: number;
+}
+
 function makeCallNode(name: number): CallNode {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
 
-/** Add the paths of a rank's operators in a window, chosen or not. */
+/** Add a rank's call paths, with the operators and device work of the window, chosen or not. */
 function addRank(selection: RankSelection, root: CallNode): void {
   const paths = callPaths(selection);
   if (paths === null) return;
@@ -33,8 +42,7 @@ function addRank(selection: RankSelection, root: CallNode): void {
   paths.parent.forEach((above, path) => {
     const { children } = above < 0 ? root : nodes[above]!;
     const name = tree.names[paths.name[path]!]!;
-    if (!children.has(name)) children.set(name, makeCallNode(name));
-    nodes.push(children.get(name)!);
+    nodes.push(getOrMake(children, name, () => makeCallNode(name)));
   });
   const { low, high } = selection;
   let [first, last] = candidateRange(tree, selection);
@@ -46,9 +54,9 @@ function addRank(selection: RankSelection, root: CallNode): void {
     node.host += Math.min(end, high) - Math.max(start, low);
   }
   [first, last] = candidateRange(work, selection);
-  for (let node = first; node < last; node += 1) {
-    const [start, end, operator] = [work.start[node]!, work.end[node]!, tree.ofWork[node]!];
-    if (operator < 0 || work.stream[node]! < 0 || !overlaps(start, end, low)) continue;
+  for (let i = first; i < last; i += 1) {
+    const [start, end, operator] = [work.start[i]!, work.end[i]!, tree.ofWork[i]!];
+    if (operator < 0 || work.stream[i]! < 0 || !overlaps(start, end, low)) continue;
     const time = Math.min(end, high) - Math.max(start, low);
     for (let path = paths.pathOfOperator[operator]!; path >= 0; path = paths.parent[path]!) {
       nodes[path]!.device += time;
@@ -71,29 +79,29 @@ export function callTreeFrame(
     outsideTime += sums.outsideTime;
   }
   const childTime = ({ children }: CallNode): number =>
-    [...children.values()].reduce((sum, node) => sum + node[measure], 0);
-  const total = childTime(root);
-  const rows: { node: CallNode; depth: number; left: number }[] = [];
+    sum(Array.from(children.values(), (node) => node[measure]));
+  const minTime = childTime(root) * MIN_SHARE;
   let leftOut = 0;
-  const below = [{ node: root, depth: 0, left: 0 }];
-  for (const { node, depth, left: from } of below) {
-    let left = from;
-    const children = [...node.children.values()].filter((node) => node[measure] > 0);
+  // Breadth first: each bar adds the bars of its children.
+  const bars: Bar[] = [{ node: root, depth: -1, left: 0 }];
+  for (const { node, depth, left } of bars) {
+    let childLeft = left;
+    const children = [...node.children.values()].filter((child) => child[measure] > 0);
     children.sort(
       (a, b) =>
         b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name)),
     );
     for (const child of children) {
-      if (child[measure] < total * MIN_SHARE) {
+      if (child[measure] < minTime) {
         leftOut += 1;
         continue;
       }
-      rows.push({ node: child, depth, left });
-      below.push({ node: child, depth: depth + 1, left });
-      left += child[measure];
+      bars.push({ node: child, depth: depth + 1, left: childLeft });
+      childLeft += child[measure];
     }
   }
-  const columns = buildColumns(rows, {
+  const shownBars = bars.slice(1);
+  const columns = buildColumns(shownBars, {
     depth: ({ depth }) => depth,
     name: ({ node }) => names.full(node.name),
     short: ({ node }) => names.short(node.name),
@@ -105,9 +113,6 @@ export function callTreeFrame(
     device_ns: ({ node }) => node.device,
   });
   const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
-  const attrs =
-    measure === "host"
-      ? { left_out: leftOut }
-      : { left_out: leftOut, outside: outsideTime / Math.max(workTime, 1) };
-  return makeFrame(columns, attrs, rows.length > 0 ? "" : note);
+  const outside = measure === "device" && { outside: outsideTime / Math.max(workTime, 1) };
+  return makeFrame(columns, { left_out: leftOut, ...outside }, shownBars.length > 0 ? "" : note);
 }

@@ -1,17 +1,17 @@
 /**
- * One indexed lane: cells at any zoom, their cover and counts; as `hta_widgets/tiles/lanes.py`.
+ * The events of a lane, indexed for cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
  *
  * Covered time and counts of a cell are differences of prefix sums over the lane's intervals, so they
- * cost the same for any number of events. The kind of a cell is the one that covers most of it.
+ * cost the same for any number of events. The kind of a cell is the kind that covers most of it.
  */
 
 import { CLASSES } from "../facts/event_classes";
+import { MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";
 import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
-export const NO_KIND = 255;
-/** How much more the time of changed events counts for the class of a cell; as in the kernel. */
+/** Weight of the time of changed events in the class of a cell, as in the kernel. */
 const CHANGE_WEIGHT = 9;
 
 /** Events of one kind. */
@@ -39,7 +39,7 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** A part for each kind, by code; with one kind, its spans are the lane's. */
+  /** The events of each kind, by code. With one kind, its spans are those of the lane. */
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
@@ -55,27 +55,24 @@ export class IndexedLane {
     this.rows = long.map((i) => rows![i]!);
     this.durs = gather(durs, long);
     this.longestOfBlock = blockMaxima(this.durs);
-    const used = [...new Set(kinds)].sort((a, b) => a - b);
-    this.kindSpans = used.map((kind) => {
-      const hasKind = (_: number, i: number): boolean => kinds[i] === kind;
-      const isAll = used.length === 1;
-      const spans = isAll
-        ? this.spans
-        : IntervalSet.of(starts.filter(hasKind), durs.filter(hasKind));
-      return { kind, spans };
+    const usedKinds = [...new Set(kinds)].sort((a, b) => a - b);
+    this.kindSpans = usedKinds.map((kind) => {
+      if (usedKinds.length === 1) return { kind, spans: this.spans };
+      const ofKind = indicesWhere(kinds.length, (i) => kinds[i] === kind);
+      return { kind, spans: IntervalSet.of(gather(starts, ofKind), gather(durs, ofKind)) };
     });
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
   /**
-   * Contents of the cells between neighbouring edges; `weightOf` a kind is how much its time counts
-   * for that of a cell.
+   * Contents of the cells between neighbouring edges. A cell has the kind with the most time, weighted
+   * by `weightOf`.
    */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;
     const cells = count.length;
-    const kind = new Uint8Array(cells).fill(NO_KIND);
+    const kind = new Uint8Array(cells).fill(NO_CODE);
     const mask = new Uint8Array(cells);
     const maxCovered = new Float64Array(cells);
     for (const part of this.kindSpans) {
@@ -151,30 +148,27 @@ function blockMaxima(durs: Float64Array): Float64Array {
 
 // Tiles: cells of a lane in the form of replies.
 
-export const CELLS_PER_TILE = 256;
-export const MAX_LEVEL = 52;
 export const MAX_TILES = 65_536;
-const FULL_SHARE = 65_535;
-/** From this level on, a covered time multiplied by 65 535 is not exact as a number. */
+/** From this level on, a covered time multiplied by `MAX_U16` is not exact as a number. */
 const MAX_EXACT_LEVEL = 37;
 
 /** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
-export function quantiseShare(covered: number, level: number): number {
+export function quantizeShare(covered: number, level: number): number {
   const cell = 2 ** level;
   if (covered <= 0) return 0;
-  if (covered >= cell) return FULL_SHARE;
+  if (covered >= cell) return MAX_U16;
   const nearest =
     level < MAX_EXACT_LEVEL
-      ? Math.floor((covered * FULL_SHARE + Math.floor(cell / 2)) / cell)
-      : Number((BigInt(covered) * BigInt(FULL_SHARE) + (1n << BigInt(level - 1))) >> BigInt(level));
-  return Math.min(Math.max(nearest, 1), FULL_SHARE - 1);
+      ? Math.floor((covered * MAX_U16 + Math.floor(cell / 2)) / cell)
+      : Number((BigInt(covered) * BigInt(MAX_U16) + (1n << BigInt(level - 1))) >> BigInt(level));
+  return Math.min(Math.max(nearest, 1), MAX_U16 - 1);
 }
 
 /** Edges of the cells of tiles `first … last - 1`. */
 function cellEdges(level: number, first: number, last: number): Float64Array {
   const cell = 2 ** level;
-  const edges = new Float64Array((last - first) * CELLS_PER_TILE + 1);
-  for (let k = 0; k < edges.length; k += 1) edges[k] = (first * CELLS_PER_TILE + k) * cell;
+  const edges = new Float64Array((last - first) * TILE_CELLS + 1);
+  for (let k = 0; k < edges.length; k += 1) edges[k] = (first * TILE_CELLS + k) * cell;
   return edges;
 }
 
@@ -191,7 +185,7 @@ function clipTileRange(
   requested: TileRange,
 ): TileRange | null {
   const { level } = requested;
-  const width = CELLS_PER_TILE * 2 ** level;
+  const width = TILE_CELLS * 2 ** level;
   const first = Math.max(requested.first, Math.floor(start / width));
   const last = Math.min(requested.last, Math.floor((end - 1) / width) + 1);
   if (last - first > MAX_TILES) {
@@ -200,7 +194,7 @@ function clipTileRange(
   return last > first ? { level, first, last } : null;
 }
 
-/** One event of a tile, independent of its source. */
+/** An event as tiles send it. */
 export interface TileSlice {
   start: number;
   dur: number;
@@ -241,13 +235,13 @@ export function buildCellTiles(
   if (range === null) return [];
   const { level, first, last } = range;
   const { cells, slices } = measure(range);
-  const count = Uint16Array.from(cells.count, (events) => Math.min(events, FULL_SHARE));
-  const busy = Uint16Array.from(cells.covered, (covered) => quantiseShare(covered, level));
+  const count = Uint16Array.from(cells.count, (events) => Math.min(events, MAX_U16));
+  const busy = Uint16Array.from(cells.covered, (covered) => quantizeShare(covered, level));
   const tiles = new Map<number, CellTile>();
   for (let index = first; index < last; index += 1) {
-    const from = (index - first) * CELLS_PER_TILE;
+    const from = (index - first) * TILE_CELLS;
     const cellsOfTile = <T extends Uint8Array | Uint16Array>(values: T): T =>
-      values.subarray(from, from + CELLS_PER_TILE) as T;
+      values.subarray(from, from + TILE_CELLS) as T;
     if (cellsOfTile(count).every((events) => events === 0)) continue;
     tiles.set(index, {
       index,
@@ -258,7 +252,7 @@ export function buildCellTiles(
       slices: [],
     });
   }
-  const width = CELLS_PER_TILE * 2 ** level;
+  const width = TILE_CELLS * 2 ** level;
   for (const slice of slices) {
     const low = Math.max(Math.floor(slice.start / width), first);
     const high = Math.min(Math.floor((slice.start + slice.dur - 1) / width), last - 1);
@@ -291,7 +285,7 @@ function weightOfClass(code: number): number {
   return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
-/** Tiles of values within an extent, without those that hold no value. */
+/** Tiles of values within an extent, except those without a value. */
 export function buildValueTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -303,10 +297,10 @@ export function buildValueTiles(
   const [smallest, largest] = [new Float32Array(extremes.min), new Float32Array(extremes.max)];
   const tiles: CounterTile[] = [];
   for (let { first: index } = range; index < range.last; index += 1) {
-    const from = (index - range.first) * CELLS_PER_TILE;
-    const low = smallest.subarray(from, from + CELLS_PER_TILE);
+    const from = (index - range.first) * TILE_CELLS;
+    const low = smallest.subarray(from, from + TILE_CELLS);
     if (low.every((value) => Number.isNaN(value))) continue;
-    tiles.push({ index, min: low, max: largest.subarray(from, from + CELLS_PER_TILE) });
+    tiles.push({ index, min: low, max: largest.subarray(from, from + TILE_CELLS) });
   }
   return tiles;
 }
@@ -321,7 +315,7 @@ export function buildCounterTiles(counter: CounterSeries, requested: TileRange):
 // Samples of one counter: a step function of time.
 
 interface ValueExtremes {
-  /** NaN if no value is held. */
+  /** NaN in cells without a value. */
   min: Float32Array | Float64Array;
   max: Float32Array | Float64Array;
 }
@@ -339,7 +333,7 @@ export class CounterSeries {
     this.end = Math.max(end, last);
   }
 
-  /** Smallest and largest value held between neighbouring edges. */
+  /** Smallest and largest value between neighbouring edges. */
   measure(edges: Float64Array): ValueExtremes {
     const cells = Math.max(edges.length - 1, 0);
     const min = new Float64Array(cells).fill(Number.NaN);
@@ -363,7 +357,7 @@ export class CounterSeries {
     return { min, max };
   }
 
-  /** Samples in a window, whether they hold or not. */
+  /** Number of samples in a window, including those without a value. */
   countSamples(start: number, end: number): number {
     return countBelow(this.times, end) - countBelow(this.times, start);
   }

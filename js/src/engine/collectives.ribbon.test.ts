@@ -68,6 +68,6 @@ test("windows and bins that make no sense are refused", () => {
   const asked = (start: number, end: number, bins: number) =>
     ribbon.ribbonReply({ start, end, bins });
   expect(() => asked(5, 5, 1)).toThrow("a window must end after it starts, not 5 to 5");
-  expect(() => asked(0, 5, 0)).toThrow("a window has 1 to 65536 bins, not 0");
-  expect(() => asked(0, 5, 1 << 17)).toThrow("a window has 1 to 65536 bins");
+  expect(() => asked(0, 5, 0)).toThrow("bins must be within 1 … 65536, not 0");
+  expect(() => asked(0, 5, 1 << 17)).toThrow("bins must be within 1 … 65536");
 });

@@ -1,6 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
-import { FLAGS, LIMITS } from "../facts/limits";
+import { FLAGS } from "../facts/limits";
 import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
@@ -15,17 +15,17 @@ import {
   readBlock,
 } from "./columns";
 import type { CollectivesHeader, OverlayHeader } from "./document";
-import { makeBinner, checkWindow } from "./lookups";
+import { checkBins, checkWindow, makeBinner } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { IntervalUnion, IntervalSet } from "./spans";
 
 /** The block that holds the entries. */
 const BLOCK_NAME = "collectives";
 
-/** A lane of parts of events; `slice` returns the fields of an event to send. */
+/** A lane of waits or delays; `slice` returns what tiles send of the one at a position. */
 interface OverlayLane {
   index: IndexedLane;
-  slice(entry: number): TileSlice;
+  slice(position: number): TileSlice;
 }
 
 /** Columns of one entry per event, of one rank or of all. */
@@ -106,7 +106,7 @@ export class Collectives {
     return this.header.note;
   }
 
-  /** The ranks that the others wait for, in the whole job. */
+  /** Ranks that make the rest of the job wait. */
   get lateRanks(): readonly number[] {
     return this.header.late ?? [];
   }
@@ -126,7 +126,7 @@ export class Collectives {
     return Object.fromEntries(slices) as CollectiveEntries;
   }
 
-  /** One rank's communication without a match on other ranks; null if not known. */
+  /** Rows of a rank's communication that matches no other rank's; null for a rank alone. */
   unmatchedOf(rank: number): Int32Array | null {
     const { unmatched } = this.header;
     if (unmatched === undefined) return null;
@@ -158,15 +158,15 @@ export class Collectives {
       kinds: new Uint8Array(start.length).fill(COMMUNICATION),
       rows: Int32Array.from(start, (_, row) => row),
     });
-    const slice = (at: number): TileSlice => {
-      const row = index.rows[at]!;
+    const slice = (position: number): TileSlice => {
+      const row = index.rows[position]!;
       return {
         start: start[row]!,
         dur: dur[row]!,
         id: row,
         name: this.names.shortKey(entries.name[entry[row]!]!),
         kind: COMMUNICATION,
-        flags: index.overlapsEarlier(at) ? FLAGS.slice.trimmed : 0,
+        flags: index.overlapsEarlier(position) ? FLAGS.slice.trimmed : 0,
       };
     };
     return { index, slice };
@@ -275,12 +275,12 @@ export interface EventPieces {
   entry: Int32Array;
 }
 
-/** Intervals from a rank's own arrival to the last one's. */
+/** Intervals from the rank's arrival to that of the last rank. */
 export function waitPieces({ start, wait }: CollectiveEvents): EventPieces {
   return sortPieces(start, wait);
 }
 
-/** Intervals from the median arrival of the others to its own, if it alone came last. */
+/** Intervals from the median arrival of the other ranks to this rank's, if it alone came last. */
 export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
   return sortPieces(
     start.map((time, i) => time - late[i]!),
@@ -300,7 +300,7 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   let reached = Number.NEGATIVE_INFINITY;
   waits.start.forEach((start, i) => {
     const end = start + waits.dur[i]!;
-    // Time covered by an earlier wait stays with that wait.
+    // Where waits overlap, the time counts as part of the earlier one.
     if (end > reached) {
       begins.push(Math.max(start, reached));
       ends.push(end);
@@ -320,7 +320,7 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   };
 }
 
-/** Time of its waits, including time in which it also transfers. */
+/** Union of a rank's waits, including time in which the rank also transfers. */
 export function waitUnion(events: CollectiveEvents): IntervalUnion {
   const { start, dur } = waitPieces(events);
   return IntervalSet.of(start, dur).cover;
@@ -351,7 +351,7 @@ function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
 /** One rank's figures in any window. */
 export class RankLateness {
   private readonly waitUnion: IntervalUnion;
-  /** Cover by late ranks; these rarely change with the window. */
+  /** By the late ranks, which rarely change with the window. */
   private readonly waitUnionByLateRanks = new Map<string, IntervalUnion>();
 
   /** `exposed`: the rank's wait without compute, within a window. */
@@ -400,9 +400,9 @@ interface LatenessFigures {
   imposed: number;
 }
 
-/** Results that hold for the whole job. */
+/** Figures of all of the job, whatever the window. */
 interface JobLateness {
-  /** The ranks that the others wait for. */
+  /** Ranks that make the rest of the job wait. */
   lateRanks: readonly number[];
   note: string;
   clock: ClockFacts | null;
@@ -469,7 +469,7 @@ interface RankDelays extends RankArrivals {
 /** One rank's part in a collective. */
 interface CallMember {
   rankDelays: RankDelays;
-  /** Place in its arrivals. */
+  /** Index in the arrivals of the rank. */
   index: number;
   arrival: number;
 }
@@ -492,7 +492,7 @@ export class RibbonIndex {
   private readonly maxDelay: number;
   private readonly maxWait: number;
 
-  /** `ranks` ascending; `names` sorted. */
+  /** `ranks` are in ascending order, `names` are sorted. */
   constructor(
     ranks: readonly RankArrivals[],
     private readonly names: readonly string[],
@@ -509,13 +509,13 @@ export class RibbonIndex {
   ribbonReply(request: RibbonRequest): Reply {
     const { bins, ranks = null } = request;
     checkWindow(request);
-    if (!(bins >= 1 && bins <= LIMITS.window_bins)) {
-      throw new Error(`a window has 1 to ${LIMITS.window_bins} bins, not ${bins}`);
-    }
+    checkBins(bins);
     const binOf = makeBinner(request);
     const latestArrivals = this.ranks
       .filter(({ rank }) => ranks === null || ranks.includes(rank))
       .flatMap((rankDelays) => latestPerBin(rankDelays, request, binOf));
+    const latestValues = (column: "delay" | "call" | "recordedName" | "id"): number[] =>
+      latestArrivals.map(({ rankDelays, index }) => rankDelays[column][index]!);
     const costliest = this.costliestCalls(request, binOf);
     const costliestCalls = costliest.map(([, call]) => call);
     return packReply(
@@ -523,19 +523,10 @@ export class RibbonIndex {
       {
         rank: Int32Array.from(latestArrivals, ({ rankDelays }) => rankDelays.rank),
         bin: Uint32Array.from(latestArrivals, ({ bin }) => bin),
-        late: Float64Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.delay[index]!,
-        ),
-        call: Uint32Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.call[index]! + 1,
-        ),
-        name: Uint32Array.from(
-          latestArrivals,
-          ({ rankDelays, index }) => rankDelays.recordedName[index]!,
-        ),
-        id: Uint32Array.from(latestArrivals, ({ rankDelays, index }) => rankDelays.id[index]!),
+        late: Float64Array.from(latestValues("delay")),
+        call: Uint32Array.from(latestValues("call"), (call) => call + 1),
+        name: Uint32Array.from(latestValues("recordedName")),
+        id: Uint32Array.from(latestValues("id")),
         job_bin: Uint32Array.from(costliest, ([bin]) => bin),
         job_time: Float64Array.from(costliestCalls, ({ time }) => time),
         job_wait: Float64Array.from(costliestCalls, ({ wait }) => wait),

@@ -1,6 +1,7 @@
 /** Read packed integer columns, names and JSON blocks of a saved page. */
 
 import { FLAGS } from "../facts/limits";
+import { ARRAY_TYPES } from "../protocol/decode";
 import type { Reply, Kind } from "../protocol/source";
 import type { ColumnSpec, PageDocument } from "./document";
 
@@ -161,21 +162,16 @@ export class NameTable {
 
 // Columns of numbers in one buffer, as the kernel packs them.
 
-const DTYPES = new Map<unknown, string>([
-  [Uint8Array, "u8"],
-  [Uint16Array, "u16"],
-  [Uint32Array, "u32"],
-  [Int32Array, "i32"],
-  [Float32Array, "f32"],
-  [Float64Array, "f64"],
-]);
+const DTYPES = new Map<unknown, string>(
+  Object.entries(ARRAY_TYPES).map(([dtype, arrayType]) => [arrayType, dtype]),
+);
 
 const ALIGNMENT = 8;
 
 export type PackedArray =
   Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
-/** An answer with columns. */
+/** A reply whose columns are packed into one buffer. */
 export function packReply(
   reply: Record<string, unknown>,
   columns: Record<string, PackedArray>,
@@ -199,7 +195,7 @@ export function packReply(
 
 type SortedNumbers = ArrayLike<number>;
 
-/** Number of `values` below `limit`; searches from `low` on. */
+/** Number of `values` below `limit`, which is known to be between `low` and `high`. */
 export function countBelow(
   values: SortedNumbers,
   limit: number,
@@ -225,8 +221,11 @@ export function countUpTo(values: SortedNumbers, limit: number): number {
   return low;
 }
 
-/** Values at some positions. */
-export function gather<T extends Float64Array | Uint8Array>(values: T, indices: Int32Array): T {
+/** The values at these indices. */
+export function gather<T extends Float64Array | Int32Array | Uint8Array>(
+  values: T,
+  indices: Int32Array,
+): T {
   const out = new (values.constructor as new (length: number) => T)(indices.length);
   for (let i = 0; i < indices.length; i += 1) out[i] = values[indices[i]!]!;
   return out;
@@ -303,6 +302,8 @@ export interface JsonText {
 const NUMBER = /-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|Infinity)|NaN/y;
 const WORD = /true|false|null/y;
 const SPACE = /[ \t\r\n]*/y;
+const STRING_BODY = /[^"\\]*(?:\\[^][^"\\]*)*/y;
+const ESCAPE = /\\(?:u([\da-f]{4})|([^]))/gi;
 const ESCAPED: Record<string, string> = {
   b: "\b",
   f: "\f",
@@ -335,13 +336,13 @@ class JsonReader {
       const text = this.string();
       return { json: JSON.stringify(text), text, pairs: null };
     }
-    const word = this.match(NUMBER) ?? this.match(WORD) ?? this.fail("holds something unknown");
+    const word = this.match(NUMBER) ?? this.match(WORD) ?? this.fail("is not valid JSON");
     return { json: word, text: word, pairs: null };
   }
 
   end(): void {
     this.space();
-    if (this.position < this.source.length) this.fail("goes on after its end");
+    if (this.position < this.source.length) this.fail("continues after the value");
   }
 
   private object(depth: number): JsonText {
@@ -377,27 +378,13 @@ class JsonReader {
 
   private string(): string {
     this.expect('"');
-    let out = "";
-    for (;;) {
-      const from = this.position;
-      while (this.position < this.source.length && !'"\\'.includes(this.source[this.position]!))
-        this.position += 1;
-      out += this.source.slice(from, this.position);
-      const stop = this.source[this.position];
-      this.position += 1;
-      if (stop === '"') return out;
-      if (stop === undefined) this.fail("ends within a string");
-      const letter = this.source[this.position] ?? "";
-      this.position += 1;
-      if (letter === "u") {
-        out += String.fromCharCode(
-          Number.parseInt(this.source.slice(this.position, this.position + 4), 16),
-        );
-        this.position += 4;
-      } else {
-        out += ESCAPED[letter] ?? letter;
-      }
-    }
+    const escaped = this.match(STRING_BODY) ?? "";
+    if (!this.take('"')) this.fail("ends within a string");
+    return escaped.replace(ESCAPE, (_, hex: string | undefined, letter: string) =>
+      hex === undefined
+        ? (ESCAPED[letter] ?? letter)
+        : String.fromCharCode(Number.parseInt(hex, 16)),
+    );
   }
 
   private take(character: string): boolean {

@@ -12,13 +12,12 @@ import type {
   DetailedEvent,
 } from "../protocol/source";
 import { median } from "../expressions/numbers";
-import type { NameTable } from "./columns";
 import { notEmbeddedMessage } from "./document";
-import type { RankOverview } from "./overview";
+import type { RankData, RankOverview } from "./overview";
 import type { ArgsReader, RankTrace, EventTable } from "./rank";
 import { durationFigures } from "./search";
 
-/** Fields of events on the device or in steps that others lack. */
+/** Fields that only rows of `events` on embedded ranks have. */
 const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
 /** Answer `event`. */
@@ -26,45 +25,29 @@ export async function eventDetails(
   rank: RankTrace,
   rows: EventTable,
   row: number,
-  names: NameTable,
   args: ArgsReader,
 ): Promise<EventDetail> {
   const isEvent = rows.table === "events";
   const displayed = await readArgs(args, rows.table, row);
   return {
-    event: { ...rank.brief(rows, row), ...locationOf(rank, rows, row, names) },
+    event: { ...rank.brief(rows, row), ...locationOf(rank, rows, row) },
     parents: isEvent ? enclosingEvents(rank, row) : [],
     args: displayed.pairs,
     args_error: displayed.error,
     flows: isEvent ? flowsOf(rank, row) : [],
-    launched_by: isEvent ? await launchOf(rank, row, names, args) : null,
+    launched_by: isEvent ? await launchOf(rank, row, args) : null,
     kernels: isEvent ? launchedKernels(rank, row) : null,
     same: durationFigures(sameNameDurations(rows, row)),
   };
 }
 
 /** Reply to `event` for a rank embedded as an overview: the known fields of a long event. */
-export function overviewDetails(
-  rank: RankOverview,
-  table: TableName,
-  id: number,
-  names: NameTable,
-): EventDetail {
+export function overviewDetails(rank: RankOverview, table: TableName, id: number): EventDetail {
   const event = rank.findEvent(table, id);
   if (event === null) throw new Error(notEmbeddedMessage(rank.number));
   const { brief, category } = event;
-  const track = rank.header.tracks.find(
-    ({ lane0, lanes }) => brief.lane >= lane0 && brief.lane < lane0 + lanes,
-  );
   return {
-    event: {
-      ...brief,
-      category: names.category(category),
-      process: track?.process ?? null,
-      track: track?.key ?? null,
-      depth: track === undefined ? null : brief.lane - track.lane0,
-      ...UNKNOWN_FIELDS,
-    },
+    event: { ...brief, ...laneLocation(rank, brief.lane, category), ...UNKNOWN_FIELDS },
     parents: [],
     args: [],
     args_error: notEmbeddedMessage(rank.number),
@@ -79,21 +62,25 @@ function locationOf(
   rank: RankTrace,
   rows: EventTable,
   row: number,
-  names: NameTable,
 ): Omit<DetailedEvent, keyof Brief> {
-  const track = rank.trackAt(rows.lane[row]!);
-  const location = {
-    category: names.category(rank.typeOf(rows, row)[1]),
-    process: track?.process ?? null,
-    track: track?.key ?? null,
-    depth: track === null ? null : rows.lane[row]! - track.lane0,
-  };
+  const [, category] = rank.typeOf(rows, row);
+  const location = laneLocation(rank, rows.lane[row]!, category);
   if (rows.table !== "events") return { ...location, ...UNKNOWN_FIELDS };
   return {
     ...location,
     stream: rank.streams()[row]!,
     step: rank.steps()[row]!,
     correlation: rank.correlations()[row]!,
+  };
+}
+
+function laneLocation(rank: RankData, lane: number, category: number) {
+  const track = rank.trackAt(lane);
+  return {
+    category: rank.names.category(category),
+    process: track?.process ?? null,
+    track: track?.key ?? null,
+    depth: track === null ? null : lane - track.lane0,
   };
 }
 
@@ -109,20 +96,19 @@ function enclosingEvents(rank: RankTrace, row: number): Brief[] {
 async function launchOf(
   rank: RankTrace,
   row: number,
-  names: NameTable,
   args: ArgsReader,
 ): Promise<LaunchedBy | null> {
   const call = rank.launches()[row]!;
   if (call < 0) return null;
-  const { row: rows, parent: outer, ofWork } = rank.operators();
+  const { row: operatorRows, parent: outer, ofWork } = rank.operators();
   const operators: Brief[] = [];
   for (let operator = ofWork[row]!; operator >= 0; operator = outer[operator]!) {
-    operators.push(rank.brief(rank.events, rows[operator]!));
+    operators.push(rank.brief(rank.events, operatorRows[operator]!));
   }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
   for (const parent of enclosingEvents(rank, call)) {
-    const category = names.category(rank.typeOf(rank.events, parent.id)[1]);
+    const category = rank.names.category(rank.typeOf(rank.events, parent.id)[1]);
     if (parent.name.startsWith("nn.Module: ")) modules.push(parent);
     else if (category === "python_function") frames.push(parent);
   }
@@ -154,7 +140,7 @@ function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
   };
 }
 
-/** Device events that calls launch during a host event on its thread. */
+/** Rows of the device events launched by calls that a host event encloses. */
 function launchedRows(rank: RankTrace, row: number): number[] {
   const { start, dur, lane } = rank.events;
   const track = rank.trackAt(lane[row]!);

@@ -4,7 +4,6 @@ import type { Metric } from "../facts/panels";
 import { gather, indicesWhere } from "./columns";
 import {
   candidateRange,
-  DEVICE_KIND_COUNT,
   isSelected,
   matchedInWindow,
   memo,
@@ -14,7 +13,7 @@ import {
   type RankAnalysis,
   withoutMask,
 } from "./panel_rank";
-import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
+import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
 import { IntervalSet, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
@@ -22,7 +21,7 @@ import { Sweep, timeInStates } from "./sweep";
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
-/** Chosen work, regardless of the window. */
+/** Intervals of the chosen work, regardless of the window. */
 interface DeviceSpans {
   kinds: readonly IntervalSet[];
   /** Waits for other ranks. */
@@ -35,40 +34,25 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
   return memo("device", withOpenWindow(selection), (full) => {
     const { work, collectiveEntries } = full.analysis;
     const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
-    const kinds = Array.from({ length: DEVICE_KIND_COUNT }, (_, kind) =>
-      spansOfWork(
-        work,
-        selected.filter((i) => work.kind[i] === kind),
-      ),
-    );
-    const waits = indicesWhere(collectiveEntries.id.length, (i) =>
-      isSelected(full, collectiveEntries.id[i]!),
-    );
-    const waited = IntervalSet.of(
-      gather(collectiveEntries.start, waits),
-      gather(collectiveEntries.wait, waits),
-    );
-    const unmatchedRows = new Set(full.analysis.unmatchedIds);
-    const unmatched = spansOfWork(
-      work,
-      selected.filter(
-        (i) => unmatchedRows.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND,
-      ),
-    );
-    return {
-      kinds,
-      waited,
-      sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)),
+    const spansWhere = (isIncluded: (i: number) => boolean): IntervalSet => {
+      const indices = selected.filter(isIncluded);
+      const starts = gather(work.start, indices);
+      const durs = gather(work.end, indices).map((end, k) => end - starts[k]!);
+      return IntervalSet.of(starts, durs);
     };
+    const kinds = Array.from({ length: DEVICE_KIND_COUNT }, (_, kind) =>
+      spansWhere((i) => work.kind[i] === kind),
+    );
+    const { id, start, wait } = collectiveEntries;
+    const waits = indicesWhere(id.length, (i) => isSelected(full, id[i]!));
+    const waited = IntervalSet.of(gather(start, waits), gather(wait, waits));
+    const unmatchedRows = new Set(full.analysis.unmatchedIds);
+    const unmatched = spansWhere(
+      (i) => unmatchedRows.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND,
+    );
+    const sweep = Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover));
+    return { kinds, waited, sweep };
   });
-}
-
-function spansOfWork({ start, end }: RankAnalysis["work"], indices: Int32Array): IntervalSet {
-  const starts = gather(start, indices);
-  return IntervalSet.of(
-    starts,
-    gather(end, indices).map((time, i) => time - starts[i]!),
-  );
 }
 
 interface DeviceTimes {
@@ -147,21 +131,12 @@ export function recordedTime(selection: RankSelection, low: number, high: number
   );
 }
 
-/**
- * Chosen communication, and all compute in the window, which hides communication even if not
- * chosen.
- */
-export function overlapTimes(selection: RankSelection): {
-  communication: number;
-  compute: number;
-  both: number;
-} {
+/** Time of chosen communication, of all compute, which hides it even if not chosen, and of both. */
+export function overlapTimes(selection: RankSelection) {
   const times =
     selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);
-  const [compute, communication] = [
-    timeInStates(times, COMPUTE),
-    timeInStates(times, COMMUNICATION),
-  ];
+  const compute = timeInStates(times, COMPUTE);
+  const communication = timeInStates(times, COMMUNICATION);
   const both = compute + communication - timeInStates(times, COMPUTE | COMMUNICATION);
   return { communication, compute, both };
 }
@@ -182,9 +157,10 @@ interface SelectedTimes {
   memory: number;
 }
 
-/** Times in chosen events: computing, and without compute communicating, waiting, copying. */
+/** Times in chosen events, without those that other work hides; null if all events are chosen. */
 export function selectedTimes(selection: RankSelection): SelectedTimes | null {
   if (selection.mask === null) return null;
+  // Bits of the last two sets.
   const [allCompute, allCommunication] = [16, 32];
   const sweep = memo("selected times", withOpenWindow(selection), (full) => {
     const [chosen, all] = [deviceSpansOf(full), deviceSpansOf(withoutMask(full))];

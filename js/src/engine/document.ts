@@ -27,7 +27,7 @@ export interface SummaryHeader {
   role: "gpu" | "comm" | "cpu";
   /** Positions in `tracks`. */
   tracks: number[];
-  /** Whether annotations are members of a `cpu` lane. */
+  /** Whether a `cpu` lane includes annotations. */
   annotations: boolean;
 }
 
@@ -116,7 +116,7 @@ export interface CollectivesHeader {
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;
-  /** The ranks that the others wait for, in the whole job; absent if no collectives are matched. */
+  /** Ranks that make the rest of the job wait; absent if no collectives are matched. */
   late?: number[];
   /** Entries of each rank. */
   counts?: number[];
@@ -159,16 +159,17 @@ export interface PageDocument {
   alike: Clusters | null;
 }
 
-/** The block that holds a rank's columns. */
+/** Name of the block with a rank's columns. */
 export function rankBlockName(rank: number): string {
   return `rank-${rank}`;
 }
 
+/** Name of one of the blocks with the texts of a rank's arguments. */
 export function argsBlockName(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
-/** Message for a request of single events that the page does not hold. */
+/** Message for a request that needs single events of a rank embedded as an overview. */
 export function notEmbeddedMessage(rank: number): string {
   return (
     `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +

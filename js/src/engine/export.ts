@@ -1,6 +1,6 @@
 /** Write a selection as a trace file in the browser. */
 
-import type { Answer, Requests, Scene, SelectionJson } from "../protocol/source";
+import type { Exported, Requests, Scene, SelectionJson } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { type JsonText, type NameTable, readJson } from "./columns";
 import { notEmbeddedMessage, type TrackHeader } from "./document";
@@ -16,7 +16,7 @@ export async function exportSelection(
   job: PageJob,
   request: Requests["export"],
   save: SaveFile,
-): Promise<Answer<"export">> {
+): Promise<Exported> {
   if (request.scrub === true) {
     throw new Error(
       "A saved page does not know which texts name hosts, users or paths. " +
@@ -34,7 +34,7 @@ export async function exportSelection(
   const name = fileName(request.path);
   const blob = await toBlob(text, name);
   save(name, blob);
-  return { reply: { path: name, ...written, bytes: blob.size }, buffer: null };
+  return { path: name, ...written, bytes: blob.size };
 }
 
 async function collectParts(
@@ -57,7 +57,7 @@ async function collectParts(
   return parts;
 }
 
-/** Reduce a path to its name: a browser saves to its own folder. */
+/** The file name of a path, since a browser saves to its downloads folder. */
 function fileName(path: string): string {
   const name = path.split(/[/\\]/).at(-1) ?? "";
   if (name === "") return "window.json";
@@ -73,7 +73,7 @@ async function toBlob(text: string, name: string): Promise<Blob> {
 
 // Write member events as Chrome trace JSON, from the data in the page.
 
-/** The mark, and the ranges of ids, of files that hold several ranks. */
+/** The key of what this package adds to files, and the ranges of ids in files of several ranks. */
 const MARKER = "hta_widgets";
 const PID_STRIDE = 100_000;
 const ID_STRIDE = 10 ** 12;
@@ -97,7 +97,7 @@ interface WriteCounts {
   dropped: number;
 }
 
-/** Events of a rank and the calls that launched them; of cut events, only calls in the window. */
+/** Add the calls that launched the events; if events are cut, only those in the window. */
 function withLaunches(
   rank: RankTrace,
   members: Int32Array,
@@ -113,7 +113,7 @@ function withLaunches(
   return [...members, ...Array.from(members, (row) => calls[row]!).filter(isInside)];
 }
 
-/** Events of a rank and those that enclose them, ascending. */
+/** Add the events that enclose the members; rows in ascending order. */
 function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   const selected = new Set<number>(members);
   const parents = rank.parents();
@@ -182,9 +182,7 @@ class TraceWriter {
     return { text, written: this.written };
   }
 
-  /**
-   * Mark that describes which part of the rank's job the file holds; empty if it holds all of it.
-   */
+  /** JSON that describes which part of the rank and its job the file has; "" if it has all of it. */
   private partMarker({ rank, rows }: RankExport, origin: bigint): string {
     const { query, ids, tracks, start_ns: from, end_ns: to } = this.selection;
     const { part, range, ranks } = this.scene;
@@ -211,7 +209,7 @@ class TraceWriter {
     return `{"part": {${fields.join(", ")}}}`;
   }
 
-  /** Names of processes and threads; returns the number of each process in the file. */
+  /** Write the names of processes and threads; return the id of each process in the file. */
   private writeMetadata(rank: RankTrace): Map<string, string> {
     const pids = new Map<string, string>();
     const tracks = rank.header.tracks.filter(holdsEvents);
@@ -282,7 +280,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** The file's own text of the args, unless it needs changes. */
+  /** The text of the args as in the original file, unless it needs changes. */
   private formatArgs(texts: readonly string[], rank: RankTrace, originalTimes: string): string {
     if (texts.length === 1 && originalTimes === "" && !this.isMerged) return texts[0]!;
     const pairs: [string, JsonText][] = [];
@@ -299,7 +297,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** Arrows recorded in the file whose ends are both written. */
+  /** Write the arrows of the original file of which both ends are written. */
   private writeFlows({ rank, rows }: RankExport, pids: Map<string, string>): void {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;
@@ -353,7 +351,7 @@ class TraceWriter {
     }
   }
 
-  /** The selection's window; a side that it leaves open ends with the selected events. */
+  /** The selection's window; open ends are those of the selected events. */
   private exportWindow({ rank, rows }: Pick<RankExport, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
     const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;
@@ -388,8 +386,7 @@ function scopedId(json: string, rank: number): string {
   return jsonString(`${rank}:${json}`);
 }
 
-// Offers a file to the user's browser.
-
+/** Let the user's browser save a file. */
 export function download(name: string, file: Blob): void {
   // A host that keeps files elsewhere takes them from this event.
   const offer = new CustomEvent("hta-save", { detail: { name, file }, cancelable: true });

@@ -4,7 +4,8 @@ import { noteFor, type NoteName } from "../facts/notes";
 import type { Metric } from "../facts/panels";
 import type { PanelFrame, CellValue } from "../protocol/source";
 import { deviceTimesOf, workCount } from "./device";
-import { DEVICE_KIND_COUNT, type RankSelection } from "./panel_rank";
+import type { RankSelection } from "./panel_rank";
+import { DEVICE_KIND_COUNT } from "./rank";
 
 export type FrameColumns = Record<string, CellValue[]>;
 

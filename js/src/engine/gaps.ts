@@ -5,8 +5,8 @@ import { CAUSES } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import type { Gap, HostTime, LaneGap } from "../protocol/source";
 import { gapIndexOf, idleByCause } from "./idle";
-import { DEVICE_KIND_COUNT, type RankAnalysis } from "./panel_rank";
-import { COMMUNICATION, type RankTrace } from "./rank";
+import type { RankAnalysis } from "./panel_rank";
+import { COMMUNICATION, DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
@@ -18,16 +18,14 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   const spent = idleByCause({ ...analysis.fullSelection, low: start, high: end }).time;
   const call = work.call[next]!;
   const causes = CAUSES.map((cause, index) => ({ cause, time: spent[index]! }))
-    .filter((spentOnCause) => spentOnCause.time > 0)
+    .filter((share) => share.time > 0)
     .sort((a, b) => b.time - a.time);
-  const times = hostSelfTimes(analysis, start, end, call);
   const byName = new TimeSums<number>();
-  let total = 0;
-  for (const [row, selfTime] of times) {
-    total += selfTime;
+  let totalTime = 0;
+  for (const [row, selfTime] of hostSelfTimes(trace, start, end, call)) {
+    totalTime += selfTime;
     byName.add(trace.typeOf(trace.events, row)[0], row, selfTime);
   }
-  const host = byName.largest(trace);
   return {
     rank: trace.number,
     start,
@@ -35,8 +33,8 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     causes,
     ends: trace.brief(trace.events, work.row[next]!),
     launch: call < 0 ? null : trace.brief(trace.events, call),
-    host,
-    host_time: total,
+    host: byName.largest(trace),
+    host_time: totalTime,
   };
 }
 
@@ -45,68 +43,72 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
   const { start, dur, lane: lanes } = trace.events;
   const streams = trace.streams();
   const track = trace.trackAt(lane);
-  const summary = trace.header.summary.find((row) => row.lane === lane);
-  if (track === null ? summary === undefined || summary.role === "cpu" : track.role !== "stream")
-    return null;
+  const summaryRole = trace.header.summary.find((row) => row.lane === lane)?.role ?? "cpu";
+  if (track === null ? summaryRole === "cpu" : track.role !== "stream") return null;
   const isInLane = (row: number, kind: number): boolean =>
     track !== null
       ? trace.trackAt(lanes[row]!) === track
-      : (kind === COMMUNICATION) === (summary!.role === "comm");
-  const others: number[] = [];
+      : (kind === COMMUNICATION) === (summaryRole === "comm");
+  const rowsOfOtherLanes: number[] = [];
   let [low, high] = [-Infinity, Infinity];
   for (let row = 0; row < start.length; row += 1) {
     const kind = trace.kindOf(trace.events, row);
     if (streams[row]! < 0 || kind >= DEVICE_KIND_COUNT) continue;
-    if (!isInLane(row, kind)) others.push(row);
+    if (!isInLane(row, kind)) rowsOfOtherLanes.push(row);
     else if (start[row]! <= time) low = Math.max(low, start[row]! + dur[row]!);
     else high = Math.min(high, start[row]!);
   }
   if (low > time || low === -Infinity || high === Infinity) return null;
   const sums = new TimeSums<string>();
-  for (const row of others) {
-    const inside = Math.min(start[row]! + dur[row]!, high) - Math.max(start[row]!, low);
-    if (inside <= 0) continue;
+  for (const row of rowsOfOtherLanes) {
+    const timeInGap = Math.min(start[row]! + dur[row]!, high) - Math.max(start[row]!, low);
+    if (timeInGap <= 0) continue;
     const [name] = trace.typeOf(trace.events, row);
-    sums.add(`${trace.trackAt(lanes[row]!)?.lane0} ${name}`, row, inside);
+    sums.add(`${trace.trackAt(lanes[row]!)?.lane0} ${name}`, row, timeInGap);
   }
   return { start: low, end: high, running: sums.largest(trace) };
 }
 
 /**
- * Time of each host event during a gap, less that of its children; by row, ascending. Only of the
- * thread of `call`, or of the busiest thread.
+ * Time of each host event during a gap without the time of its children, by row, ascending. Only
+ * events on the thread of `call`, or on the busiest thread if that one was idle.
  */
 function hostSelfTimes(
-  { trace, names }: RankAnalysis,
+  trace: RankTrace,
   gapStart: number,
   gapEnd: number,
   call: number,
 ): Map<number, number> {
   const { start, dur, lane } = trace.events;
   const [parents, streams] = [trace.parents(), trace.streams()];
-  const inside = new Map<number, number>();
+  const timeInGap = new Map<number, number>();
   for (let row = 0; row < start.length; row += 1) {
     const end = start[row]! + dur[row]!;
     if (start[row]! >= gapEnd || end <= gapStart || dur[row] === 0 || streams[row]! >= 0) continue;
-    if (!HOST_KINDS.has(names.kind(trace.kindOf(trace.events, row)))) continue;
-    inside.set(row, Math.min(end, gapEnd) - Math.max(start[row]!, gapStart));
+    if (!HOST_KINDS.has(trace.names.kind(trace.kindOf(trace.events, row)))) continue;
+    timeInGap.set(row, Math.min(end, gapEnd) - Math.max(start[row]!, gapStart));
   }
-  const spent = new Map(inside);
-  for (const [row, time] of inside) {
-    const outer = parents[row]!;
-    if (inside.has(outer)) spent.set(outer, spent.get(outer)! - time);
+  const selfTimes = new Map(timeInGap);
+  for (const [row, time] of timeInGap) {
+    const parent = parents[row]!;
+    if (timeInGap.has(parent)) selfTimes.set(parent, selfTimes.get(parent)! - time);
   }
-  const byTrack = new Map<number, number>();
-  const trackOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
-  for (const [row, time] of spent) {
-    byTrack.set(trackOf(row), (byTrack.get(trackOf(row)) ?? 0) + Math.max(time, 0));
+  const firstLaneOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
+  const timeOfTrack = new Map<number, number>();
+  for (const [row, time] of selfTimes) {
+    const track = firstLaneOf(row);
+    timeOfTrack.set(track, (timeOfTrack.get(track) ?? 0) + Math.max(time, 0));
   }
-  let selectedTrack = call < 0 ? -1 : trackOf(call);
-  if (!((byTrack.get(selectedTrack) ?? 0) > 0)) {
-    const tracksByTime = [...byTrack].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-    selectedTrack = tracksByTime[0]?.[0] ?? -1;
+  let chosenTrack = call < 0 ? -1 : firstLaneOf(call);
+  if (!((timeOfTrack.get(chosenTrack) ?? 0) > 0)) {
+    const tracksByTime = [...timeOfTrack].sort(
+      ([trackA, timeA], [trackB, timeB]) => timeB - timeA || trackA - trackB,
+    );
+    chosenTrack = tracksByTime[0]?.[0] ?? -1;
   }
-  return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === selectedTrack));
+  return new Map(
+    [...selfTimes].filter(([row, time]) => time > 0 && firstLaneOf(row) === chosenTrack),
+  );
 }
 
 /** Number and time of events by a key, and the longest event of each. */

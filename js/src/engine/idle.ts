@@ -28,7 +28,7 @@ const UNRECORDED_WAIT = HOST_NOTHING + 1;
 
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
-/** A wait that is longer while the device runs nothing is one for work that is not in the file. */
+/** A longer wait while the device runs nothing is a wait for work that is not in the file. */
 const LONG_NS = 1_000_000;
 
 /** Gaps from one stored sum to the next. */
@@ -114,7 +114,7 @@ class GapIndex {
     }
   }
 
-  /** The gap at an instant, and the place of the work that ends it; null if there is none. */
+  /** The gap at an instant, and the index of the work that ends it; null if there is none. */
   find(time: number): { start: number; end: number; next: number } | null {
     const gap = countUpTo(this.end, time);
     const start = this.start[gap];
@@ -122,7 +122,7 @@ class GapIndex {
     return { start, end: this.end[gap]!, next: this.next[gap]! };
   }
 
-  /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
+  /** Sums of the gaps in a window. The cause of a gap does not depend on where the window cuts it. */
   sumsWithin({ low, high }: RankSelection): CauseSums {
     const sums = emptySums();
     const first = countUpTo(this.end, low);
@@ -139,7 +139,7 @@ class GapIndex {
     return sums.map((sum, k) => sum + sumsToEnd[k]! - sumsToStart[k]!);
   }
 
-  /** Idle time in which the device probably works on what the files do not have. */
+  /** Parts of the gaps in which the device probably ran work that is not in the file. */
   unrecordedWork(): IntervalUnion {
     const { call, callEnd } = this.analysis.work;
     const starts: number[] = [];
@@ -210,7 +210,7 @@ class GapIndex {
     addTime(sums, UNRECORDED, unrecorded + inCall + (cause === UNRECORDED ? end - left : 0));
   }
 
-  /** The cause of the time from the end of the launch call to the end of a whole gap. */
+  /** The cause of the time from the end of the launch call to the end of a gap. */
   private waitCause(gap: number, call: number, returned: number): number {
     const [start, end] = [this.start[gap]!, this.end[gap]!];
     const begin = Math.max(returned, start);
@@ -263,7 +263,7 @@ function forEachGap(
   }
 }
 
-/** Among work that starts at the same time, return the work that was launched first. */
+/** Of the work that starts at the same time as the work at `position`, the one launched first. */
 function earliestLaunched(
   analysis: RankAnalysis,
   position: number,
@@ -281,7 +281,7 @@ function earliestLaunched(
   return best;
 }
 
-/** Clip as numpy does: the upper edge wins. */
+/** Clip as numpy does: if `low` is above `high`, the result is `high`. */
 function clamp(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }

@@ -17,7 +17,7 @@ import { MaskCache } from "./masks";
 import { RankAnalysis } from "./panel_rank";
 import { ArgsReader, RankTrace } from "./rank";
 
-/** Version of documents that this script reads. */
+/** The version of saved pages that this script can read. */
 const VERSION = 3;
 
 /** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
@@ -25,8 +25,8 @@ export type EventClassLoader = (rank: number, events: number) => Promise<Uint8Ar
 
 export class PageJob {
   readonly names: NameTable;
-  readonly masks: MaskCache;
-  /** Source of the classes of a rank's events in a comparison; see `classed` in tiles. */
+  readonly masks = new MaskCache();
+  /** In a comparison, the source of the classes of events; see `classed` in tiles. */
   classLoader: EventClassLoader | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
@@ -46,7 +46,6 @@ export class PageJob {
       );
     }
     this.names = new NameTable(page);
-    this.masks = new MaskCache(this.names);
     this.headers = page.ranks;
     this.firstLanes = this.headers.map(({ lane0 }) => lane0);
   }
@@ -88,7 +87,7 @@ export class PageJob {
     const collectives = await this.loadCollectives();
     const rank = await this.loadRank(number);
     if (rank instanceof RankOverview) return null;
-    return getOrMake(this.analyses, number, () => new RankAnalysis(rank, this.names, collectives));
+    return getOrMake(this.analyses, number, () => new RankAnalysis(rank, collectives));
   }
 
   argsOf(rank: RankTrace): ArgsReader {
@@ -111,7 +110,8 @@ export class PageJob {
   /** Ranks whose events are all in the page. */
   async loadFullRanks(): Promise<RankTrace[]> {
     const full = this.headers.filter(({ detail }) => detail === "full");
-    return (await Promise.all(full.map(({ rank }) => this.loadRank(rank)))) as RankTrace[];
+    const ranks = await Promise.all(full.map(({ rank }) => this.loadRank(rank)));
+    return ranks.filter((rank) => rank instanceof RankTrace);
   }
 
   private async unpackRank(number: number): Promise<RankData> {
@@ -127,12 +127,12 @@ export class PageJob {
   }
 }
 
-// Access of a view to its replies in a saved page: the only part that widgets use.
+// How views find the data embedded in their page.
 
-/** The trait that only models of a saved page have: the name of their embedded data. */
+/** The trait with the name of the embedded data; only models of a saved page have it. */
 export const EMBEDDED = "_embedded";
 
-// Each module of a page has its own copy of this file; the registry is shared through the page.
+// Each script of a page has its own copy of this module; a global symbol makes them share one registry.
 const REGISTRY = Symbol.for("hta_widgets.page_sources");
 
 type Registry = Map<string, Source>;

@@ -1,4 +1,4 @@
-/** Look up the items at a time of a lane: cell, neighbours, edges, search marks. */
+/** Look up the items at a time of a lane: cell, neighbors, edges, search marks. */
 
 import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
@@ -6,7 +6,7 @@ import { CounterSeries, type IndexedLane } from "./cells";
 import { countBelow, countUpTo, type NameTable, packReply } from "./columns";
 import { type RankData, RankOverview } from "./overview";
 import type { RankTrace, EventTable } from "./rank";
-import { neighbours } from "./spans";
+import { neighbors } from "./spans";
 
 export function checkWindow(
   { start, end }: { start: number; end: number },
@@ -24,31 +24,22 @@ export function checkBins(bins: number, max = LIMITS.window_bins): void {
 type CellRequest = Requests["cell"];
 
 /** Answer `cell`: exact contents of a window of a lane. */
-export function cellReply(rank: RankData, names: NameTable, request: CellRequest): Cell {
+export function cellReply(rank: RankData, request: CellRequest): Cell {
   const { lane, start, end } = request;
   checkWindow(request, "a cell");
-  if (rank instanceof RankOverview) return overviewCell(rank, names, request);
+  if (rank instanceof RankOverview) return overviewCell(rank, request);
   const index = rank.laneIndex(lane);
   if (index instanceof CounterSeries) {
-    const edges = Float64Array.of(start, end);
-    const { min, max } = index.measure(edges);
-    const hasSamples = !Number.isNaN(min[0]);
-    return {
-      count: index.countSamples(start, end),
-      busy: 0,
-      longest: null,
-      kinds: {},
-      min: hasSamples ? min[0]! : null,
-      max: hasSamples ? max[0]! : null,
-    };
+    const { min, max } = index.measure(Float64Array.of(start, end));
+    return counterCell(index.countSamples(start, end), min[0]!, max[0]!);
   }
-  const laneCell = laneCellReply(index, names, request);
+  const laneCell = laneCellReply(index, rank.names, request);
   return laneCell.count === 0
     ? laneCell
     : { ...laneCell, longest: longestEvent(rank, lane, start, end) };
 }
 
-/** Answer `cell` of a lane whose events have no names of their own. */
+/** Answer `cell` of a lane without naming its longest event, such as a lane of waits. */
 export function laneCellReply(
   index: IndexedLane,
   names: NameTable,
@@ -60,7 +51,7 @@ export function laneCellReply(
   return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
 }
 
-function overviewCell(rank: RankOverview, names: NameTable, request: CellRequest): Cell {
+function overviewCell(rank: RankOverview, request: CellRequest): Cell {
   const { lane, start, end } = request;
   const contents = rank.windowContents(lane, start, end);
   if (contents !== null) {
@@ -68,13 +59,19 @@ function overviewCell(rank: RankOverview, names: NameTable, request: CellRequest
       count: contents.cells.count[0]!,
       busy: contents.cells.covered[0]!,
       longest: contents.longest,
-      kinds: kindTimesByName(contents.kinds, names),
+      kinds: kindTimesByName(contents.kinds, rank.names),
     };
   }
   const extremes = rank.counterExtremes(lane, start, end);
   if (extremes === null) throw new Error("average of a wider cell; detail not embedded");
-  const [min, max] = extremes.map((value) => (Number.isFinite(value) ? value : null));
-  return { count: null, busy: 0, longest: null, kinds: {}, min, max };
+  return counterCell(null, ...extremes);
+}
+
+/** The reply for a counter; `min` and `max` are not finite if there is no value. */
+function counterCell(count: number | null, min: number, max: number): Cell {
+  const finiteOrNull = (value: number) => (Number.isFinite(value) ? value : null);
+  const extremes = { min: finiteOrNull(min), max: finiteOrNull(max) };
+  return { count, busy: 0, longest: null, kinds: {}, ...extremes };
 }
 
 function kindTimesByName(
@@ -121,11 +118,11 @@ export function snapTime(
 ): number | null {
   const edges =
     index instanceof CounterSeries
-      ? neighbours(index.times, time)
+      ? neighbors(index.times, time)
       : [
-          ...neighbours(index.spans.begins, time),
+          ...neighbors(index.spans.begins, time),
           ...index.spans.endsAround(time),
-          ...neighbours(index.spans.points, time),
+          ...neighbors(index.spans.points, time),
         ];
   let best: number | null = null;
   for (const edge of edges) {
@@ -137,9 +134,9 @@ export function snapTime(
   return best;
 }
 
-// Positions of matches in the view, as runs of bins.
+// Where the matches of a search are in the view, as runs of bins.
 
-/** Rows of one of a rank's tables, ascending, that are to be marked. */
+/** Rows, ascending, to mark in one table of a rank. */
 export interface MarkedRows {
   rank: RankTrace;
   rows: EventTable;
@@ -171,7 +168,10 @@ export function marksReply(
     const summaries = rows.table === "events" ? rank.header.summary : [];
     const shownSummaries = summaries
       .filter(({ lane }) => rowOf.has(lane))
-      .map((summary) => ({ at: rowOf.get(summary.lane)!, holds: rank.summaryTest(summary) }));
+      .map((summary) => ({
+        laneRow: rowOf.get(summary.lane)!,
+        includes: rank.summaryTest(summary),
+      }));
     for (const member of membersInWindow(group, view)) {
       inView += 1;
       const start = rows.start[member]!;
@@ -183,13 +183,13 @@ export function marksReply(
       };
       const laneRow = rowOf.get(rows.lane[member]!);
       if (laneRow !== undefined) mark(laneRow);
-      for (const { at, holds } of shownSummaries) if (holds(member)) mark(at);
+      for (const summary of shownSummaries) if (summary.includes(member)) mark(summary.laneRow);
     }
   }
   return packReply({ in_view: inView, total, error }, markedRuns(changes, width, shownLanes));
 }
 
-/** The runs of bins in which the sum of `changes` is above 0; a row is `width` entries of a lane. */
+/** Runs of bins in which the running sum of `changes` is above 0; each lane has `width` entries. */
 function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]) {
   const runs: { lane: number[]; bin: number[]; end: number[] } = { lane: [], bin: [], end: [] };
   let open = 0;
@@ -205,7 +205,7 @@ function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]
   return { lane: Uint32Array.from(lane), bin: Uint32Array.from(bin), end: Uint32Array.from(end) };
 }
 
-/** The bin of a time; times before the window fall into the first bin. */
+/** Return a function from a time to its bin; times before the window fall into the first bin. */
 export function makeBinner({
   start,
   end,
@@ -221,22 +221,21 @@ export function makeBinner({
   return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
 
-/** Members that overlap the window. */
+/** Marked rows that overlap the window: those that run at its start, then those that start in it. */
 function* membersInWindow(
-  { rank, rows, marked: selected }: MarkedRows,
+  { rank, rows, marked }: MarkedRows,
   { start, end }: MarksRequest,
 ): Generator<number> {
-  const low = countBelow(selected, countBelow(rows.start, start));
-  const high = countBelow(selected, countBelow(rows.start, end));
+  const low = countBelow(marked, countBelow(rows.start, start));
+  const high = countBelow(marked, countBelow(rows.start, end));
   if (rows.table === "events") {
-    for (const open of rank.runningAt(start)) {
-      if (selected[countBelow(selected, open)] === open) yield open;
+    for (const row of rank.runningAt(start)) {
+      if (marked[countBelow(marked, row)] === row) yield row;
     }
   } else {
-    for (let index = 0; index < low; index += 1) {
-      const row = selected[index]!;
+    for (const row of marked.subarray(0, low)) {
       if (rows.start[row]! + rows.dur[row]! > start) yield row;
     }
   }
-  for (let index = low; index < high; index += 1) yield selected[index]!;
+  yield* marked.subarray(low, high);
 }

@@ -1,18 +1,17 @@
 /** Events of a rank that a selection includes. */
 
 import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
-import { kindCode } from "../facts/limits";
 import { parseClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { getOrMake } from "../protocol/maps";
-import { countBelow, type NameTable, Pacer, indicesWhere } from "./columns";
+import { countBelow, Pacer, indicesWhere } from "./columns";
 import { LruCache } from "./lru";
-import type { RankTrace } from "./rank";
+import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
 /** Max number of cached masks per rank. */
 const MAX_MASKS = 6;
-const STRIDE = 1 << 12;
-const MEMORY = kindCode("memory");
+/** Rows that are tested between two looks at the clock. */
+const ROWS_PER_CHECK = 4096;
 
 /** Columns that are the same for all events of a type. */
 const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
@@ -20,7 +19,7 @@ const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
-/** A query as two tests: a quick one of the types of events, and one of each event. */
+/** A query as two tests: one of each type of events, which is fast, and one of each event. */
 interface EventTest {
   /** 1 by type if its events may match. */
   readonly ofType: Uint8Array;
@@ -30,8 +29,6 @@ interface EventTest {
 
 export class MaskCache {
   private readonly cacheOfRank = new Map<number, LruCache<string, Promise<Mask>>>();
-
-  constructor(private readonly names: NameTable) {}
 
   /** Cache key of a selection's mask. */
   static key({ tracks, ids, query, launches }: SelectionJson): string {
@@ -46,7 +43,7 @@ export class MaskCache {
     if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
     const mask = await this.maskOf(rank, selection, new Pacer());
     const { start, dur } = rank.events;
-    // Sorted by start: all later ones start after the window.
+    // Events are sorted by start: those from `last` on start after the window.
     const last = to === null ? start.length : countBelow(start, to);
     const begun = from === null ? 0 : countBelow(start, from);
     return indicesWhere(
@@ -78,7 +75,7 @@ export class MaskCache {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { ofType, ofRow } = this.compileEventTest(rank, query);
+    const { ofType, ofRow } = compileEventTest(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
@@ -90,7 +87,7 @@ export class MaskCache {
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
-      if (row % STRIDE === 0) await pacer.yieldIfDue();
+      if (row % ROWS_PER_CHECK === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
       const isMember =
         ofType[type[row]!] === 1 &&
@@ -100,37 +97,37 @@ export class MaskCache {
     }
     return mask;
   }
-
-  private compileEventTest(rank: RankTrace, query: string | null): EventTest {
-    const { rest, names, kinds } = parseClauses(query);
-    const ofType = this.testTypes(rank, names, kinds);
-    if (rest === null) return { ofType, ofRow: null };
-    const usedColumns = new Set<string>();
-    const columns = eventColumns(rank, this.names);
-    const ofRow = compileQuery(rest, (name) => {
-      usedColumns.add(name);
-      return columns(name);
-    });
-    if ([...usedColumns].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
-    dropFailingTypes(ofType, rank.events.type, ofRow);
-    return { ofType, ofRow: null };
-  }
-
-  /** 1 by type if its name and kind are among these; null for all. */
-  private testTypes(
-    rank: RankTrace,
-    names: readonly string[] | null,
-    kinds: readonly string[] | null,
-  ): Uint8Array {
-    const [nameSet, kindSet] = [names && new Set(names), kinds && new Set(kinds)];
-    return Uint8Array.from(rank.header.types, ([name, , kind]) => {
-      const hasName = nameSet === null || nameSet.has(this.names.full(name));
-      return hasName && (kindSet === null || kindSet.has(this.names.kind(kind))) ? 1 : 0;
-    });
-  }
 }
 
-/** Clear the types whose events fail a test with one result for all events of a type. */
+function compileEventTest(rank: RankTrace, query: string | null): EventTest {
+  const { rest, names, kinds } = parseClauses(query);
+  const ofType = testTypes(rank, names, kinds);
+  if (rest === null) return { ofType, ofRow: null };
+  const usedColumns = new Set<string>();
+  const columns = eventColumns(rank);
+  const ofRow = compileQuery(rest, (name) => {
+    usedColumns.add(name);
+    return columns(name);
+  });
+  if ([...usedColumns].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
+  dropFailingTypes(ofType, rank.events.type, ofRow);
+  return { ofType, ofRow: null };
+}
+
+/** By type: 1 if its name is among `names` and its kind among `kinds`; null allows all. */
+function testTypes(
+  rank: RankTrace,
+  names: readonly string[] | null,
+  kinds: readonly string[] | null,
+): Uint8Array {
+  const [nameSet, kindSet] = [names && new Set(names), kinds && new Set(kinds)];
+  return Uint8Array.from(rank.header.types, ([name, , kind]) => {
+    const hasName = nameSet === null || nameSet.has(rank.names.full(name));
+    return hasName && (kindSet === null || kindSet.has(rank.names.kind(kind))) ? 1 : 0;
+  });
+}
+
+/** Clear the types whose events fail a test that has the same result for all events of a type. */
 function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTest): void {
   const isTested = new Uint8Array(ofType.length);
   typeOfRow.forEach((type, row) => {
@@ -140,7 +137,7 @@ function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTe
   });
 }
 
-/** The mask and the device work that chosen operators, or operators below them, launched. */
+/** Add the device work that chosen operators, or operators within them, launched. */
 function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   const { row, parent, ofWork } = rank.operators();
   const streams = rank.streams();
@@ -150,7 +147,8 @@ function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
     isChosen[index] = mask[operatorRow]! | (isChosen[parent[index]!] ?? 0);
   });
   return mask.map((isMember, eventRow) => {
-    const isWork = streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) <= MEMORY;
+    const isWork =
+      streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) < DEVICE_KIND_COUNT;
     return isMember | (isWork ? (isChosen[ofWork[eventRow]!] ?? 0) : 0);
   });
 }
@@ -172,8 +170,8 @@ function compileTrackTest(
 }
 
 /** The columns of `Trace.events`, for queries. */
-function eventColumns(rank: RankTrace, names: NameTable): ColumnLookup {
-  const { events } = rank;
+function eventColumns(rank: RankTrace): ColumnLookup {
+  const { events, names } = rank;
   const { start, dur, lane } = events;
   const columns: Record<string, () => ReturnType<ColumnLookup>> = {
     rank: () => () => rank.number,

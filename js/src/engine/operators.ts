@@ -1,5 +1,6 @@
 /** A rank's operators: nesting, launched kernels, sums by name. */
 
+import { getOrMake } from "../protocol/maps";
 import { gather } from "./columns";
 import {
   candidateRange,
@@ -12,12 +13,12 @@ import {
   type SortedIntervals,
 } from "./panel_rank";
 
-/** A rank's operators. */
+/** A rank's operators, sorted by start. */
 interface OperatorTree extends SortedIntervals {
   readonly row: Int32Array;
-  /** Place of the operator above, -1 for none. */
+  /** Index of the enclosing operator, -1 for none. */
   readonly parent: Int32Array;
-  /** Place in `names`. */
+  /** Index in `names`. */
   readonly name: Int32Array;
   /** Positions in the job's names. */
   readonly names: Int32Array;
@@ -31,7 +32,7 @@ export function operatorTree({ analysis: { fullSelection } }: RankSelection): Op
   return memo("all operators", fullSelection, ({ analysis: { trace, work } }) => {
     const { type, start: eventStart, dur } = trace.events;
     const { row, parent, ofWork } = trace.operators();
-    const places = new Map<number, number>();
+    const indexOfName = new Map<number, number>();
     const start = gather(eventStart, row);
     const end = gather(dur, row).map((time, index) => start[index]! + time);
     return {
@@ -42,11 +43,10 @@ export function operatorTree({ analysis: { fullSelection } }: RankSelection): Op
       parent,
       name: row.map((operatorRow) => {
         const [name] = trace.header.types[type[operatorRow]!]!;
-        if (!places.has(name)) places.set(name, places.size);
-        return places.get(name)!;
+        return getOrMake(indexOfName, name, () => indexOfName.size);
       }),
-      names: Int32Array.from(places.keys()),
-      ofWork: work.row.map((workRow) => ofWork[workRow]!),
+      names: Int32Array.from(indexOfName.keys()),
+      ofWork: gather(ofWork, work.row),
       covered: coveredByChildren(start, end, parent),
     };
   });
@@ -70,7 +70,10 @@ function coveredByChildren(
   return covered;
 }
 
-/** Call paths of operators: the names from the outermost one down, and which of them are chosen. */
+/**
+ * Call paths of operators: the names from the outermost operator to an operator, and which of these
+ * operators are chosen.
+ */
 interface CallPaths {
   /** Path of each operator. */
   pathOfOperator: Int32Array;
@@ -83,7 +86,7 @@ interface CallPaths {
   isOutermost: boolean[];
 }
 
-/** Null if no operator is chosen. */
+/** The call paths of all operators of the rank; null if no operator is chosen. */
 export function callPaths(selection: RankSelection): CallPaths | null {
   return memo("paths", withOpenWindow(selection), (full) => {
     const { row, parent, name, names } = operatorTree(full);
@@ -179,7 +182,7 @@ function addHostTimes(selection: RankSelection, paths: CallPaths, sums: Operator
   }
 }
 
-/** Time that children cover within a window; precomputed for operators entirely within it. */
+/** Time in a window that each operator's children cover; the stored time for those all in it. */
 function childCoverWithin(
   tree: OperatorTree,
   first: number,

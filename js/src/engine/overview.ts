@@ -1,19 +1,18 @@
 /** Rank for which the page holds only an overview on a grid of cells. */
 
+import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Brief, TableName } from "../protocol/source";
 import {
-  CELLS_PER_TILE,
   type Cells,
   buildCellTiles,
   type CounterTile,
-  NO_KIND,
   type TileSlice,
   type CellTile,
   type TileRange,
   buildValueTiles,
 } from "./cells";
 import type { ColumnReader, NameTable } from "./columns";
-import type { OverviewHeader } from "./document";
+import type { OverviewHeader, TrackHeader } from "./document";
 import type { RankTrace } from "./rank";
 
 export class RankOverview {
@@ -25,7 +24,7 @@ export class RankOverview {
   constructor(
     readonly header: OverviewHeader,
     private readonly columns: ColumnReader,
-    private readonly names: NameTable,
+    readonly names: NameTable,
   ) {
     this.number = header.rank;
     this.cellNs = 2 ** header.level;
@@ -46,14 +45,9 @@ export class RankOverview {
         values.subarray(row, row + header.cells);
       const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(count)];
       const open = laneCounts.map((events, k) => events - laneStarts[k]!);
-      const sums: GridSums = {
-        kind,
-        covered: prefixSums(cellsOf(covered)),
-        starts: prefixSums(laneStarts),
-        open,
-      };
+      const coveredBefore = prefixSums(cellsOf(covered));
       row += header.cells;
-      return sums;
+      return { kind, covered: coveredBefore, starts: prefixSums(laneStarts), open };
     };
     for (const lane of header.lanes_kept) {
       if (lane.counter) {
@@ -65,7 +59,7 @@ export class RankOverview {
         counterAt = to;
         continue;
       }
-      const total = readSums(lane.kinds[0] ?? NO_KIND);
+      const total = readSums(lane.kinds[0] ?? NO_CODE);
       const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readSums);
       this.lanes.set(lane.lane, new GridLane(header, total, kinds));
     }
@@ -102,7 +96,7 @@ export class RankOverview {
     const grid = this.lanes.get(lane);
     if (grid === undefined) return [];
     return buildCellTiles(this.extent(), requested, ({ level, first, last }) => ({
-      cells: grid.measure(level, first * CELLS_PER_TILE, (last - first) * CELLS_PER_TILE),
+      cells: grid.measure(level, first * TILE_CELLS, (last - first) * TILE_CELLS),
       slices: grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level),
     }));
   }
@@ -111,12 +105,12 @@ export class RankOverview {
     const grid = this.counters.get(lane);
     if (grid === undefined) return [];
     return buildValueTiles(this.extent(), requested, ({ level, first, last }) => {
-      const length = (last - first) * CELLS_PER_TILE;
+      const length = (last - first) * TILE_CELLS;
       const min = new Float32Array(length).fill(Number.NaN);
       const max = new Float32Array(length).fill(Number.NaN);
       for (let k = 0; k < length; k += 1) {
-        const [a, b] = gridRange(this.header, level, first * CELLS_PER_TILE + k);
-        for (let cell = a; cell < b; cell += 1) {
+        const [from, to] = gridRange(this.header, level, first * TILE_CELLS + k);
+        for (let cell = from; cell < to; cell += 1) {
           const [low, high] = [grid.low[cell]!, grid.high[cell]!];
           if (!(low >= min[k]!) && !Number.isNaN(low)) min[k] = low;
           if (!(high <= max[k]!) && !Number.isNaN(high)) max[k] = high;
@@ -141,13 +135,13 @@ export class RankOverview {
     ];
   }
 
-  /** Exact contents of a window of whole cells; null for others. */
+  /** Exact contents of a window; null if its edges are not edges of the grid. */
   windowContents(lane: number, start: number, end: number): OverviewWindow | null {
     const [grid, range] = [this.lanes.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
-    const [a, b] = range;
-    const out = emptyCells(1);
-    if (b > a) grid.mergeCells(a, b, out, 0);
+    const [from, to] = range;
+    const cells = emptyCells(1);
+    if (to > from) grid.mergeCells(from, to, cells, 0);
     const inside = grid.slices.filter(
       (slice) => slice.start < end && slice.start + slice.dur > start,
     );
@@ -156,21 +150,32 @@ export class RankOverview {
       null,
     );
     return {
-      cells: out,
+      cells,
       kinds: grid.kinds
-        .filter((part) => b > a && part.starts[b]! - part.starts[a]! + part.open[a]! > 0)
-        .map((part) => [part.kind, part.covered[b]! - part.covered[a]!]),
+        .filter((sums) => to > from && countEvents(sums, from, to) > 0)
+        .map((sums) => [sums.kind, sums.covered[to]! - sums.covered[from]!]),
       longest: longest === null ? null : this.brief(lane, longest),
     };
   }
 
-  /** Smallest and largest value of a counter in a window of whole cells; null for others. */
+  /**
+   * Smallest and largest value of a counter in a window, infinite if it has none; null if the edges
+   * of the window are not edges of the grid.
+   */
   counterExtremes(lane: number, start: number, end: number): [low: number, high: number] | null {
     const [grid, range] = [this.counters.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
-    const knownValues = (values: Float32Array): number[] =>
-      [...values.subarray(...range)].filter((value) => !Number.isNaN(value));
-    return [Math.min(...knownValues(grid.low)), Math.max(...knownValues(grid.high))];
+    let [low, high] = [Infinity, -Infinity];
+    for (let cell = range[0]; cell < range[1]; cell += 1) {
+      if (grid.low[cell]! < low) low = grid.low[cell]!;
+      if (grid.high[cell]! > high) high = grid.high[cell]!;
+    }
+    return [low, high];
+  }
+
+  trackAt(lane: number): TrackHeader | null {
+    const hasLane = ({ lane0, lanes }: TrackHeader) => lane >= lane0 && lane < lane0 + lanes;
+    return this.header.tracks.find(hasLane) ?? null;
   }
 
   /** Find a long event; null if the page does not hold it. */
@@ -178,7 +183,7 @@ export class RankOverview {
     // An event is on its own lane and on a summary lane. Its own lane comes later and wins.
     let event: { brief: Brief; category: number } | null = null;
     for (const [lane, grid] of this.lanes) {
-      if (this.tableOfContent(lane) !== table) continue;
+      if (this.tableOf(lane) !== table) continue;
       const slice = grid.slices.find((candidate) => candidate.id === id);
       if (slice === undefined) continue;
       event = { brief: this.brief(lane, slice), category: this.header.types[slice.type]![1] };
@@ -190,7 +195,7 @@ export class RankOverview {
     const [name, , kind] = this.header.types[slice.type]!;
     return {
       rank: this.number,
-      table: this.tableOfContent(lane),
+      table: this.tableOf(lane),
       id: slice.id,
       lane,
       name: this.names.full(name),
@@ -201,26 +206,18 @@ export class RankOverview {
     };
   }
 
-  private tableOfContent(lane: number): TableName {
-    const trackOfLane = this.header.tracks.find(
-      (track) => lane >= track.lane0 && lane < track.lane0 + track.lanes,
-    );
-    return trackOfLane?.role === "async"
-      ? "asyncs"
-      : trackOfLane?.role === "instant"
-        ? "instants"
-        : "events";
+  private tableOf(lane: number): TableName {
+    const role = this.trackAt(lane)?.role;
+    if (role === "async") return "asyncs";
+    return role === "instant" ? "instants" : "events";
   }
 
-  /**
-   * Covered time before an instant, for one of the device's unions. Within a cell it is spread
-   * evenly.
-   */
+  /** Time before an instant that one of the device's unions covers; spread evenly within a cell. */
   deviceTimeBefore(name: string): (time: number) => number {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
 
-  /** Time and main kind of a lane between neighbouring edges, spread evenly within a cell. */
+  /** Covered time and main kind of a lane between neighbouring edges, spread evenly within a cell. */
   interpolatedCells(lane: number, edges: Float64Array): Omit<Cells, "mask"> {
     const cells = emptyCells(edges.length - 1);
     const { total, kinds = [] } = this.lanes.get(lane) ?? {};
@@ -229,11 +226,11 @@ export class RankOverview {
       return before.subarray(1).map((time, k) => time - before[k]!);
     };
     const max = new Float64Array(edges.length - 1);
-    for (const part of kinds) {
-      timesOf(part).forEach((time, k) => {
+    for (const sums of kinds) {
+      timesOf(sums).forEach((time, k) => {
         if (time <= max[k]!) return;
         max[k] = time;
-        cells.kind[k] = part.kind;
+        cells.kind[k] = sums.kind;
       });
     }
     return { ...cells, covered: total === undefined ? max : timesOf(total) };
@@ -270,13 +267,20 @@ interface Grid {
   cells: number;
 }
 
-/** Sums of one set of events before each edge of the grid. */
+/** The events of one kind on the grid of cells. */
 interface GridSums {
   kind: number;
+  /** Covered time before each edge of the grid. */
   covered: Float64Array;
+  /** Number of events that start before each edge of the grid. */
   starts: Float64Array;
-  /** Events that run across the start of each cell. */
+  /** Number of events that run across the start of each cell. */
   open: Float64Array;
+}
+
+/** Number of events that overlap the cells `from … to - 1`. */
+function countEvents({ starts, open }: GridSums, from: number, to: number): number {
+  return starts[to]! - starts[from]! + open[from]!;
 }
 
 class GridLane {
@@ -286,7 +290,7 @@ class GridLane {
   readonly slices: GridSlice[] = [];
   private shares: Float64Array | null = null;
 
-  /** `kinds`: a part for each kind, ascending. */
+  /** `total` has the events of all kinds, `kinds` those of each kind, ascending. */
   constructor(
     private readonly grid: Grid,
     readonly total: GridSums,
@@ -297,55 +301,56 @@ class GridLane {
   measure(level: number, first: number, cells: number): Cells {
     const out = emptyCells(cells);
     for (let k = 0; k < cells; k += 1) {
-      const [a, b] = gridRange(this.grid, level, first + k);
-      if (b > a) this.mergeCells(a, b, out, k);
+      const [from, to] = gridRange(this.grid, level, first + k);
+      if (to > from) this.mergeCells(from, to, out, k);
     }
     if (level < this.grid.level) this.spreadEvenly(level, first, out);
     return out;
   }
 
-  /** Merge the grid's cells `a … b - 1` into cell `k` of `out`. */
-  mergeCells(a: number, b: number, out: Cells, k: number): void {
+  /** Merge the grid's cells `from … to - 1` into cell `k` of `out`. */
+  mergeCells(from: number, to: number, out: Cells, k: number): void {
     let maxCovered = 0;
-    for (const part of this.kinds) {
-      const count = part.starts[b]! - part.starts[a]! + part.open[a]!;
+    for (const sums of this.kinds) {
+      const count = countEvents(sums, from, to);
       if (count === 0) continue;
       out.count[k] = out.count[k]! + count;
-      out.mask[k] = out.mask[k]! | (1 << part.kind);
-      const covered = part.covered[b]! - part.covered[a]!;
+      out.mask[k] = out.mask[k]! | (1 << sums.kind);
+      const covered = sums.covered[to]! - sums.covered[from]!;
       if (covered > maxCovered) {
         maxCovered = covered;
-        out.kind[k] = part.kind;
+        out.kind[k] = sums.kind;
       }
     }
-    out.covered[k] = this.total.covered[b]! - this.total.covered[a]!;
-    if (maxCovered === 0 && out.count[k]! > 0) out.kind[k] = this.firstInstant(a, b);
+    out.covered[k] = this.total.covered[to]! - this.total.covered[from]!;
+    if (maxCovered === 0 && out.count[k]! > 0) out.kind[k] = this.firstKind(from, to);
   }
 
-  private firstInstant(a: number, b: number): number {
-    for (let cell = a; cell < b; cell += 1) {
+  /** Kind of the first event in cells in which all events are without length. */
+  private firstKind(from: number, to: number): number {
+    for (let cell = from; cell < to; cell += 1) {
       const instantKind = this.instants.get(cell);
       if (instantKind !== undefined) return instantKind;
       const withStart = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
       if (withStart !== undefined) return withStart.kind;
     }
-    return NO_KIND;
+    return NO_CODE;
   }
 
-  /** Cells finer than the grid: long events at their times, the other time spread evenly between. */
+  /** For cells finer than the grid: place long events exactly, spread all other time evenly. */
   private spreadEvenly(level: number, first: number, out: Cells): void {
     const width = 2 ** level;
     const long = new Float64Array(out.covered.length);
     this.addSlices(long, first * width, width, out.kind);
     const filled = this.filledShares();
     for (let k = 0; k < out.covered.length; k += 1) {
-      const [a, b] = gridRange(this.grid, level, first + k);
-      if (b <= a) continue;
-      out.covered[k] = long[k]! + Math.floor(filled[a]! * (width - long[k]!));
+      const [from, to] = gridRange(this.grid, level, first + k);
+      if (to <= from) continue;
+      out.covered[k] = long[k]! + Math.floor(filled[from]! * (width - long[k]!));
       if (out.covered[k]! > 0) continue;
       out.count[k] = 0;
       out.mask[k] = 0;
-      out.kind[k] = NO_KIND;
+      out.kind[k] = NO_CODE;
     }
   }
 
@@ -391,12 +396,15 @@ function emptyCells(cells: number): Cells {
   return {
     covered: new Float64Array(cells),
     count: new Float64Array(cells),
-    kind: new Uint8Array(cells).fill(NO_KIND),
+    kind: new Uint8Array(cells).fill(NO_CODE),
     mask: new Uint8Array(cells),
   };
 }
 
-/** Cells of the grid within a cell of some level, or around it; an empty range outside. */
+/**
+ * The grid's cells that a cell of some level covers, or the one that contains a finer cell; an
+ * empty range outside the grid.
+ */
 function gridRange(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;

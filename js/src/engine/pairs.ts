@@ -42,9 +42,9 @@ interface EventPairs {
 
 const MAX_EVENTS = 20_000;
 const NOT_COMPARED = CLASSES.indexOf("not_compared");
-/** A frame of one step; the frames of a step share a block. */
+/** Names of the frames of one step, which share a block. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
-/** A frame of one pair of ranks. */
+/** Names of the frames of one pair of ranks. */
 const OF_PAIR = /@(\d+)$/;
 
 type FramesByName = Record<string, PanelFrame>;
@@ -92,7 +92,7 @@ export class PairSource implements LocalSource {
     return this.sideOf(request)?.canAnswer(op, request) === true;
   }
 
-  /** The run of a request; null: none, undefined: the comparison itself. */
+  /** The source of a request's run, null if the page has no events, undefined without a run. */
   private sideOf(request: Requests[Operation]): LocalSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];
@@ -157,7 +157,7 @@ export class PairSource implements LocalSource {
     return rows.length > 0 ? codes : null;
   }
 
-  /** Add the full names behind each short name; they are stored once for all steps. */
+  /** Add the full names of each short name, which are stored once for all steps. */
   private withMembers(frames: FramesByName, name: string): FramesByName {
     const [allNames, stepFrame] = [this.frames.names, frames[name]];
     if (allNames === undefined || stepFrame === undefined) return frames;
@@ -210,7 +210,7 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
   };
 }
 
-/** The run of a request's event, and the other one. */
+/** The run of a request's event, and the other run. */
 function orderSides(
   { sides: [before, after] }: EventPairs,
   side: number,
@@ -244,7 +244,7 @@ function eventsWhere({ sides }: EventPairs, predicate: (row: number) => boolean)
   };
 }
 
-// Open the comparison held by a page: a saved file, or data that a kernel sent earlier.
+// Opens a comparison from a saved page, or from data that a kernel has sent.
 
 /** Header of the page of two runs. */
 export interface DiffDocument {

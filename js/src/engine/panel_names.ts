@@ -9,14 +9,14 @@ import type { NameTable } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
 import { type FrameColumns, buildColumns, makeFrame, matchedKinds } from "./frames";
 import { operatorTree, operatorSums } from "./operators";
-import { DEVICE_KIND_COUNT, type RankSelection } from "./panel_rank";
+import type { RankSelection } from "./panel_rank";
 import { rateColumns, selectedKernels, selectedOperators } from "./call_rates";
-import { COMMUNICATION } from "./rank";
+import { COMMUNICATION, DEVICE_KIND_COUNT } from "./rank";
 
 /** Min number of ranks for which outliers are reported. */
 const MIN_RANKS = 3;
 
-/** One kernel: its totals, and its figures on each rank that ran it, in order of ranks. */
+/** A kernel's totals, and its figures on each rank that ran it, in order of ranks. */
 interface KernelFigures {
   name: number;
   kind: number;
@@ -27,7 +27,7 @@ interface KernelFigures {
   max: number;
 }
 
-/** Kernels by time over all ranks. */
+/** The kernels of all ranks, those with the most time first. */
 function kernelsByTime(selections: readonly RankSelection[], names: NameTable): KernelFigures[] {
   const kernels = new Map<number, KernelFigures>();
   for (const selection of selections) {
@@ -35,16 +35,9 @@ function kernelsByTime(selections: readonly RankSelection[], names: NameTable): 
     selection.analysis.kernels.forEach(({ name, kind }, index) => {
       const count = sums.count[index]!;
       if (count === 0) return;
-      const makeKernel = (): KernelFigures => ({
-        name,
-        kind,
-        perRank: [],
-        count: 0,
-        sum: 0,
-        min: Infinity,
-        max: 0,
+      const kernel = getOrMake(kernels, name * DEVICE_KIND_COUNT + kind, (): KernelFigures => {
+        return { name, kind, perRank: [], count: 0, sum: 0, min: Infinity, max: 0 };
       });
-      const kernel = getOrMake(kernels, name * DEVICE_KIND_COUNT + kind, makeKernel);
       const [sum, min, max] = [sums.sum[index]!, sums.min[index]!, sums.max[index]!];
       kernel.perRank.push({ rank: selection.analysis.number, count, mean: sum / count, min, max });
       kernel.count += count;
@@ -145,6 +138,7 @@ function outlierRank({ kind, perRank }: KernelFigures): { rank: number; ratio: n
   return { rank, ratio: mean / medianMean };
 }
 
+const MEASURES = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
 const ZERO_SUMS = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };
 
 export function operatorsFrame(
@@ -152,31 +146,30 @@ export function operatorsFrame(
   names: NameTable,
   top: number,
 ): PanelFrame {
-  const measures = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
-  const sumsOfName = new Map<number, Record<(typeof measures)[number], number>>();
+  const sumsOfName = new Map<number, typeof ZERO_SUMS>();
   const matched = { operators: 0, device_work: 0, linked: 0 };
   let [workTime, outsideTime] = [0, 0];
   let hasOperators = false;
   for (const selection of selections) {
     const sums = operatorSums(selection);
-    const { names, row } = operatorTree(selection);
+    const { names: operatorNames, row } = operatorTree(selection);
     hasOperators ||= row.length > 0;
     matched.device_work += sums.work;
     matched.linked += sums.linked;
     workTime += sums.workTime;
     outsideTime += sums.outsideTime;
-    names.forEach((name, index) => {
+    operatorNames.forEach((name, index) => {
       matched.operators += sums.count[index]!;
       if (sums.count[index] === 0 && sums.deviceTotal[index] === 0) return;
       const nameSums = getOrMake(sumsOfName, name, () => ({ ...ZERO_SUMS }));
-      for (const measure of measures) nameSums[measure] += sums[measure][index]!;
+      for (const measure of MEASURES) nameSums[measure] += sums[measure][index]!;
     });
   }
   const all = [...sumsOfName.entries()].sort(
-    ([a, x], [b, y]) =>
-      y.deviceTotal - x.deviceTotal ||
-      y.cpuSelf - x.cpuSelf ||
-      compareCodePoints(names.full(a), names.full(b)),
+    ([nameA, a], [nameB, b]) =>
+      b.deviceTotal - a.deviceTotal ||
+      b.cpuSelf - a.cpuSelf ||
+      compareCodePoints(names.full(nameA), names.full(nameB)),
   );
   const columns = buildColumns(all.slice(0, top), {
     name: ([name]) => names.full(name),
@@ -200,19 +193,18 @@ function outsideOperatorsNote(outsideTime: number, workTime: number): string {
   return share >= LIMITS.outside_operators_pct ? noteFor("outside_operators", { share }) : "";
 }
 
-/** Compare strings as Python does; JavaScript compares UTF-16 surrogates beyond U+FFFF. */
+/** Compare strings by code points, as Python does; JavaScript compares UTF-16 code units. */
 export function compareCodePoints(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i += 1) {
     const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
     if (x === y) continue;
-    const [high, low] = [isSurrogate(x), isSurrogate(y)];
-    return high === low ? x - y : high ? 1 : -1;
+    // Characters beyond U+FFFF, which are pairs of surrogates, come after all other characters.
+    return Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y;
   }
   return a.length - b.length;
 }
 
-/** A surrogate of a character beyond U+FFFF sorts after all other characters. */
 function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff;
 }

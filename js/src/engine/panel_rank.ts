@@ -1,16 +1,13 @@
 /** One rank as panels see it: its device work, what a selection includes, and cached results. */
 
-import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
 import type { Collectives } from "./collectives";
-import { countBelow, countUpTo, type NameTable, gather, indicesWhere } from "./columns";
+import { countBelow, countUpTo, gather, indicesWhere } from "./columns";
 import { LruCache } from "./lru";
-import type { RankTrace } from "./rank";
+import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
-/** Max number of results kept per rank, in addition to the results for all events. */
+/** Max number of cached results per rank, in addition to the results for all events. */
 const MAX_RESULTS = 48;
-/** Kinds up to memory are work of the device. */
-export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
 
 /**
  * The part of a selection that is on one rank: the input of the panels. Events that overlap the
@@ -23,7 +20,7 @@ export interface RankSelection {
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
   readonly high: number;
-  /** Equal for equal masks; "" if all events are chosen. */
+  /** Identifies the mask in caches; "" if all events are chosen. */
   readonly key: string;
 }
 
@@ -49,7 +46,7 @@ export interface SortedIntervals {
   readonly latestEnd: Float64Array;
 }
 
-/** Range of positions, end exclusive, of the events that may overlap the window. */
+/** Indices, end exclusive, of the events that may overlap the window. */
 export function candidateRange(
   { start, latestEnd }: SortedIntervals,
   { low, high }: RankSelection,
@@ -64,7 +61,7 @@ export function overlaps(start: number, end: number, low: number): boolean {
   return end > low || start >= low;
 }
 
-/** Places of the chosen entries in matched collectives that overlap the window. */
+/** Indices of the chosen entries of matched collectives that overlap the window. */
 export function matchedInWindow(selection: RankSelection): Int32Array {
   const { low, high } = selection;
   const { id, start, dur } = selection.analysis.collectiveEntries;
@@ -76,6 +73,7 @@ export function matchedInWindow(selection: RankSelection): Int32Array {
   );
 }
 
+/** The latest end up to each event. */
 export function latestEnds(end: Float64Array): Float64Array {
   let latest = -Infinity;
   return end.map((time) => (latest = Math.max(latest, time)));
@@ -91,7 +89,7 @@ interface KernelType {
 export interface DeviceWork extends SortedIntervals {
   readonly row: Int32Array;
   readonly kind: Uint8Array;
-  /** Place in the rank's kernels. */
+  /** Index in the rank's `kernels`. */
   readonly kernel: Int32Array;
   /** The launching call, -1 for none, and its start and end. */
   readonly call: Int32Array;
@@ -104,9 +102,9 @@ export class RankAnalysis {
   readonly number: number;
   readonly work: DeviceWork;
   readonly kernels: KernelType[] = [];
-  /** Its part in matched collectives. */
+  /** Its entries in matched collectives. */
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
-  /** Its communication without a match on other ranks; null if not known. */
+  /** Rows of its communication that matches no other rank's; null for a rank alone. */
   readonly unmatchedIds: Int32Array | null;
   /** Results of `memo`: those for all events, and those for masks and windows. */
   readonly fullResults = new Map<string, unknown>();
@@ -114,7 +112,6 @@ export class RankAnalysis {
 
   constructor(
     readonly trace: RankTrace,
-    readonly names: NameTable,
     collectives: Collectives,
   ) {
     this.number = trace.number;
@@ -136,7 +133,7 @@ export class RankAnalysis {
     const row = indicesWhere(type.length, (eventRow) => kernelOfType[type[eventRow]!]! >= 0);
     const start = gather(events.start, row);
     const end = gather(events.dur, row).map((dur, i) => start[i]! + dur);
-    const call = row.map((eventRow) => launches[eventRow]!);
+    const call = gather(launches, row);
     const callStart = new Float64Array(row.length).fill(Infinity);
     const callEnd = callStart.slice();
     call.forEach((callRow, i) => {
@@ -154,21 +151,18 @@ export class RankAnalysis {
       call,
       callStart,
       callEnd,
-      stream: Float64Array.from(row, (eventRow) => streams[eventRow]!),
+      stream: gather(streams, row),
     };
   }
 
   /** Index in `kernels` of each type of events, -1 if the type is not device work. */
   private kernelOfTypes(): Int32Array {
-    const places = new Map<number, number>();
+    const kernelOfKey = new Map<number, number>();
     const { types, host_collectives } = this.trace.header;
     return Int32Array.from(types, ([name, , kind], type) => {
       if (kind >= DEVICE_KIND_COUNT || host_collectives.includes(type)) return -1;
-      return getOrMake(
-        places,
-        name * DEVICE_KIND_COUNT + kind,
-        () => this.kernels.push({ name, kind }) - 1,
-      );
+      const key = name * DEVICE_KIND_COUNT + kind;
+      return getOrMake(kernelOfKey, key, () => this.kernels.push({ name, kind }) - 1);
     });
   }
 }
@@ -181,8 +175,7 @@ export function memo<T>(
 ): T {
   const { analysis, low, high, key } = selection;
   if (key === "" && low === -Infinity && high === Infinity) {
-    if (!analysis.fullResults.has(name)) analysis.fullResults.set(name, make(selection));
-    return analysis.fullResults.get(name) as T;
+    return getOrMake(analysis.fullResults, name, () => make(selection)) as T;
   }
   return analysis.windowResults.get(`${name} ${low} ${high} ${key}`, () => make(selection));
 }

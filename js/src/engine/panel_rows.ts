@@ -37,7 +37,7 @@ const NO_COMMUNICATION: MissingNotes = ["no_communication", "no_communication_on
 const NO_TIME: MissingNotes = ["no_communication_time", "no_communication_time_on"];
 const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
-/** Selections whose window touches the device work, and the ranks of the others. */
+/** Selections with device work in or around their window, and the ranks of all other selections. */
 function splitByWork(
   selections: readonly RankSelection[],
 ): [working: RankSelection[], idle: number[]] {
@@ -52,14 +52,15 @@ export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
     const selected = selectedTimes(chosen[selections.indexOf(selection)]!);
     const [start, end] = deviceSpan(selection)!;
     const { times } = deviceTimesOf(selection);
-    const [wait, isMatchKnown] = [
-      exposedWaitTime(selection),
-      selection.analysis.unmatchedIds !== null,
-    ];
-    const span = recordedTime(selection, start, end);
-    const unrecorded = unrecordedWork(selection.analysis).coveredWithin(start, end);
-    const { number: rank } = selection.analysis;
-    return { rank, span, times, wait, isMatchKnown, unrecorded, selected };
+    return {
+      rank: selection.analysis.number,
+      span: recordedTime(selection, start, end),
+      times,
+      wait: exposedWaitTime(selection),
+      isMatchKnown: selection.analysis.unmatchedIds !== null,
+      unrecorded: unrecordedWork(selection.analysis).coveredWithin(start, end),
+      selected,
+    };
   });
   const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
@@ -121,7 +122,10 @@ export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
     const { time, gaps } = idleByCause(selection);
     const totalTime = sum(time);
     return CAUSES.map((cause, k) => ({
-      ...{ rank: selection.analysis.number, cause, time: time[k]!, gaps: gaps[k]! },
+      rank: selection.analysis.number,
+      cause,
+      time: time[k]!,
+      gaps: gaps[k]!,
       share: totalTime > 0 ? time[k]! / totalTime : null,
     }));
   });

@@ -37,11 +37,9 @@ function rankOf(events: readonly Event[]): RankAnalysis {
     behindWaits: () => [],
     activities: () => new Map([[null, new Sweep(new Float64Array(0), new Uint8Array(0))]]),
   };
-  const names = { full: () => "", category: () => "", kind: () => "" };
   const matched = { id: [], start: new Float64Array(0), wait: new Float64Array(0) };
   return new RankAnalysis(
     rank as never,
-    names as never,
     { entriesOfRank: () => matched, unmatchedOf: () => new Int32Array(0) } as never,
   );
 }

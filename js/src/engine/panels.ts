@@ -22,7 +22,7 @@ import {
   workCount,
 } from "./device";
 import type { PhasesHeader } from "./document";
-import { countByKind, heatmapNote, matchedKinds } from "./frames";
+import { countByKind, heatmapNote, matchedKinds, rankNumbersOf } from "./frames";
 import { gapAt, laneGapAt } from "./gaps";
 import { gapIndexOf, unrecordedWork } from "./idle";
 import type { PageJob } from "./job";
@@ -51,7 +51,7 @@ import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
-/** Frames of all panels for a few selections. */
+/** Max number of cached frames: those of all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
@@ -66,7 +66,7 @@ interface SelectedRanks {
 export class PanelEngine {
   private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
   private readonly builders: Record<string, FrameBuilder>;
-  /** Cached frames: a brush does not change the panels that write its dimension. */
+  /** By panel and by the part of the selection that the panel depends on. */
   private readonly frameCache = new LruCache<string, Promise<PanelFrame>>(MAX_FRAMES);
 
   constructor(private readonly job: PageJob) {
@@ -88,7 +88,7 @@ export class PanelEngine {
     };
   }
 
-  async panels(request: Requests["panels"]): Promise<Answer<"panels">> {
+  async panels(request: Requests["panels"]): Promise<Answer<"panels">["reply"]> {
     const selection = normalizeSelection(request.selection);
     const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
@@ -107,16 +107,11 @@ export class PanelEngine {
       });
       await pacer.yieldIfDue();
     }
-    return { reply: { panels }, buffer: null };
+    return { panels };
   }
 
-  async heatmap({
-    start,
-    end,
-    metric,
-    bins,
-    ...request
-  }: Requests["heatmap"]): Promise<Answer<"heatmap">> {
+  async heatmap(request: Requests["heatmap"]): Promise<Answer<"heatmap">> {
+    const { start, end, metric, bins } = request;
     if (!isMetric(metric)) {
       throw new Error(
         `unknown metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
@@ -125,26 +120,20 @@ export class PanelEngine {
     checkWindow({ start, end });
     checkBins(bins, LIMITS.heatmap_bins);
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
-    const selectedRanks = await this.selectRanks(selection, new Pacer());
-    const selections = selectedRanks.selections.map(withOpenWindow);
+    const { selections: windowed, missing } = await this.selectRanks(selection, new Pacer());
+    const selections = windowed.map(withOpenWindow);
     const values = heatmapValues(selections, metric, binEdges(start, end, bins), unrecordedWork);
     const note = heatmapNote(selections, metric, values);
-    const attrs: Record<string, unknown> = {
+    const attrs = {
       matched: matchedKinds(countByKind(selections)),
       span_ns: selections.map((rankSelection) => {
         const [first, last] = deviceSpan(rankSelection) ?? [0, 0];
         return recordedTime(rankSelection, Math.max(first, start), Math.min(last, end));
       }),
+      ...(note !== "" && { note }),
+      ...(missing.length > 0 && { missing_ranks: missing, left_out: missing }),
     };
-    if (note !== "") attrs.note = note;
-    if (selectedRanks.missing.length > 0) {
-      Object.assign(attrs, {
-        missing_ranks: selectedRanks.missing,
-        left_out: selectedRanks.missing,
-      });
-    }
-    const ranks = selections.map(({ analysis }) => analysis.number);
-    const reply = { ranks, start, end, bins, exact: true, attrs };
+    const reply = { ranks: rankNumbersOf(selections), start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 
@@ -160,7 +149,7 @@ export class PanelEngine {
   private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
-    // Events outside the window of an export do not represent the job.
+    // An export has only some of the events outside its window.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
@@ -190,7 +179,7 @@ export class PanelEngine {
     return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
-  /** A rank with its indices, which take the longest to build. */
+  /** A rank with the indices of all its events, which take longest to build. */
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;
@@ -208,7 +197,7 @@ export class PanelEngine {
   }
 }
 
-/** Add a note that names the chosen ranks whose events the page lacks. */
+/** List the chosen ranks whose events the page lacks. */
 function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
   const missingRanks = (frame.attrs.missing_ranks ?? []) as number[];

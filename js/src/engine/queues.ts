@@ -21,7 +21,7 @@ interface QueueFigures {
   launched: number;
 }
 
-/** Changes of one stream by time; at the same instant, work enters before other work leaves. */
+/** Changes of one stream's queue by time; at the same instant, work enters before work leaves. */
 class QueueChanges {
   readonly time: Float64Array;
   /** Length of the queue after each change. */
@@ -31,7 +31,7 @@ class QueueChanges {
   /** Times between windows of the recording, in which the length is unknown. */
   private readonly unknown: [start: number, end: number][] = [];
 
-  /** `workIndices`: places of the stream's work. */
+  /** `workIndices`: indices of the stream's operations in `work`. */
   constructor(
     readonly stream: number,
     work: DeviceWork,
@@ -70,8 +70,7 @@ class QueueChanges {
     const first = countBelow(time, low);
     const last = Math.max(countBelow(time, high), first);
     let max = -Infinity;
-    for (let piece = first; piece < last; piece += 1)
-      if (length[piece]! > max) max = length[piece]!;
+    for (let at = first; at < last; at += 1) max = Math.max(max, length[at]!);
     const from = Math.max(low, time[0]!);
     const to = Math.min(high, time[time.length - 1]!);
     const span = this.unknown.reduce(

@@ -53,16 +53,18 @@ type LaneContent =
 
 export const COMMUNICATION = kindCode("communication");
 const ANNOTATION = kindCode("annotation");
-/** Kinds up to this one are work of the device. */
-const MEMORY = kindCode("memory");
-const OPEN_BLOCK = 4096;
+/** Number of kinds that are work of the device; their codes come first. */
+export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
+/** Events whose latest end is stored together, to skip those that ended long ago. */
+const EVENTS_PER_BLOCK = 4096;
 
-/** Operators of the host, by row; places are positions among them, -1 for none. */
+/** Operators of the host. Each has an index, in the order of their rows; -1 means none. */
 interface OperatorRows {
+  /** Event row of each operator. */
   row: Int32Array;
-  /** Place of the operator that encloses each one. */
+  /** Index of the enclosing operator. */
   parent: Int32Array;
-  /** By event: place of the innermost operator around the call that launched it. */
+  /** By event row: index of the innermost operator around the call that launched the event. */
   ofWork: Int32Array;
 }
 
@@ -79,7 +81,7 @@ export class RankTrace {
   constructor(
     readonly header: FullHeader,
     private readonly columns: ColumnReader,
-    private readonly names: NameTable,
+    readonly names: NameTable,
   ) {
     this.number = header.rank;
     this.kindOfType = Uint8Array.from(header.types, ([, , kind]) => kind);
@@ -94,8 +96,7 @@ export class RankTrace {
 
   /** Result of `make`, computed on first access. */
   private memo<T>(name: string, make: () => T): T {
-    if (!this.memoized.has(name)) this.memoized.set(name, make());
-    return this.memoized.get(name) as T;
+    return getOrMake(this.memoized, name, make) as T;
   }
 
   private readTable(table: TableName): EventTable {
@@ -108,10 +109,8 @@ export class RankTrace {
   }
 
   tableByName(name: TableName): EventTable {
-    if (name === "events") return this.events;
-    if (name === "asyncs") return this.asyncs;
-    if (name === "instants") return this.instants;
-    throw new Error(`no table "${String(name)}"; the tables are events, asyncs, instants`);
+    if (["events", "asyncs", "instants"].includes(name)) return this[name];
+    throw new Error(`no table "${name}"; the tables are events, asyncs, instants`);
   }
 
   typeOf(rows: EventTable, row: number): EventType {
@@ -141,7 +140,7 @@ export class RankTrace {
     };
   }
 
-  /** A row of one of its tables; throws an error that states the number of rows. */
+  /** Return `id` as a row of the table; throw an error if there is no such row. */
   checkRow(rows: EventTable, id: unknown): number {
     const row = Number(id);
     if (Number.isInteger(row) && row >= 0 && row < rows.start.length) return row;
@@ -168,7 +167,7 @@ export class RankTrace {
     return content.role === "instant" ? this.instants : this.events;
   }
 
-  /** Index of a lane, computed on first access. */
+  /** The indexed contents of a lane, computed on first access. */
   laneIndex(lane: number): IndexedLane | CounterSeries {
     return getOrMake(this.lanes, lane, () => {
       const content = this.laneContent(lane);
@@ -282,7 +281,7 @@ export class RankTrace {
     const { start, dur } = this.events;
     let [first, last] = [Infinity, -Infinity];
     for (const row of this.deviceRows()) {
-      if (this.kindOf(this.events, row) > MEMORY) continue;
+      if (this.kindOf(this.events, row) >= DEVICE_KIND_COUNT) continue;
       first = Math.min(first, start[row]!);
       last = Math.max(last, start[row]! + dur[row]!);
     }
@@ -305,7 +304,7 @@ export class RankTrace {
 
   /** Row of the enclosing event on the track, -1 for none. */
   parents(): Int32Array {
-    return this.memo("parents", () => parentRows(this.columns.i32("parent")));
+    return this.memo("parents", () => parentIndices(this.columns.i32("parent")));
   }
 
   operators(): OperatorRows {
@@ -319,14 +318,17 @@ export class RankTrace {
         type.length,
         (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
       );
-      const places = columns.i32("launched_operator");
-      let position = 0;
-      const ofWork = this.launches().map((call) => (call < 0 ? -1 : places[position++]! - 1));
-      return { row, parent: parentRows(columns.i32("operator_above")), ofWork };
+      // One entry for each launched event: the operator's index plus 1, or 0 for none.
+      const operatorOfLaunch = columns.i32("launched_operator");
+      let launch = 0;
+      const ofWork = this.launches().map((call) =>
+        call < 0 ? -1 : operatorOfLaunch[launch++]! - 1,
+      );
+      return { row, parent: parentIndices(columns.i32("operator_above")), ofWork };
     });
   }
 
-  /** Activities of each thread that launches work, by track: codes of causes from 1 on, or 0. */
+  /** Activities of each thread that launches work: a cause of idleness plus 1, or 0 for none. */
   activities(): ReadonlyMap<TrackHeader, Sweep> {
     return this.memo("activities", () => {
       const { columns, header } = this;
@@ -343,44 +345,44 @@ export class RankTrace {
     });
   }
 
-  /** By event: the place of the operator's call that it belongs to, -1 for none. */
-  callPlaces(): Int32Array {
-    return this.memo("call places", () => {
-      const places = new Int32Array(this.events.start.length).fill(-1);
+  /** By event row: index of the operator's call that the event belongs to, -1 for none. */
+  callIndices(): Int32Array {
+    return this.memo("call indices", () => {
+      const callOfRow = new Int32Array(this.events.start.length).fill(-1);
       const calls = this.columns.i32("figures_call");
-      this.columns.i32("figures_event").forEach((row, index) => (places[row] = calls[index]!));
-      return places;
+      this.columns.i32("figures_event").forEach((row, index) => (callOfRow[row] = calls[index]!));
+      return callOfRow;
     });
   }
 
-  /** By event: the class of what limits it; null without figures. */
+  /** By event row: the class of what limits the event's call; null without figures. */
   boundClasses(): Uint8Array | null {
     if ((this.header.signatures ?? []).length === 0) return null;
     return this.memo("bound classes", () => {
       const classes = this.columns.u8("call_class");
-      return Uint8Array.from(this.callPlaces(), (place) => classes[place] ?? NO_FIGURE);
+      return Uint8Array.from(this.callIndices(), (call) => classes[call] ?? NO_FIGURE);
     });
   }
 
-  /** Rows of the device work that is the longest of its call, ascending. */
+  /** Rows of the longest device work of each call, ascending. */
   longestWork(): Int32Array {
     return this.memo("longest work", () => this.columns.i32("call_longest").sort());
   }
 
   /** Figures of the operator's call that an event belongs to; null for none. */
   callFigures(row: number): CallFigures | null {
-    const place = this.callPlaces()[row]!;
-    if (place < 0) return null;
+    const call = this.callIndices()[row]!;
+    if (call < 0) return null;
     const { columns } = this;
-    const integer = (name: string) => this.memo(name, () => columns.i32(`call_${name}`))[place]!;
+    const integer = (name: string) => this.memo(name, () => columns.i32(`call_${name}`))[call]!;
     const rate = (name: string): number | null => {
-      const value = this.memo(name, () => columns.floats(`call_${name}`))[place]!;
+      const value = this.memo(name, () => columns.floats(`call_${name}`))[call]!;
       return Number.isNaN(value) ? null : value;
     };
     return {
       call: this.brief(this.events, integer("row")),
       kernels: integer("kernels"),
-      device_ns: this.memo("device_ns", () => columns.f64("call_device_ns"))[place]!,
+      device_ns: this.memo("device_ns", () => columns.f64("call_device_ns"))[call]!,
       tflop_per_s: rate("tflop_per_s"),
       gb_per_s: rate("gb_per_s"),
       roofline_share: rate("roofline_share"),
@@ -411,7 +413,7 @@ export class RankTrace {
     });
   }
 
-  /** Ranges of steps: their rows and steps, and 0 for a whole step or the number of its phase. */
+  /** Ranges of steps and of their phases: event row, step, and number of the phase, 0 for a step. */
   phases(): { row: Int32Array; step: Float64Array; phase: Int32Array } {
     return this.memo("phases", () => {
       const { columns } = this;
@@ -421,16 +423,16 @@ export class RankTrace {
   }
 
   steps(): Float64Array {
-    return this.memo("steps", () => this.decodeByTrack("step", false));
+    return this.memo("steps", () => this.decodeByTrack("step", { hasNone: false }));
   }
 
   correlations(): Float64Array {
     return this.memo("correlations", () =>
-      this.ids("correlation", () => this.decodeByTrack("correlation", true)),
+      this.ids("correlation", () => this.decodeByTrack("correlation", { hasNone: true })),
     );
   }
 
-  /** Ids, which are written as floats if an integer of them would not be exact. */
+  /** A column of ids; those beyond 2^53 are stored as floats in a column named "…_wide". */
   private ids(name: string, packed: () => Float64Array): Float64Array {
     const wide = `${name}_wide`;
     return this.columns.has(wide) ? this.columns.floats(wide) : packed();
@@ -441,13 +443,13 @@ export class RankTrace {
     return this.memo("streams", () => this.ids("stream", () => this.columns.f64("stream")));
   }
 
-  /** Rows that were begun and ended by two records. */
+  /** Rows of events that the file has as a record of the beginning and one of the end. */
   pairedRows(): ReadonlySet<number> {
     return this.memo("paired", () => new Set(this.columns.i32("phase_row")));
   }
 
   /** Decode values stored as differences along each track; `hasNone`: 0 means -1. */
-  private decodeByTrack(name: string, hasNone: boolean): Float64Array {
+  private decodeByTrack(name: string, { hasNone }: { hasNone: boolean }): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
     return this.columns.f64(name).map((folded, row) => {
@@ -462,20 +464,20 @@ export class RankTrace {
   /** Rows of events that began before an instant and still run then, ascending. */
   runningAt(time: number): number[] {
     const { start, dur } = this.events;
-    const lastEnds = this.memo("last ends", () => {
-      const ends = new Float64Array(Math.ceil(start.length / OPEN_BLOCK)).fill(-Infinity);
+    const latestEndOfBlock = this.memo("latest ends", () => {
+      const ends = new Float64Array(Math.ceil(start.length / EVENTS_PER_BLOCK)).fill(-Infinity);
       for (let row = 0; row < start.length; row += 1) {
-        const block = Math.floor(row / OPEN_BLOCK);
+        const block = Math.floor(row / EVENTS_PER_BLOCK);
         ends[block] = Math.max(ends[block]!, start[row]! + dur[row]!);
       }
       return ends;
     });
-    const before = countBelow(start, time);
+    const begun = countBelow(start, time);
     const rows: number[] = [];
-    for (let block = 0; block * OPEN_BLOCK < before; block += 1) {
-      if (lastEnds[block]! <= time) continue;
-      const to = Math.min((block + 1) * OPEN_BLOCK, before);
-      for (let row = block * OPEN_BLOCK; row < to; row += 1) {
+    for (let block = 0; block * EVENTS_PER_BLOCK < begun; block += 1) {
+      if (latestEndOfBlock[block]! <= time) continue;
+      const to = Math.min((block + 1) * EVENTS_PER_BLOCK, begun);
+      for (let row = block * EVENTS_PER_BLOCK; row < to; row += 1) {
         if (start[row]! + dur[row]! > time) rows.push(row);
       }
     }
@@ -483,7 +485,7 @@ export class RankTrace {
   }
 }
 
-/** Rows by lane, ascending within each. */
+/** Rows in the order of their lanes, ascending within a lane, and where each lane begins in it. */
 function groupByLane(
   lane: Int32Array,
   lane0: number,
@@ -502,33 +504,33 @@ function groupByLane(
   return { order, first };
 }
 
-/** Places from distances to them; 0 means none. */
-function parentRows(distances: Int32Array): Int32Array {
-  return distances.map((up, row) => (up > 0 ? row - up : -1));
+/** Index of each entry's parent, from how far before the entry it is; distance 0 means no parent. */
+function parentIndices(distances: Int32Array): Int32Array {
+  return distances.map((distance, index) => (distance > 0 ? index - distance : -1));
 }
 
 // Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.
 
-/** Position of a text: its block, and its start and end in the block. */
+/** Where the text of an event's arguments is: its block, and its bytes in the block. */
 type TextRange = readonly [block: number, start: number, end: number];
 
 interface ArgsDirectory {
-  /** By row, counted through the three tables: its first text + 1, or 0. */
+  /** By row number (see `rowNumber`): index of the first text plus 1, or 0 for none. */
   firstOf: Int32Array;
-  /** Texts of events made from two records, in order. */
+  /** Texts of events made from two records, in order, by row number. */
   multiple: Map<number, number[]>;
-  /** End in its block and length, by text. */
+  /** By text: where it ends in its block, and its length. */
   ends: Float64Array;
   sizes: Int32Array;
   /** Index of each block's first text, followed by the number of texts. */
   firstOfBlock: number[];
 }
 
-const KEPT_BLOCKS = 8;
+const MAX_CACHED_BLOCKS = 8;
 
 export class ArgsReader {
   private directory: Promise<ArgsDirectory> | null = null;
-  private readonly blockCache = new LruCache<number, Promise<Uint8Array>>(KEPT_BLOCKS);
+  private readonly blockCache = new LruCache<number, Promise<Uint8Array>>(MAX_CACHED_BLOCKS);
 
   constructor(
     private readonly rank: RankTrace,
@@ -551,9 +553,9 @@ export class ArgsReader {
     if (this.rank.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
     const directory = await this.directory;
-    const place = this.rowNumber(table, row);
-    const first = directory.firstOf[place] ?? 0;
-    const textIndices = directory.multiple.get(place) ?? (first > 0 ? [first - 1] : []);
+    const rowNumber = this.rowNumber(table, row);
+    const first = directory.firstOf[rowNumber] ?? 0;
+    const textIndices = directory.multiple.get(rowNumber) ?? (first > 0 ? [first - 1] : []);
     return Promise.all(
       textIndices.map((textIndex) => this.readText(textRange(directory, textIndex))),
     );
@@ -571,6 +573,7 @@ export class ArgsReader {
     return pairs;
   }
 
+  /** Number of a row, counted through events, asyncs and instants. */
   private rowNumber(table: TableName, row: number): number {
     const { events, asyncs } = this.rank;
     if (table === "events") return row;
@@ -592,16 +595,16 @@ export class ArgsReader {
     const { number, header, instants } = this.rank;
     const bytes = await readBlock(this.blocks, `${argsBlockName(number, 0)}-directory`);
     const columns = new ColumnReader(bytes, header.args.columns);
-    const [places, sizes] = [columns.i32("row"), columns.i32("size")];
+    const sizes = columns.i32("size");
     const firstOf = new Int32Array(this.rowNumber("instants", instants.start.length));
     const multiple = new Map<number, number[]>();
-    places.forEach((place, textIndex) => {
-      const first = firstOf[place]!;
-      if (first === 0) firstOf[place] = textIndex + 1;
-      else multiple.set(place, [...(multiple.get(place) ?? [first - 1]), textIndex]);
+    columns.i32("row").forEach((rowNumber, textIndex) => {
+      const first = firstOf[rowNumber]!;
+      if (first === 0) firstOf[rowNumber] = textIndex + 1;
+      else getOrMake(multiple, rowNumber, () => [first - 1]).push(textIndex);
     });
     // An event's end may precede its beginning in the file.
-    for (const place of columns.i32("swapped")) multiple.get(place)?.reverse();
+    for (const rowNumber of columns.i32("swapped")) multiple.get(rowNumber)?.reverse();
     const firstOfBlock = [0];
     const ends = new Float64Array(sizes.length);
     for (const count of columns.i32("block")) {

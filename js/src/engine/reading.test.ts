@@ -90,7 +90,7 @@ describe("queries", () => {
     { name: 'gemm "x"', kind: "compute", dur_ns: 10_000, rank: 1, depth: 3 },
   ];
   const columnOf = (name: string): ((row: number) => QueryValue) | null =>
-    name in rows[0]! ? (row) => rows[row]![name]! : null;
+    Object.hasOwn(rows[0]!, name) ? (row) => rows[row]![name]! : null;
   const matchingRows = (query: string): number[] => {
     const test = compileQuery(query, columnOf);
     return rows.flatMap((_, row) => (test(row) ? [row] : []));
@@ -110,6 +110,9 @@ describe("queries", () => {
     ["kind.isin(['cpu'])", [1]],
     ["100 < dur_ns <= 10_000", [1, 2]],
     ["dur_ns.between(500, 10000)", [1, 2]],
+    ["dur_ns.between(500, 10_000, inclusive='right')", [2]],
+    ["dur_ns.between(500, 10_000, 'neither')", []],
+    ["name.str.contains('NCCL', flags=2)", [0]],
     ["dur_ns / 1000 >= 10", [0, 2]],
     ["dur_ns // 3 == 166 or dur_ns % 7 == -3 + 7", [1, 2]],
     ["-depth ** 2 == -9", [2]],
@@ -131,6 +134,12 @@ describe("queries", () => {
     ["name.str.contains('(')", "missing )"],
     ["dur_ns @ 3", '"@ 3" is not known here'],
     ["dur_ns.str.len() > 1", "needs a column of text"],
+    ["name.str.startswith(('nccl', 'gemm'))", "needs a text to look for"],
+    ["name.str.contains(5)", "needs a text to look for"],
+    ["name.str.contains('x', bogus=1)", "takes pat, case, flags, na, regex"],
+    ["name.str.lower('x') == 'a'", "takes no arguments"],
+    ["name.isin('aten::mm')", ".isin() needs a list"],
+    ["constructor == 1", "events have no column constructor"],
   ])("%s is refused", (query, reason) => {
     expect(() => matchingRows(query)).toThrow(reason);
     expect(() => matchingRows(query)).toThrow("cannot be evaluated without a kernel");

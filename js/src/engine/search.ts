@@ -2,6 +2,7 @@
 
 import { LIMITS } from "../facts/limits";
 import { matchNames } from "../expressions/evaluate";
+import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type {
   Brief,
@@ -53,21 +54,21 @@ class RankHits {
   /** All matches, in the order in which users step through them. */
   get orderedHits(): OrderedHits {
     if (this.cachedOrder !== null) return this.cachedOrder;
-    const parts = TABLES.map((name) => this.matchingRows(name));
-    const length = parts.reduce((sum, rows) => sum + rows.length, 0);
+    const rowsByTable = TABLES.map((name) => this.matchingRows(name));
+    const length = sum(rowsByTable.map((rows) => rows.length));
     const all: OrderedHits = {
       start: new Float64Array(length),
       table: new Uint8Array(length),
       row: new Int32Array(length),
     };
     let at = 0;
-    parts.forEach((rows, table) => {
+    rowsByTable.forEach((rows, table) => {
       all.start.set(gather(this.rank.tableByName(TABLES[table]!).start, rows), at);
       all.table.fill(table, at, at + rows.length);
       all.row.set(rows, at);
       at += rows.length;
     });
-    const inOrder = parts[0]!.length === length ? all : sortHits(all);
+    const inOrder = rowsByTable[0]!.length === length ? all : sortHits(all);
     return (this.cachedOrder = inOrder);
   }
 
@@ -76,7 +77,7 @@ class RankHits {
     return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
-  /** Number of matches before a place; `inclusive` also counts the match at the place. */
+  /** Number of matches that precede a row; `inclusive` also counts the row itself. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
     const hits = this.orderedHits;
     const low = countBelow(hits.start, time);
@@ -97,7 +98,7 @@ function sortHits({ start, table, row }: OrderedHits): OrderedHits {
   return {
     start: gather(start, order),
     table: gather(table, order),
-    row: order.map((hit) => row[hit]!),
+    row: gather(row, order),
   };
 }
 
@@ -165,7 +166,7 @@ export class EventSearch {
     return reply;
   }
 
-  /** Answer `find`: the next or previous match after a place, wrapping around at the end. */
+  /** Answer `find`: the match after or before an origin, wrapping around at the ends. */
   async findReply(text: string, from: SearchOrigin | null, direction: number): Promise<Match> {
     const hits = await this.hits(text);
     const { total, error } = hits;
@@ -187,9 +188,9 @@ export class EventSearch {
   }
 }
 
-/** The position after (or before) a place among the matches of all ranks. */
+/** The position, among the matches of all ranks, of the next or previous one. */
 function nextPosition(hits: SearchHits, from: SearchOrigin, forward: boolean): number {
-  // A place without a row precedes all rows with the same start.
+  // An origin without an id precedes all rows with the same start.
   const table = Math.max(TABLES.indexOf((from.table ?? "events") as TableName), 0);
   const row = from.id ?? -1;
   let before = 0;
@@ -230,6 +231,8 @@ interface TotalsEntry {
   device: number;
 }
 
+const NO_TOTALS = { count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
+
 /** Answer `totals`. */
 export async function totalsReply(
   { masks, names }: PageJob,
@@ -241,14 +244,15 @@ export async function totalsReply(
     addTotals(rank, await masks.memberRows(rank, selection), selection, byName);
   const kinds = new Map<number, TotalsEntry>();
   for (const entry of byName.values()) {
+    const { kind } = entry;
     mergeInto(
-      entryFor(kinds, entry.kind, { kind: entry.kind, name: -1, order: entry.kind }),
+      getOrMake(kinds, kind, () => ({ ...NO_TOTALS, kind, name: -1, order: kind })),
       entry,
     );
   }
   const nameTotals = [...byName.values()].sort(compareTotals);
   return {
-    events: nameTotals.reduce((events, { count }) => events + count, 0),
+    events: sum(nameTotals.map(({ count }) => count)),
     kinds: [...kinds.values()].sort(compareTotals).map((sums) => toRecord(sums, names)),
     names: nameTotals.slice(0, LIMITS.totals_names).map((sums) => ({
       name: names.full(sums.name),
@@ -273,35 +277,23 @@ function addTotals(
     const end = start[row]! + dur[row]!;
     const inside = (to === null ? end : Math.min(end, to)) - low;
     const [name, , kind] = rank.header.types[type[row]!]!;
-    const sums = (byType[type[row]!] ??= emptyEntry({ kind, name, order: type[row]! }));
+    const sums = (byType[type[row]!] ??= { ...NO_TOTALS, kind, name, order: type[row]! });
     sums.count += 1;
     sums.sum += inside;
     sums.min = Math.min(sums.min, inside);
     sums.max = Math.max(sums.max, inside);
     if (streams[row]! >= 0) sums.device += inside;
   }
-  // Types are in the order in which the kernel would find their names.
+  // Types are in the order in which their names first occur.
   for (const sums of byType) {
     if (sums === undefined) continue;
-    const key = `${sums.kind} ${sums.name}`;
-    mergeInto(entryFor(groups, key, { ...sums, order: groups.size }), sums);
+    const { kind, name } = sums;
+    const order = groups.size;
+    mergeInto(
+      getOrMake(groups, `${kind} ${name}`, () => ({ ...NO_TOTALS, kind, name, order })),
+      sums,
+    );
   }
-}
-
-function emptyEntry({
-  kind,
-  name,
-  order,
-}: Pick<TotalsEntry, "kind" | "name" | "order">): TotalsEntry {
-  return { kind, name, order, count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
-}
-
-function entryFor<K>(
-  groups: Map<K, TotalsEntry>,
-  key: K,
-  origin: Pick<TotalsEntry, "kind" | "name" | "order">,
-): TotalsEntry {
-  return getOrMake(groups, key, () => emptyEntry(origin));
 }
 
 function mergeInto(into: TotalsEntry, part: TotalsEntry): void {
@@ -331,20 +323,20 @@ function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
 
 // Durations of events of one name: figures and a histogram.
 
-/** Figures of a non-empty array of durations. The array is sorted in place. */
+/** Figures of durations, of which there is at least one. Sorts the array in place. */
 export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
   const count = durs.length;
   const [low, high] = [durs[0]!, durs[count - 1]!];
-  const sum = durs.reduce((total, dur) => total + dur, 0);
+  const total = sum(durs);
   const { edges, scale } = histogramEdges(low, high, count);
   const bins = edges.length - 1;
   const below = edges.map((edge, k) => (k < bins ? countBelow(durs, edge) : countUpTo(durs, edge)));
   const half = count >> 1;
   return {
     count,
-    sum,
-    mean: sum / count,
+    sum: total,
+    mean: total / count,
     median: count % 2 === 1 ? durs[half]! : (durs[half - 1]! + durs[half]!) / 2,
     min: low,
     max: high,

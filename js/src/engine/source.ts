@@ -7,11 +7,16 @@
 
 import {
   type Answer,
+  type Brief,
+  type Cell,
+  type EventDetail,
+  type Launches,
   type Operation,
   type Reply,
   RequestError,
   type Requests,
   type Source,
+  type Totals,
 } from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { latenessReply, RankLateness } from "./collectives";
@@ -38,13 +43,18 @@ import { DeviceUsage, minimapReply, statsReply } from "./stats";
 import { timeInStates } from "./sweep";
 import { tilesReply } from "./tiles";
 
-type PageHandlers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>> };
+type Handlers<Result extends { [Op in Operation]: unknown }> = {
+  readonly [Op in Operation]?: (request: Requests[Op]) => Result[Op] | Promise<Result[Op]>;
+};
+/** Handlers of operations whose replies are JSON, and of those with a buffer. */
+type JsonHandlers = Handlers<{ [Op in Operation]: Answer<Op>["reply"] }>;
+type BufferHandlers = Handlers<{ [Op in Operation]: Answer<Op> }>;
 
-/** A source over data in the page. */
+/** A source that answers from data in the page. */
 export interface LocalSource extends Source {
-  /** Whether it holds all of the job, or only a part of it. */
+  /** Whether the page has all of the job. */
   readonly isComplete: boolean;
-  /** Whether its reply equals that of a kernel. */
+  /** Return whether the reply would equal that of a kernel. */
   canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean;
 }
 
@@ -55,42 +65,47 @@ export class PageSource implements LocalSource {
   private readonly panels: PanelEngine;
   private deviceTimes: Promise<DeviceUsage[]> | null = null;
   private rankLateness: Promise<RankLateness[]> | null = null;
-  private readonly handlers: PageHandlers;
+  private readonly jsonHandlers: JsonHandlers;
+  private readonly bufferHandlers: BufferHandlers;
 
   constructor(page: PageDocument, blocks: Blocks, save: SaveFile) {
     this.job = new PageJob(page, blocks);
     this.search = new EventSearch(this.job);
     this.panels = new PanelEngine(this.job);
-    this.handlers = {
-      tiles: (request) => tilesReply(this.job, request),
+    this.jsonHandlers = {
       stats: async ({ start, end, ranks }) =>
         statsReply(await this.loadDevices(), start, end, ranks ?? null),
-      minimap: async ({ bins }) => minimapReply(await this.loadDevices(), page.scene, bins),
       event: (request) => this.eventReply(request),
       efficiency: async ({ rank: number, id }) => {
         const rank = await this.job.loadRank(number);
         const isFull = !(rank instanceof RankOverview);
-        return jsonReply({
-          figures: isFull ? rank.callFigures(rank.checkRow(rank.events, id)) : null,
-        });
+        return { figures: isFull ? rank.callFigures(rank.checkRow(rank.events, id)) : null };
       },
       cell: (request) => this.cellReply(request),
-      gap: async (request) => jsonReply(await this.panels.gap(request)),
-      search: async ({ text }) => jsonReply(await this.search.searchReply(text)),
-      find: async ({ text, from = null, direction = 1 }) =>
-        jsonReply(await this.search.findReply(text, from as SearchOrigin | null, direction)),
-      marks: (request) => this.marksReply(request),
+      gap: (request) => this.panels.gap(request),
+      search: ({ text }) => this.search.searchReply(text),
+      find: ({ text, from = null, direction = 1 }) =>
+        this.search.findReply(text, from as SearchOrigin | null, direction),
       totals: (request) => this.totalsReply(request),
       neighbor: (request) => this.neighborReply(request),
       launches: (request) => this.launchesReply(request),
-      snap: (request) => this.snapReply(request),
-      lateness: (request) => this.latenessReply(request),
+      snap: async (request) => ({ time: await this.snap(request) }),
+      lateness: async ({ start, end }) =>
+        latenessReply(await this.loadLateness(), start, end, await this.job.loadCollectives()),
       collective: (request) => this.collectiveReply(request),
-      ribbon: async (request) => (await this.job.loadCollectives()).ribbon.ribbonReply(request),
-      clusters: () => this.clustersReply(),
+      clusters: () => {
+        if (page.alike === null) throw new Error("This page has no groups of similar ranks.");
+        return page.alike;
+      },
       panels: (request) => this.panels.panels(request),
-      heatmap: (request) => this.panels.heatmap(request),
       export: (request) => exportSelection(this.job, request, save),
+    };
+    this.bufferHandlers = {
+      tiles: (request) => tilesReply(this.job, request),
+      minimap: async ({ bins }) => minimapReply(await this.loadDevices(), page.scene, bins),
+      marks: (request) => this.marksReply(request),
+      ribbon: async (request) => (await this.job.loadCollectives()).ribbon.ribbonReply(request),
+      heatmap: (request) => this.panels.heatmap(request),
     };
   }
 
@@ -103,12 +118,13 @@ export class PageSource implements LocalSource {
     return this.job.page.scene.embedded?.level === "all";
   }
 
-  /** Exclude files, which the kernel writes, and arguments that did not fit. */
+  /** False for files, which the kernel writes, and for arguments that did not fit into the page. */
   canAnswer(op: Operation): boolean {
     const { ranks_args: argsRanks = [], ranks_full: fullRanks = [] } =
       this.job.page.scene.embedded ?? {};
     const hasArguments = op !== "event" || argsRanks.length === fullRanks.length;
-    return this.isComplete && hasArguments && op !== "export" && op in this.handlers;
+    const isKnown = op in this.jsonHandlers || op in this.bufferHandlers;
+    return this.isComplete && hasArguments && op !== "export" && isKnown;
   }
 
   /** Build the indices for the first replies of panels. */
@@ -121,17 +137,24 @@ export class PageSource implements LocalSource {
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    const handler: PageHandlers[Op] = this.handlers[op];
-    if (handler === undefined) {
-      const message = `unknown op ${op}; the ops are ${Object.keys(this.handlers).join(", ")}`;
-      throw new RequestError({ code: "unknown_op", message });
+    const { [op]: jsonHandler }: JsonHandlers = this.jsonHandlers;
+    const { [op]: bufferHandler }: BufferHandlers = this.bufferHandlers;
+    if (jsonHandler === undefined && bufferHandler === undefined) {
+      const ops = Object.keys({ ...this.jsonHandlers, ...this.bufferHandlers }).join(", ");
+      throw new RequestError({
+        code: "unknown_op",
+        message: `unknown op ${op}; the ops are ${ops}`,
+      });
     }
     // Reply later, as a kernel would: the page paints its frame first.
     await yieldToPage();
     signal?.throwIfAborted();
-    const reply = await handler(request);
+    const answer =
+      jsonHandler === undefined
+        ? await bufferHandler!(request)
+        : { reply: await jsonHandler(request), buffer: null };
     signal?.throwIfAborted();
-    return reply;
+    return answer;
   }
 
   private loadDevices(): Promise<DeviceUsage[]> {
@@ -151,23 +174,22 @@ export class PageSource implements LocalSource {
     );
   }
 
-  private async eventReply(request: Requests["event"]): Promise<Answer<"event">> {
+  private async eventReply(request: Requests["event"]): Promise<EventDetail> {
     const rank = await this.job.loadRank(request.rank);
     const table = request.table ?? "events";
     if (rank instanceof RankOverview) {
-      return jsonReply(overviewDetails(rank, table, request.id, this.job.names));
+      return overviewDetails(rank, table, request.id);
     }
     const rows = rank.tableByName(table);
     const row = rank.checkRow(rows, request.id);
-    return jsonReply(await eventDetails(rank, rows, row, this.job.names, this.job.argsOf(rank)));
+    return eventDetails(rank, rows, row, this.job.argsOf(rank));
   }
 
-  private async cellReply(request: Requests["cell"]): Promise<Answer<"cell">> {
+  private async cellReply(request: Requests["cell"]): Promise<Cell> {
     const { lane } = request;
     const overlay = await this.job.loadOverlayLane(lane);
-    if (overlay !== null) return jsonReply(laneCellReply(overlay, this.job.names, request));
-    const rank = await this.job.loadRank(this.job.rankOfLane(lane));
-    return jsonReply(cellReply(rank, this.job.names, request));
+    if (overlay !== null) return laneCellReply(overlay, this.job.names, request);
+    return cellReply(await this.job.loadRank(this.job.rankOfLane(lane)), request);
   }
 
   private async marksReply(request: Requests["marks"]): Promise<Reply> {
@@ -192,7 +214,7 @@ export class PageSource implements LocalSource {
     return marksReply(request, markedRows, hits.error);
   }
 
-  private async totalsReply(request: Requests["totals"]): Promise<Answer<"totals">> {
+  private async totalsReply(request: Requests["totals"]): Promise<Totals> {
     const selection = normalizeSelection(request.selection);
     const numbers = selection.ranks ?? this.job.rankNumbers;
     const ranks: RankTrace[] = [];
@@ -203,39 +225,34 @@ export class PageSource implements LocalSource {
     }
     if (ranks.length === 0 && leftOut.length > 0) throw new Error(notEmbeddedMessage(leftOut[0]!));
     const reply = await totalsReply(this.job, ranks, selection);
-    return jsonReply(leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply);
+    return leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply;
   }
 
-  private async neighborReply(request: Requests["neighbor"]): Promise<Answer<"neighbor">> {
-    const rank = await this.loadFullRank(request.rank);
+  private async neighborReply(request: Requests["neighbor"]): Promise<{ brief: Brief | null }> {
+    const rank = await this.job.loadRank(request.rank);
+    if (rank instanceof RankOverview) throw new Error(notEmbeddedMessage(request.rank));
     const rows = rank.tableByName(request.table ?? "events");
     const row = rank.checkRow(rows, request.id);
-    return jsonReply({ brief: neighborEvent(rank, rows, row, request.direction ?? 1) });
+    return { brief: neighborEvent(rank, rows, row, request.direction ?? 1) };
   }
 
-  private async launchesReply({
-    rank: number,
-    id,
-  }: Requests["launches"]): Promise<Answer<"launches">> {
+  private async launchesReply({ rank: number, id }: Requests["launches"]): Promise<Launches> {
     const rank = await this.job.loadRank(number);
-    if (rank instanceof RankOverview) return jsonReply({ call: null, kernels: [], count: 0 });
-    return jsonReply(launchesReply(rank, rank.checkRow(rank.events, id)));
+    if (rank instanceof RankOverview) return { call: null, kernels: [], count: 0 };
+    return launchesReply(rank, rank.checkRow(rank.events, id));
   }
 
-  private async snapReply({ lane, time, tolerance }: Requests["snap"]): Promise<Answer<"snap">> {
+  private async snap({ lane, time, tolerance }: Requests["snap"]): Promise<number | null> {
     const overlay = await this.job.loadOverlayLane(lane);
-    if (overlay !== null) return jsonReply({ time: snapTime(overlay, time, tolerance) });
+    if (overlay !== null) return snapTime(overlay, time, tolerance);
     const rank = await this.job.loadRank(this.job.rankOfLane(lane));
     // Without single events there is no edge to snap to.
-    if (rank instanceof RankOverview) return jsonReply({ time: null });
-    return jsonReply({ time: snapTime(rank.laneIndex(lane), time, tolerance) });
+    return rank instanceof RankOverview ? null : snapTime(rank.laneIndex(lane), time, tolerance);
   }
 
-  private async latenessReply({ start, end }: Requests["lateness"]): Promise<Answer<"lateness">> {
+  private loadLateness(): Promise<RankLateness[]> {
     this.rankLateness ??= this.buildLateness();
-    return jsonReply(
-      latenessReply(await this.rankLateness, start, end, await this.job.loadCollectives()),
-    );
+    return this.rankLateness;
   }
 
   private async buildLateness(): Promise<RankLateness[]> {
@@ -264,29 +281,13 @@ export class PageSource implements LocalSource {
     });
   }
 
-  private async collectiveReply(request: Requests["collective"]): Promise<Answer<"collective">> {
+  private async collectiveReply(
+    request: Requests["collective"],
+  ): Promise<Answer<"collective">["reply"]> {
     const rank = await this.job.loadRank(request.rank);
-    // An overview does not list its events, so the id cannot be checked; no collective has it.
+    // An overview does not list its events. An unknown id then belongs to no collective.
     const id = rank instanceof RankOverview ? request.id : rank.checkRow(rank.events, request.id);
-    return jsonReply({
-      collective: (await this.job.loadCollectives()).collectiveReply(request.rank, id),
-    });
+    const collectives = await this.job.loadCollectives();
+    return { collective: collectives.collectiveReply(request.rank, id) };
   }
-
-  private async clustersReply(): Promise<Answer<"clusters">> {
-    const { alike: rankGroups } = this.job.page;
-    if (rankGroups === null) throw new Error("This page has no groups of similar ranks.");
-    return Promise.resolve(jsonReply(rankGroups));
-  }
-
-  /** A rank whose single events are in the page. */
-  private async loadFullRank(number: number): Promise<RankTrace> {
-    const rank = await this.job.loadRank(number);
-    if (rank instanceof RankOverview) throw new Error(notEmbeddedMessage(number));
-    return rank;
-  }
-}
-
-function jsonReply<Body extends object>(reply: Body): Reply<Body> {
-  return { reply, buffer: null };
 }

@@ -1,12 +1,10 @@
 /** Sets of intervals with the covered time before any instant. */
 
-import { countBelow, countUpTo, gallopBelow } from "./columns";
-
-const EMPTY = new Float64Array(0);
+import { countBelow, countUpTo, gallopBelow, gather, indicesWhere } from "./columns";
 
 /** Union of intervals, as disjoint pieces in order. */
 export class IntervalUnion {
-  /** `prefix`: covered time before each piece, and the total at the end. */
+  /** `prefix` has the covered time before each piece, and the total as its last entry. */
   constructor(
     readonly starts: Float64Array,
     readonly prefix: Float64Array,
@@ -56,7 +54,7 @@ export class IntervalUnion {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }
 
-  /** Call `visit` with each part, in order, that this covers and the other does not. */
+  /** Call `visit`, in order, with each part that this union covers and `other` does not. */
   forEachDifference(
     other: IntervalUnion,
     visit: (start: number, end: number, piece: number) => void,
@@ -82,9 +80,10 @@ interface Coverage {
 }
 
 /**
- * Any set of intervals: covered time, and number of intervals that overlap a window. `starts` and
- * `ends` are of the intervals with a length, each sorted separately; null if none overlap, because
- * the cover's pieces are then the intervals. `points`: intervals without length.
+ * A set of intervals that may overlap, with its covered time and the number of intervals in any
+ * window. `starts` and `ends` are those of the intervals with a length, each sorted separately. Both
+ * are null if no intervals overlap, because the pieces of `cover` are then the intervals. `points`
+ * has the starts of intervals without length.
  */
 export class IntervalSet {
   constructor(
@@ -96,26 +95,19 @@ export class IntervalSet {
 
   /** Build the set of intervals with these ascending starts and durations. */
   static of(starts: Float64Array, durs: Float64Array): IntervalSet {
-    let points = 0;
-    for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points += 1;
-    const begins = new Float64Array(durs.length - points);
-    const ends = new Float64Array(durs.length - points);
-    const instants = points === 0 ? EMPTY : new Float64Array(points);
-    let long = 0;
-    points = 0;
-    for (let i = 0; i < durs.length; i += 1) {
-      if (durs[i]! > 0) {
-        begins[long] = starts[i]!;
-        ends[long] = starts[i]! + durs[i]!;
-        long += 1;
-      } else {
-        instants[points] = starts[i]!;
-        points += 1;
-      }
+    const points = gather(
+      starts,
+      indicesWhere(durs.length, (i) => !(durs[i]! > 0)),
+    );
+    let [begins, lengths] = [starts, durs];
+    if (points.length > 0) {
+      const long = indicesWhere(durs.length, (i) => durs[i]! > 0);
+      [begins, lengths] = [gather(starts, long), gather(durs, long)];
     }
+    const ends = begins.map((start, i) => start + lengths[i]!);
     const cover = IntervalUnion.of(begins, ends);
-    if (cover.starts.length === begins.length) return new IntervalSet(cover, null, null, instants);
-    return new IntervalSet(cover, begins, ends.sort(), instants);
+    if (cover.starts.length === begins.length) return new IntervalSet(cover, null, null, points);
+    return new IntervalSet(cover, begins, ends.sort(), points);
   }
 
   get isDisjoint(): boolean {
@@ -127,9 +119,9 @@ export class IntervalSet {
     return this.starts ?? this.cover.starts;
   }
 
-  /** Ends around `time`: the last one before it, the first one from it on. Points excluded. */
+  /** Ends of intervals with a length near `time`: the last one before it, the first at or after it. */
   endsAround(time: number): number[] {
-    if (this.ends !== null) return neighbours(this.ends, time);
+    if (this.ends !== null) return neighbors(this.ends, time);
     const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
     const after = countBelow(starts, time);
@@ -143,7 +135,7 @@ export class IntervalSet {
     return low === high ? 0 : this.measure(Float64Array.of(low, high)).count[0]!;
   }
 
-  /** First start and last end within a window; Infinity and -Infinity if nothing overlaps it. */
+  /** First start and last end, cut at the window; Infinity and -Infinity if nothing overlaps it. */
   extentWithin(low: number, high: number): [start: number, end: number] {
     const { cover, points } = this;
     let [start, end] = [Infinity, -Infinity];
@@ -222,13 +214,13 @@ export class IntervalSet {
   }
 }
 
-/** The last of sorted `values` before `time`, and the first one from it on. */
-export function neighbours(values: Float64Array, time: number): number[] {
+/** The last of the sorted `values` before `time`, and the first at or after it. */
+export function neighbors(values: Float64Array, time: number): number[] {
   const index = countBelow(values, time);
   return Array.from(values.subarray(Math.max(index - 1, 0), index + 1));
 }
 
-/** Position of the piece that holds or precedes `time`; 0 if all are later. */
+/** Index of the last piece that starts at or before `time`; 0 if all start later. */
 export function pieceAt(cover: IntervalUnion, time: number): number {
   return Math.max(countUpTo(cover.starts, time) - 1, 0);
 }

@@ -20,7 +20,7 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   );
 
   test.each(windows)("$start … $end", ({ start, end, ...answer }) => {
-    const { reply } = statsReply(devices, start, end);
+    const reply = statsReply(devices, start, end);
     for (const [name, values] of Object.entries(answer))
       expect(reply, name).toHaveProperty(name, values);
     expect(reply.ranks).toEqual(ranks.map(({ rank }) => rank));
@@ -30,7 +30,7 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   test("kinds of one rank are shares of its own time", () => {
     const { start, end } = windows[0]!;
     devices.forEach(({ rank }, at) => {
-      const { reply } = statsReply(devices, start, end, [rank]);
+      const reply = statsReply(devices, start, end, [rank]);
       const { compute, span } = reply;
       const { compute: share = 0 } = reply.kinds;
       expect(share).toBeCloseTo(compute[at]! / Math.max(span[at]!, 1), 12);

@@ -1,4 +1,4 @@
-/** Time of the devices in any window: unions over all streams of a rank. */
+/** Answer `stats` and `minimap`: the time of each rank's device in any window, over all streams. */
 
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
@@ -33,59 +33,69 @@ type Union = keyof typeof DEVICE_UNIONS;
 const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
 type DeviceParts = Record<(typeof PARTS)[number], number>;
 
+/** What a rank's device did in any window; of an overview, time within a cell is a mean. */
+interface WindowTimes {
+  hasDevice: boolean;
+  /** First start and last end of the device's work. */
+  span: readonly [start: number, end: number];
+  /** Time of each union. */
+  unionTimes(start: number, end: number): (name: Union) => number;
+  /** Time in which the device was probably busy with work that is not in the file. */
+  unrecordedWithin(start: number, end: number): number;
+  /** Length of the window without the time between windows of the recording. */
+  recordedWithin(start: number, end: number): number;
+}
+
+function timesOfOverview(rank: RankOverview): WindowTimes {
+  const timeWithin = (name: string) => {
+    const timeBefore = rank.deviceTimeBefore(name);
+    return (start: number, end: number): number => timeBefore(end) - timeBefore(start);
+  };
+  const names = Object.keys(DEVICE_UNIONS) as Union[];
+  const unions = new Map(names.map((name) => [name, timeWithin(name)]));
+  const [unrecorded, betweenWindows] = [timeWithin("unrecorded"), timeWithin("between_windows")];
+  return {
+    hasDevice: rank.header.has_device,
+    span: rank.header.device_range,
+    unionTimes: (start, end) => (name) => unions.get(name)!(start, end),
+    unrecordedWithin: (start, end) => Math.round(unrecorded(start, end)),
+    recordedWithin: (start, end) => end - start - Math.round(betweenWindows(start, end)),
+  };
+}
+
+function timesOfEvents(rank: RankAnalysis): WindowTimes {
+  const { trace, fullSelection } = rank;
+  const { sweep } = deviceSpansOf(fullSelection);
+  const unrecorded = unrecordedWork(rank);
+  return {
+    hasDevice: trace.deviceRows().length > 0,
+    span: trace.header.device_range ?? trace.workExtent() ?? [0, 0],
+    unionTimes: (start, end) => {
+      const times = sweep.timesWithin(start, end);
+      return (name) => timeInStates(times, DEVICE_UNIONS[name]);
+    },
+    unrecordedWithin: (start, end) => unrecorded.coveredWithin(start, end),
+    recordedWithin: (start, end) => recordedTime(fullSelection, start, end),
+  };
+}
+
+/** A rank's share of the replies to `stats` and `minimap`. */
 export class DeviceUsage {
   readonly rank: number;
-  readonly hasDevice: boolean;
-  /** Whether time within a cell of an overview is a mean. */
   readonly isApproximate: boolean;
-  /** Time of each union in a window. */
-  private readonly times: (start: number, end: number) => (name: Union) => number;
-  /** First start and last end of its work. */
-  private readonly span: readonly [number, number];
-  /** Time in a window in which it was probably busy with work that is not in the file. */
-  readonly unrecordedWithin: (start: number, end: number) => number;
-  /** Length of a window without the time between windows of the recording. */
-  private readonly recordedWithin: (start: number, end: number) => number;
-
+  readonly times: WindowTimes;
   private readonly source: RankData;
-  private readonly range: readonly [number, number];
 
   constructor(rankData: RankAnalysis | RankOverview) {
-    const source = rankData instanceof RankOverview ? rankData : rankData.trace;
-    this.source = source;
-    this.rank = source.number;
-    this.range = source.header.range;
     this.isApproximate = rankData instanceof RankOverview;
-    if (rankData instanceof RankOverview) {
-      this.hasDevice = rankData.header.has_device;
-      this.span = rankData.header.device_range;
-      const names = Object.keys(DEVICE_UNIONS) as Union[];
-      const before = new Map(names.map((name) => [name, rankData.deviceTimeBefore(name)]));
-      this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
-      const [unrecordedBefore, betweenWindowsBefore] = [
-        rankData.deviceTimeBefore("unrecorded"),
-        rankData.deviceTimeBefore("between_windows"),
-      ];
-      this.unrecordedWithin = (start, end) =>
-        Math.round(unrecordedBefore(end) - unrecordedBefore(start));
-      this.recordedWithin = (start, end) =>
-        end - start - Math.round(betweenWindowsBefore(end) - betweenWindowsBefore(start));
-    } else {
-      this.hasDevice = rankData.trace.deviceRows().length > 0;
-      this.span = rankData.trace.header.device_range ?? rankData.trace.workExtent() ?? [0, 0];
-      const { sweep } = deviceSpansOf(rankData.fullSelection);
-      const unrecorded = unrecordedWork(rankData);
-      this.unrecordedWithin = (start, end) => unrecorded.coveredWithin(start, end);
-      this.recordedWithin = (start, end) => recordedTime(rankData.fullSelection, start, end);
-      this.times = (start, end) => {
-        const times = sweep.timesWithin(start, end);
-        return (name) => timeInStates(times, DEVICE_UNIONS[name]);
-      };
-    }
+    this.source = rankData instanceof RankOverview ? rankData : rankData.trace;
+    this.rank = this.source.number;
+    this.times =
+      rankData instanceof RankOverview ? timesOfOverview(rankData) : timesOfEvents(rankData);
   }
 
   partsBetween(start: number, end: number): DeviceParts {
-    const timeIn = this.times(start, end);
+    const timeIn = this.times.unionTimes(start, end);
     const [compute, both, busy] = [timeIn("compute"), timeIn("both"), timeIn("busy")];
     return {
       compute,
@@ -97,7 +107,7 @@ export class DeviceUsage {
     };
   }
 
-  /** Contents of each host lane of the folded rank between neighbouring edges. */
+  /** Contents of the rank's summary lanes of the host between neighbouring edges. */
   hostCells(edges: Float64Array): Omit<Cells, "mask">[] {
     const { source } = this;
     return source.header.summary.flatMap(({ role, lane }) => {
@@ -110,37 +120,35 @@ export class DeviceUsage {
 
   /** Length of the part of a window that is within the rank's data. */
   dataWithin(start: number, end: number): number {
-    return overlapLength(this.range, start, end);
+    const [low, high] = this.source.header.range;
+    return Math.max(0, Math.min(high, end) - Math.max(low, start));
   }
 
   /** Recorded time of a window between the rank's first and last device work. */
   spanWithin(start: number, end: number): number {
-    const [low, high] = [Math.max(this.span[0], start), Math.min(this.span[1], end)];
-    return high > low ? this.recordedWithin(low, high) : 0;
+    const { span, recordedWithin } = this.times;
+    const [low, high] = [Math.max(span[0], start), Math.min(span[1], end)];
+    return high > low ? recordedWithin(low, high) : 0;
   }
 }
 
-function overlapLength([low, high]: readonly [number, number], start: number, end: number): number {
-  return Math.max(0, Math.min(high, end) - Math.max(low, start));
-}
-
-/** Answer `stats`: the parts of a window, by rank and as shares of some ranks or all. */
+/** Answer `stats`: times in a window by rank, and as shares of `ranks`, or of all if null. */
 export function statsReply(
   devices: readonly DeviceUsage[],
   start: number,
   end: number,
   ranks: readonly number[] | null = null,
-): Reply<Stats> {
+): Stats {
   checkWindow({ start, end });
   const parts = devices.map((device) =>
     roundParts(device.partsBetween(start, end), device.isApproximate),
   );
   const span = devices.map((device) => device.spanWithin(start, end));
-  const unrecorded = devices.map((device) => device.unrecordedWithin(start, end));
+  const unrecorded = devices.map(({ times }) => times.unrecordedWithin(start, end));
   const sumOfRanks = (values: readonly number[]): number =>
     sum(values.filter((_, index) => ranks === null || ranks.includes(devices[index]!.rank)));
   const totalSpan = sumOfRanks(span);
-  const hasShares = totalSpan > 0 && devices.some(({ hasDevice }) => hasDevice);
+  const hasShares = totalSpan > 0 && devices.some(({ times }) => times.hasDevice);
   const reply: Stats = {
     start,
     end,
@@ -163,7 +171,7 @@ export function statsReply(
   };
   const approximate = devices.filter((device) => device.isApproximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
-  return { reply, buffer: null };
+  return reply;
 }
 
 /** Means of an overview as whole nanoseconds. */
@@ -172,12 +180,12 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
-/** Answer `minimap`: the mean of all ranks, or without device work of all folded host lanes. */
+/** Answer `minimap`: the mean of all devices; without device work, of all summary lanes of hosts. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
-  const onDevices = devices.some(({ hasDevice }) => hasDevice);
+  const onDevices = devices.some(({ times }) => times.hasDevice);
   const names = onDevices ? ["compute", "exposed", "memory"] : scene.kinds;
   const layers = names.map((name) => ({ name, totals: new Float64Array(bins) }));
   const readers = onDevices

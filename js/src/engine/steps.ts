@@ -14,7 +14,7 @@ import {
 } from "./frames";
 import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel_rank";
 
-/** Phases below this share of all steps are omitted. */
+/** Phases with a smaller share of the time of all steps are omitted, in percent. */
 const MIN_PHASE_PCT = 1;
 const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 
@@ -26,7 +26,7 @@ interface StepTime {
   start: number;
   end: number;
   dur: number;
-  /** Whether the step is within the window: only such steps are compared. */
+  /** Whether all of the step is within the window. Only these steps are compared between ranks. */
   isWhole: boolean;
 }
 
@@ -34,18 +34,7 @@ interface StepTime {
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
-  const deviceStepsOfRanks = new Map(
-    selections.map(({ analysis }) => [
-      analysis.number,
-      new Map(analysis.trace.header.device_steps.map(([step, start, dur]) => [step, [start, dur]])),
-    ]),
-  );
-  const stepTimesOfRanks = timesOfPhase(0, "step").map((stepTime) => {
-    const onDevice = deviceStepsOfRanks.get(stepTime.rank)?.get(stepTime.step);
-    if (onDevice === undefined) return { ...stepTime, dur: stepTime.end - stepTime.start };
-    const [start, dur] = onDevice as [number, number];
-    return { ...stepTime, phase: "step on device", start, end: start + dur, dur };
-  });
+  const stepTimesOfRanks = selections.flatMap(stepsWithDeviceTimes);
   const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
   const longPhases = phases.labels
     .map((label, index) => timesOfPhase(index + 1, label))
@@ -63,25 +52,33 @@ export function stepsFrame(selections: readonly RankSelection[], phases: PhasesH
   });
   columns.deviation_share = groups.flatMap(deviations);
   const withSteps = new Set(stepTimesOfRanks.map(({ rank }) => rank));
-  const selectionsWithoutSteps = selections.filter(
-    ({ analysis }) => !withSteps.has(analysis.number),
-  );
+  const withoutSteps = selections.filter(({ analysis }) => !withSteps.has(analysis.number));
   const unselected = sum(
-    selectionsWithoutSteps.map(
-      ({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size,
-    ),
+    withoutSteps.map(({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size),
   );
   const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
   const notes = [
     missingRanksNote(
       rankNumbersOf(selections),
-      rankNumbersOf(selectionsWithoutSteps),
+      rankNumbersOf(withoutSteps),
       unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
-      { ranks: rankNumbersOf(selectionsWithoutSteps).join(", "), steps: unselected },
+      { ranks: rankNumbersOf(withoutSteps).join(", "), steps: unselected },
     ),
     stepTimesOfRanks.every((stepTime) => stepTime.isWhole) ? "" : CUT_NOTE,
   ];
   return makeFrame(columns, { matched }, notes.filter(Boolean).join("; "));
+}
+
+/** The chosen steps of a rank. Those that hosts leave early have the times of the device. */
+function stepsWithDeviceTimes(selection: RankSelection): StepTime[] {
+  const { device_steps: deviceSteps } = selection.analysis.trace.header;
+  const deviceStepOf = new Map(deviceSteps.map((deviceStep) => [deviceStep[0], deviceStep]));
+  return stepTimes(selection, 0, "step").map((stepTime) => {
+    const deviceStep = deviceStepOf.get(stepTime.step);
+    if (deviceStep === undefined) return { ...stepTime, dur: stepTime.end - stepTime.start };
+    const [, start, dur] = deviceStep;
+    return { ...stepTime, phase: "step on device", start, end: start + dur, dur };
+  });
 }
 
 /** The chosen ranges of a phase, summed by step. */

@@ -1,16 +1,15 @@
 /** Answer the request `tiles`. */
 
 import { FLAGS } from "../facts/limits";
+import { MAX_LEVEL, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Reply, Requests } from "../protocol/source";
 import {
-  CELLS_PER_TILE,
   CounterSeries,
   type CounterTile,
   buildCounterTiles,
   classesOfTile,
   type IndexedLane,
   buildLaneTiles,
-  MAX_LEVEL,
   MAX_TILES,
   type TileSlice,
   type CellTile,
@@ -56,7 +55,7 @@ export async function tilesReply(job: TileJob, request: Requests["tiles"]): Prom
       const rank = job.rankOfLane(lane);
       const overlay = job.overlayAt(lane);
       if (overlay === null) {
-        collectTiles(collected, ranks.get(rank)!, job.names, lane, range);
+        collectTiles(collected, ranks.get(rank)!, lane, range);
       } else {
         const { index, slice } = (await job.loadCollectives()).overlayLane(rank, overlay);
         for (const tile of buildLaneTiles(index, range, slice)) {
@@ -94,7 +93,6 @@ async function loadClasses(
 function collectTiles(
   collected: CollectedTiles,
   rank: RankData,
-  names: NameTable,
   lane: number,
   requested: TileRange,
 ): void {
@@ -108,7 +106,7 @@ function collectTiles(
     for (const tile of buildCounterTiles(index, requested)) collected.counters.push({ lane, tile });
     return;
   }
-  const slice = sliceReader(rank, lane, index, names);
+  const slice = sliceReader(rank, lane, index);
   const classOfRow = collected.classes?.get(rank.number) ?? null;
   const byClass = classOfRow === null ? null : rank.classLane(lane, classOfRow);
   for (const tile of buildLaneTiles(index, requested, slice)) {
@@ -123,38 +121,36 @@ function collectTiles(
   }
 }
 
-/** Unknown classes: of overviews, overlays, and tables other than events. */
-const UNKNOWN_CLASSES = new Uint8Array(CELLS_PER_TILE).fill(255);
-
+/** Classes by cell and by slice; overviews, overlays, and tables other than events have none. */
 function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8Array> {
   if (classes === null) return {};
-  const cells = new Uint8Array(tiles.length * CELLS_PER_TILE);
-  tiles.forEach((entry, i) => cells.set(entry.classes ?? UNKNOWN_CLASSES, i * CELLS_PER_TILE));
+  const cells = new Uint8Array(tiles.length * TILE_CELLS).fill(NO_CODE);
+  tiles.forEach((entry, i) => cells.set(entry.classes ?? [], i * TILE_CELLS));
   const slices = tiles.flatMap(({ tile, sliceClass }) =>
-    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(255)),
+    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(NO_CODE)),
   );
   return { class: cells, slice_class: Uint8Array.from(slices) };
 }
 
+/** Return a function from an event's position in the lane to the slice that tiles send. */
 function sliceReader(
   rank: RankTrace,
   lane: number,
   index: IndexedLane,
-  names: NameTable,
-): (row: number) => TileSlice {
+): (position: number) => TileSlice {
   const content = rank.laneContent(lane);
   const rows = rank.tableOfContent(content);
   const spilled = "spilled" in content && content.spilled ? FLAGS.slice.spilled : 0;
-  return (eventRow) => {
-    const row = index.rows[eventRow]!;
+  return (position) => {
+    const row = index.rows[position]!;
     const [name, , kind] = rank.typeOf(rows, row);
     return {
       start: rows.start[row]!,
       dur: rows.dur[row]!,
       id: row,
-      name: names.shortKey(name),
+      name: rank.names.shortKey(name),
       kind,
-      flags: spilled | (index.overlapsEarlier(eventRow) ? FLAGS.slice.trimmed : 0),
+      flags: spilled | (index.overlapsEarlier(position) ? FLAGS.slice.trimmed : 0),
     };
   };
 }
@@ -173,14 +169,10 @@ function packTiles(level: number, collected: CollectedTiles, names: NameTable): 
     {
       tile_lane: Uint32Array.from(tiles, ({ lane }) => lane),
       tile_index: Float64Array.from(tiles, ({ tile }) => tile.index),
-      busy: concatCells(new Uint16Array(tiles.length * CELLS_PER_TILE), tiles, ({ busy }) => busy),
-      count: concatCells(
-        new Uint16Array(tiles.length * CELLS_PER_TILE),
-        tiles,
-        ({ count }) => count,
-      ),
-      kind: concatCells(new Uint8Array(tiles.length * CELLS_PER_TILE), tiles, ({ kind }) => kind),
-      mask: concatCells(new Uint8Array(tiles.length * CELLS_PER_TILE), tiles, ({ mask }) => mask),
+      busy: concatCells(Uint16Array, tiles, ({ busy }) => busy),
+      count: concatCells(Uint16Array, tiles, ({ count }) => count),
+      kind: concatCells(Uint8Array, tiles, ({ kind }) => kind),
+      mask: concatCells(Uint8Array, tiles, ({ mask }) => mask),
       slice_first: first,
       slice_start: Float64Array.from(slices, ({ start }) => start),
       slice_dur: Float64Array.from(slices, ({ dur }) => dur),
@@ -190,16 +182,8 @@ function packTiles(level: number, collected: CollectedTiles, names: NameTable): 
       slice_flags: Uint8Array.from(slices, ({ flags }) => flags),
       counter_lane: Uint32Array.from(counters, ({ lane }) => lane),
       counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
-      counter_min: concatCells(
-        new Float32Array(counters.length * CELLS_PER_TILE),
-        counters,
-        (tile) => tile.min,
-      ),
-      counter_max: concatCells(
-        new Float32Array(counters.length * CELLS_PER_TILE),
-        counters,
-        (tile) => tile.max,
-      ),
+      counter_min: concatCells(Float32Array, counters, (tile) => tile.min),
+      counter_max: concatCells(Float32Array, counters, (tile) => tile.max),
       ...classColumns(collected),
     },
   );
@@ -207,10 +191,11 @@ function packTiles(level: number, collected: CollectedTiles, names: NameTable): 
 
 /** Cells of all tiles, one tile after the other. */
 function concatCells<Tile, Cells extends PackedArray>(
-  into: Cells,
+  arrayType: new (length: number) => Cells,
   tiles: readonly { tile: Tile }[],
   cellsOf: (tile: Tile) => Cells,
 ): Cells {
-  tiles.forEach(({ tile }, i) => into.set(cellsOf(tile), i * CELLS_PER_TILE));
-  return into;
+  const cells = new arrayType(tiles.length * TILE_CELLS);
+  tiles.forEach(({ tile }, i) => cells.set(cellsOf(tile), i * TILE_CELLS));
+  return cells;
 }

@@ -4,14 +4,14 @@ import searchVectors from "../../../tests/vectors/search.json";
 import { tileCases as cases, type TileVector, type Given } from "../../test/tile_vectors";
 import { matchNames } from "../expressions/evaluate";
 import {
-  CELLS_PER_TILE,
   CounterSeries,
   buildCounterTiles,
   IndexedLane,
   buildLaneTiles,
-  quantiseShare,
+  quantizeShare,
 } from "./cells";
-import { packReply, type PackedArray } from "./columns";
+import { ARRAY_TYPES, TILE_CELLS } from "../protocol/decode";
+import { type PackedArray, packReply } from "./columns";
 
 function laneOf(events: Given[], slices: boolean): IndexedLane {
   return new IndexedLane({
@@ -24,7 +24,7 @@ function laneOf(events: Given[], slices: boolean): IndexedLane {
 
 /** A column of a tile, expanded from its sparse cells. */
 function columnOf(tile: TileVector, name: string, empty: number): number[] {
-  const out = new Array<number>(CELLS_PER_TILE).fill(empty);
+  const out = new Array<number>(TILE_CELLS).fill(empty);
   for (const cell of tile.cells) out[cell.cell!] = cell[name]!;
   return out;
 }
@@ -55,7 +55,7 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
       const { events } = lanes.find((candidate) => candidate.lane === lane)!;
       const indexed = laneOf(events, true);
       for (const { cell, covered } of cells) {
-        const start = (index * CELLS_PER_TILE + cell!) * width;
+        const start = (index * TILE_CELLS + cell!) * width;
         const found = indexed.measure(Float64Array.of(start, start + width));
         expect(found.covered[0]).toBe(covered);
       }
@@ -80,32 +80,26 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
 
 test("shares at levels whose products leave 2^53", () => {
   const cell = 2 ** 50;
-  expect(quantiseShare(1, 50)).toBe(1);
-  expect(quantiseShare(cell - 1, 50)).toBe(65_534);
-  expect(quantiseShare(cell / 2, 50)).toBe(32_768);
+  expect(quantizeShare(1, 50)).toBe(1);
+  expect(quantizeShare(cell - 1, 50)).toBe(65_534);
+  expect(quantizeShare(cell / 2, 50)).toBe(32_768);
   // 2/5 of the cell: slightly above 26214.0, which a product of doubles still rounds correctly …
-  expect(quantiseShare(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
+  expect(quantizeShare(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
   // … and slightly below a half step, which a product of doubles would round up.
   const half = Number((BigInt(cell) * 3n) / (65_535n * 2n));
-  expect(quantiseShare(half, 50)).toBe(1);
-  expect(quantiseShare(half + 1, 50)).toBe(2);
+  expect(quantizeShare(half, 50)).toBe(1);
+  expect(quantizeShare(half + 1, 50)).toBe(2);
 });
 
-const ARRAYS = {
-  u8: Uint8Array,
-  u16: Uint16Array,
-  u32: Uint32Array,
-  i32: Int32Array,
-  f32: Float32Array,
-  f64: Float64Array,
-};
-
 test.each(packedVectors.replies)("packed bytes: $name", ({ reply, buffer, columns }) => {
-  const header = reply.columns as unknown as Record<string, [keyof typeof ARRAYS, number, number]>;
+  const header = reply.columns as unknown as Record<
+    string,
+    [keyof typeof ARRAY_TYPES, number, number]
+  >;
   const values: Record<string, PackedArray> = {};
   for (const [name, [dtype]] of Object.entries(header)) {
     const given = (columns as unknown as Record<string, (number | null)[]>)[name]!;
-    values[name] = ARRAYS[dtype].from(given.map((value) => value ?? Number.NaN));
+    values[name] = ARRAY_TYPES[dtype].from(given.map((value) => value ?? Number.NaN));
   }
   const made = packReply({}, values);
   expect(made.reply.columns).toEqual(header);

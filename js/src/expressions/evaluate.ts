@@ -3,19 +3,18 @@
  * `and`, `or`, `not`, arithmetic and the usual string tests on the columns of events.
  */
 
+import { getOrMake } from "../protocol/maps";
 import { type Expression, parseQuery, type QueryValue } from "./parse";
 import { LinearRegExp } from "./regular";
 
-/** Values of a column by row; null for one that events do not have. */
+/** Returns the values of a column by row; null if events have no such column. */
 export type ColumnLookup = (name: string) => ((row: number) => QueryValue) | null;
 
 type RowEvaluator = (row: number) => QueryValue;
 
 const NO_COLUMNS = "Trace.events has the columns.";
 
-/**
- * The test of a query. Parsing and testing throw Errors that name operations a page cannot perform.
- */
+/** Return the test of a query. Both throw Errors that name operations which a page cannot perform. */
 export function compileQuery(query: string, columnOf: ColumnLookup): (row: number) => boolean {
   const withQueryContext = <T>(run: () => T): T => {
     try {
@@ -96,7 +95,7 @@ const COMPARISONS: Record<string, (a: QueryValue, b: QueryValue) => boolean> = {
   "not in": (a, b) => !isIn(a, b),
 };
 
-/** Follows pandas: a column equals a list if it equals one of its items. */
+/** Compare as pandas does: a column equals a list if it equals one of the items. */
 function isEqual(a: QueryValue, b: QueryValue): boolean {
   if (Array.isArray(b)) return isIn(a, b as readonly QueryValue[]);
   if (Array.isArray(a)) return isIn(b, a as readonly QueryValue[]);
@@ -125,84 +124,105 @@ function toNumber(value: QueryValue): number {
 
 type CallExpression = Extract<Expression, { type: "call" }>;
 
+/** Parameters of the methods that a page evaluates, in the order of pandas. */
+const PARAMETERS: ReadonlyMap<string, readonly string[]> = new Map([
+  [".str.contains", ["pat", "case", "flags", "na", "regex"]],
+  [".str.match", ["pat", "case", "flags", "na"]],
+  [".str.fullmatch", ["pat", "case", "flags", "na"]],
+  [".str.startswith", ["pat", "na"]],
+  [".str.endswith", ["pat", "na"]],
+  [".str.lower", []],
+  [".str.upper", []],
+  [".str.len", []],
+  [".isin", ["values"]],
+  [".between", ["left", "right", "inclusive"]],
+  [".abs", []],
+]);
+
+/** Values of the arguments of a call, by parameter. */
+type Arguments = ReadonlyMap<string, QueryValue>;
+
 function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator {
   const operand = compileNode(node.operand, columnOf);
-  const constantArgument = (index: number, name: string): QueryValue | undefined => {
-    const argument = node.kwargs[name] ?? node.args[index];
-    if (argument === undefined) return undefined;
-    // Arguments do not depend on the row: evaluate them for an arbitrary one.
-    return compileNode(argument, () => null)(0);
-  };
-  if (!node.isStringMethod) return compilePlainCall(node.method, operand, constantArgument);
-  const test = compileStringMethod(node.method, constantArgument);
+  const method = `${node.isStringMethod ? ".str" : ""}.${node.method}`;
+  const values = readArguments(method, node);
+  if (!node.isStringMethod) return compilePlainCall(method, operand, values);
+  const test = compileStringMethod(method, values);
   const results = new Map<string, QueryValue>();
   return (row) => {
-    const value = operand(row);
-    if (typeof value !== "string") throw new Error(`.str.${node.method} needs a column of text`);
-    let result = results.get(value);
-    if (result === undefined) {
-      result = test(value);
-      results.set(value, result);
-    }
-    return result;
+    const text = operand(row);
+    if (typeof text !== "string") throw new Error(`${method} needs a column of text`);
+    return getOrMake(results, text, () => test(text));
   };
 }
 
-type ConstantArgument = (index: number, name: string) => QueryValue | undefined;
-
-function compileStringMethod(
-  method: string,
-  constant: ConstantArgument,
-): (text: string) => QueryValue {
-  const pattern = constant(0, "pat");
-  const text = typeof pattern === "string" ? pattern : "";
-  switch (method) {
-    case "contains":
-    case "match":
-    case "fullmatch": {
-      const ignoreCase = constant(1, "case") === false;
-      if (constant(4, "regex") === false && method === "contains") {
-        const needle = ignoreCase ? text.toLowerCase() : text;
-        return (name) => (ignoreCase ? name.toLowerCase() : name).includes(needle);
-      }
-      const regular = new LinearRegExp(text, { ignoreCase, anchor: method });
-      return (name) => regular.test(name);
+/** Evaluate the arguments of a call; throw an error for those that the method does not have. */
+function readArguments(method: string, { args, kwargs }: CallExpression): Arguments {
+  const parameters = PARAMETERS.get(method);
+  if (parameters === undefined) throw new Error(`${method}() is not known here`);
+  const positional = args.map((argument, index) => [parameters[index] ?? "", argument] as const);
+  const values = new Map<string, QueryValue>();
+  for (const [name, argument] of [...positional, ...Object.entries(kwargs)]) {
+    if (!parameters.includes(name)) {
+      throw new Error(`${method}() takes ${parameters.join(", ") || "no arguments"}`);
     }
-    case "startswith":
-      return (name) => name.startsWith(text);
-    case "endswith":
-      return (name) => name.endsWith(text);
-    case "lower":
-      return (name) => name.toLowerCase();
-    case "upper":
-      return (name) => name.toUpperCase();
-    case "len":
-      return (name) => Array.from(name).length;
-    default:
-      throw new Error(`.str.${method}() is not known here`);
+    // Arguments do not depend on the row: evaluate them for an arbitrary one.
+    values.set(name, compileNode(argument, () => null)(0));
   }
+  return values;
 }
 
-function compilePlainCall(
-  method: string,
-  operand: RowEvaluator,
-  constant: ConstantArgument,
-): RowEvaluator {
+/** Python's flags of regular expressions, and their letters. */
+const REGEX_FLAGS = { i: 2, m: 8, s: 16 };
+
+function compileStringMethod(method: string, values: Arguments): (text: string) => QueryValue {
   switch (method) {
-    case "isin": {
-      const list = constant(0, "values") ?? [];
-      return (row) => isIn(operand(row), list);
-    }
-    case "between": {
-      const low = toNumber(constant(0, "left") ?? null);
-      const high = toNumber(constant(1, "right") ?? null);
-      return (row) => toNumber(operand(row)) >= low && toNumber(operand(row)) <= high;
-    }
-    case "abs":
-      return (row) => Math.abs(toNumber(operand(row)));
-    default:
-      throw new Error(`.${method}() is not known here`);
+    case ".str.lower":
+      return (text) => text.toLowerCase();
+    case ".str.upper":
+      return (text) => text.toUpperCase();
+    case ".str.len":
+      return (text) => Array.from(text).length;
   }
+  const pattern = values.get("pat");
+  if (typeof pattern !== "string") throw new Error(`${method}() needs a text to look for`);
+  if (method === ".str.startswith") return (text) => text.startsWith(pattern);
+  if (method === ".str.endswith") return (text) => text.endsWith(pattern);
+  const flags = toNumber(values.get("flags") ?? 0);
+  const ignoreCase = values.get("case") === false || (flags & REGEX_FLAGS.i) !== 0;
+  if (values.get("regex") === false) {
+    const needle = ignoreCase ? pattern.toLowerCase() : pattern;
+    return (text) => (ignoreCase ? text.toLowerCase() : text).includes(needle);
+  }
+  if ((flags & ~(REGEX_FLAGS.i | REGEX_FLAGS.m | REGEX_FLAGS.s)) !== 0) {
+    throw new Error("the flags are not re.I, re.M and re.S");
+  }
+  const prefix = `${flags & REGEX_FLAGS.m ? "(?m)" : ""}${flags & REGEX_FLAGS.s ? "(?s)" : ""}`;
+  const anchor = method.slice(".str.".length) as "contains" | "match" | "fullmatch";
+  const expression = new LinearRegExp(prefix + pattern, { ignoreCase, anchor });
+  return (text) => expression.test(text);
+}
+
+function compilePlainCall(method: string, operand: RowEvaluator, values: Arguments): RowEvaluator {
+  if (method === ".abs") return (row) => Math.abs(toNumber(operand(row)));
+  if (method === ".isin") {
+    const list = values.get("values");
+    if (!Array.isArray(list)) throw new Error(".isin() needs a list");
+    return (row) => isIn(operand(row), list as readonly QueryValue[]);
+  }
+  const low = toNumber(values.get("left") ?? null);
+  const high = toNumber(values.get("right") ?? null);
+  const inclusive = values.get("inclusive") ?? "both";
+  if (!["both", "left", "right", "neither"].includes(String(inclusive))) {
+    throw new Error("inclusive is not both, left, right or neither");
+  }
+  const [hasLow, hasHigh] = ["left", "right"].map(
+    (end) => inclusive === "both" || inclusive === end,
+  );
+  return (row) => {
+    const value = toNumber(operand(row));
+    return (hasLow ? value >= low : value > low) && (hasHigh ? value <= high : value < high);
+  };
 }
 
 // Names that match a search text.

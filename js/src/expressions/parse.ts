@@ -40,7 +40,11 @@ const TOKEN =
   /\s*(?:(\d[\d_]*(?:\.[\d_]*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([rR]?)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|`([^`]+)`|([A-Za-z_]\w*)|(\*\*|\/\/|==|!=|<=|>=|[-+*/%<>&|~()[\],.=]))/sy;
 
 const COMPARISON_OPERATORS = new Set(["==", "!=", "<", "<=", ">", ">=", "in", "not in"]);
-const KEYWORD_VALUES: Record<string, QueryValue> = { True: true, False: false, None: null };
+const KEYWORD_VALUES: ReadonlyMap<string, QueryValue> = new Map([
+  ["True", true],
+  ["False", false],
+  ["None", null],
+]);
 const ESCAPES: Record<string, string> = {
   n: "\n",
   r: "\r",
@@ -243,8 +247,8 @@ class QueryParser {
       return { type: "literal", value: token.value };
     }
     if (token.kind === "name") {
-      if (token.text in KEYWORD_VALUES)
-        return { type: "literal", value: KEYWORD_VALUES[token.text]! };
+      const value = KEYWORD_VALUES.get(token.text);
+      if (value !== undefined) return { type: "literal", value };
       if (this.allowCalls && this.take("sign", "(")) {
         return { type: "function", name: token.text, ...this.parseArguments() };
       }

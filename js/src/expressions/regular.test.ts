@@ -43,3 +43,7 @@ test("a pattern with too much work is given up", () => {
   expect(error).toMatch(/takes too long/);
   expect(matching.every((flag) => flag === 0)).toBe(true);
 });
+
+test.each(["[[:constructor:]]", "[[:words:]]", "[[:^alpha:]]"])("%s is no class", (source) => {
+  expect(() => new LinearRegExp(source)).toThrow("invalid class");
+});

@@ -1,11 +1,13 @@
 /**
- * Regular expressions in RE2's syntax, matched in linear time, as the kernel does: patterns of
- * users must not freeze the page, as JavaScript's own expressions could.
+ * Regular expressions in RE2's syntax, matched in linear time as in the kernel. JavaScript's
+ * expressions could freeze the page while a user's pattern backtracks.
  *
- * A pattern becomes a graph of nodes; all nodes that a text can have reached are followed at the
- * same time. Sets of nodes and transitions between them are cached. Single characters are tested
- * with JavaScript's expressions.
+ * A pattern becomes a graph of nodes (an NFA). All nodes that a text can have reached are followed at
+ * the same time. A set of nodes is a state; states and the transitions between them are cached.
+ * Single characters are tested with JavaScript's expressions.
  */
+
+import { getOrMake } from "../protocol/maps";
 
 type Flags = Readonly<Record<"i" | "m" | "s", boolean>>;
 
@@ -27,12 +29,13 @@ const MAX_REPEAT = 1000;
 const MAX_DEPTH = 500;
 const MAX_NODES = 5000;
 const MAX_STATES = 2000;
-/** Nodes that one pattern may visit in all texts; more would take more than a second or two. */
+/** Max number of nodes that a pattern may visit in all texts, which takes a second or two. */
 const MAX_VISITS = 3_000_000;
 const END = 0;
 const HAS_MATCHED = "matched";
 
-const POSIX: Readonly<Record<string, string>> = {
+/** Character classes by their names in POSIX. */
+const POSIX_CLASSES = {
   alnum: "0-9A-Za-z",
   alpha: "A-Za-z",
   ascii: "\\x00-\\x7f",
@@ -46,7 +49,7 @@ const POSIX: Readonly<Record<string, string>> = {
   upper: "A-Z",
   word: "0-9A-Za-z_",
   xdigit: "0-9A-Fa-f",
-};
+} as const;
 const BLANKS = "\\t\\n\\f\\r ";
 const CONTROLS: Readonly<Record<string, string>> = {
   a: "\x07",
@@ -215,9 +218,11 @@ class PatternParser {
     for (let first = true; first || this.chars[this.position] !== "]"; first = false) {
       const named = this.takeMatch(/^\[:(\^?)(\w+):\]/);
       if (named !== null) {
-        const chars = POSIX[named[2]!];
-        if (chars === undefined || named[1] !== "") throw new Error(`invalid class ${named[0]}`);
-        text += chars;
+        const className = named[2]!;
+        if (!Object.hasOwn(POSIX_CLASSES, className) || named[1] !== "") {
+          throw new Error(`invalid class ${named[0]}`);
+        }
+        text += POSIX_CLASSES[className as keyof typeof POSIX_CLASSES];
         continue;
       }
       const char = this.chars[this.position];
@@ -245,13 +250,13 @@ function codePointEscape(char: string): string {
   return `\\u{${char.codePointAt(0)!.toString(16)}}`;
 }
 
-/** A part that matches one character by a JavaScript class or code. */
+/** A node that matches one character by a class or an escape in JavaScript's syntax. */
 function charNode(source: string, flags: Flags): PatternNode {
   const expression = new RegExp(`^${source}$`, flags.i ? "iu" : "u");
   return { type: "char", test: (char) => expression.test(char) };
 }
 
-/** Nodes of a pattern; the first is the end. */
+/** Build the nodes of a pattern; the first one is the end. */
 function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   const nodes: NfaNode[] = [{ branches: [END, END] }];
   const add = (node: NfaNode): number => {
@@ -292,7 +297,7 @@ function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
   return { nodes, start };
 }
 
-/** Nodes that a text can have reached, before the next character is known. */
+/** The nodes that a text can have reached, and the states after each next character. */
 interface NfaState {
   nodes: readonly number[];
   before: string | null;
@@ -316,7 +321,7 @@ export class LinearRegExp {
   constructor(source: string, { ignoreCase = false, anchor = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
     const part = new PatternParser(source).parse(flags);
-    // Add assertions to the parsed pattern: in its text, a parenthesis could end a group around it.
+    // Add the anchors to the parsed pattern, since a `)` or `|` in its text could end a group around it.
     const children: PatternNode[] = [part];
     if (anchor !== "contains") children.unshift({ type: "assert", holds: atStart });
     if (anchor === "fullmatch") children.push({ type: "assert", holds: atEnd });
@@ -334,14 +339,9 @@ export class LinearRegExp {
     return this.nextState(state, "") === HAS_MATCHED;
   }
 
-  /** The state after a character; `""` is the end of the text. */
+  /** The state after a character; `""` is the end of the text, after which there is no state. */
   private nextState(state: NfaState, char: string): NfaState | typeof HAS_MATCHED | null {
-    let next = state.next.get(char);
-    if (next === undefined) {
-      next = this.computeNext(state, char);
-      state.next.set(char, next);
-    }
-    return next;
+    return getOrMake(state.next, char, () => this.computeNext(state, char));
   }
 
   private computeNext(
@@ -373,14 +373,11 @@ export class LinearRegExp {
   }
 
   private getState(nodes: number[], before: string | null): NfaState {
+    // Assertions only distinguish the start of the text, line ends, characters of words and others.
     const kind = before === null || before === "\n" ? before : isWord(before) ? "a" : " ";
-    const key = `${kind ?? ""}:${nodes.join()}`;
-    let state = this.states.get(key);
-    if (state === undefined) {
-      if (this.states.size >= MAX_STATES) this.states = new Map();
-      state = { nodes, before: kind, next: new Map() };
-      this.states.set(key, state);
-    }
-    return state;
+    if (this.states.size >= MAX_STATES) this.states = new Map();
+    return getOrMake(this.states, `${kind ?? ""}:${nodes.join()}`, () => {
+      return { nodes, before: kind, next: new Map() };
+    });
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Reply } from "./source";
 
-const ARRAY_TYPES = {
+export const ARRAY_TYPES = {
   u8: Uint8Array,
   u16: Uint16Array,
   u32: Uint32Array,
@@ -15,13 +15,19 @@ type Dtype = keyof typeof ARRAY_TYPES;
 type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 
 export const TILE_CELLS = 256;
+/** The coarsest level. */
+export const MAX_LEVEL = 52;
+/** Busy share of a cell that is covered completely, and the largest count of a cell. */
+export const MAX_U16 = 65_535;
+/** Code of cells and slices without a kind or a class. */
+export const NO_CODE = 255;
 
-/** Received bytes; their offset may not be aligned for wider types. */
+/** Received bytes, which may not be aligned for wider types. */
 type ReceivedBytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 
-/** The column `name` of a reply: a view if the alignment allows it, else a copy. */
+/** The column `name` of a reply: a view of its bytes, or a copy if they are not aligned. */
 export function readColumn<D extends Dtype>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,
@@ -133,8 +139,8 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
   for (let i = 0; i < pairs.length; i += 1) {
     const low = pairs[i]! & 15;
     const high = pairs[i]! >> 4;
-    kind[2 * i] = low === 15 ? 255 : low;
-    kind[2 * i + 1] = high === 15 ? 255 : high;
+    kind[2 * i] = low === 15 ? NO_CODE : low;
+    kind[2 * i + 1] = high === 15 ? NO_CODE : high;
   }
   return kind;
 }
@@ -154,10 +160,7 @@ function sliceStarts(
   return starts;
 }
 
-/**
- * Whether the result is incomplete: long operations are computed incrementally, so repeat the
- * request.
- */
+/** Whether the reply is not complete yet, because the kernel is still computing: ask again later. */
 export function isPending({ reply }: Reply): boolean {
   return reply.pending === true;
 }
@@ -178,7 +181,7 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
   return { start, end, bins, shares };
 }
 
-/** Runs of bins that matches overlap, by lane; `end` is the bin behind a run. */
+/** Runs of bins that matches overlap, by lane; `end` is the bin after a run. */
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;

@@ -6,13 +6,13 @@ import type { Arrival, Reply } from "./source";
 /** Arrivals as columns. */
 interface RibbonArrivals {
   bin: Uint32Array;
-  /** ns after the median rank; of the job, ns that the others waited, mean. */
+  /** Delay after the median rank; of the job, the mean wait of the other ranks. */
   ns: Float64Array;
-  /** -1: several together. */
+  /** -1 if several ranks came last together. */
   rank: Int32Array;
   call: Uint32Array;
   name: Uint32Array;
-  /** Events. */
+  /** Id of the arriving event. */
   id: Uint32Array;
 }
 

@@ -27,7 +27,7 @@ export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
   return ranks.find(({ device }) => device !== undefined)?.device ?? "GPU";
 }
 
-/** A text with the word for devices in its holes. */
+/** Replace the placeholders for devices in a text. */
 export function fillDeviceWord(text: string, device: string): string {
   return text.replaceAll("{device_word}", device);
 }
@@ -49,7 +49,7 @@ interface LaneLocation {
 }
 
 export class LaneIndex {
-  /** By their first lane. */
+  /** Sorted by first lane. */
   private readonly locations: (Omit<LaneLocation, "depth"> & { lane0: number; lanes: number })[];
 
   constructor(readonly scene: Scene) {
@@ -82,7 +82,7 @@ export class LaneIndex {
     return this.scene.ranks.find((sceneRank) => sceneRank.rank === rank) ?? null;
   }
 
-  /** The table that a slice's id counts in. */
+  /** The table of which a slice's id is a row. */
   tableOf(slice: Slice): TableName {
     const role = this.locate(slice.lane)?.track?.role;
     return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";

@@ -12,7 +12,7 @@ import type {
   TableName,
 } from "./source";
 
-/** Names one event of the job. */
+/** Identifies an event of the job. */
 export interface EventKey {
   rank: number;
   table: TableName;
@@ -28,16 +28,17 @@ export const FULL_SELECTION: SelectionJson = {
   ids: null,
 };
 
-/** A selection as a request or a host states it; missing parts mean "all". */
+/** Complete a selection from a request or a host. Dimensions that it lacks are not restricted. */
 export function normalizeSelection(
   partial: Partial<SelectionJson> | null | undefined,
 ): SelectionJson {
-  const parts = Object.keys(FULL_SELECTION) as (keyof SelectionJson)[];
-  const values = Object.fromEntries(parts.map((part) => [part, partial?.[part] ?? null]));
-  return { ...values, ...(partial?.launches === true ? { launches: true } : {}) } as never;
+  const { start_ns = null, end_ns = null, ranks = null, tracks = null } = partial ?? {};
+  const { query = null, ids = null, launches } = partial ?? {};
+  const selection = { start_ns, end_ns, ranks, tracks, query, ids };
+  return launches === true ? { ...selection, launches } : selection;
 }
 
-/** Fields of an event that its rectangle provides. */
+/** The brief of an event from its rectangle, which has only the short name. */
 export function briefFromSlice(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;
   return { rank, table, id, lane, name, short: name, kind, start, dur };
@@ -49,15 +50,15 @@ export interface RowSelection {
 }
 
 /**
- * Selection of a range of rows. A selection names ranks and track keys but not pairs of them, so a
- * folded rank among opened tracks includes the tracks as a whole.
+ * Selection of a range of rows. A selection has ranks and track keys, but no pairs of both. If the
+ * range has a folded rank, all tracks of all its ranks are therefore selected.
  */
 export function selectionOfRows(rows: readonly RowInfo[], scene: Scene): RowSelection {
   const ranks = [...new Set(rows.flatMap((row) => row.memberRanks ?? [row.rank]))].sort(
     (a, b) => a - b,
   );
   const coversAllRanks = ranks.length === scene.ranks.length;
-  // An opened rank's own head has no lanes: it counts only if no other row is included.
+  // The head of an opened rank has no lanes. It counts only if no other row is included.
   const rowsWithLanes = rows.filter((row) => row.track !== null || !row.open);
   const onlyHeads = rowsWithLanes.length === 0;
   const wholeRanks = onlyHeads || rowsWithLanes.some((row) => row.track === null);
@@ -90,7 +91,7 @@ function roundWindow([start, end]: Span): [number, number] {
   return [from, Math.max(Math.round(end), from + 1)];
 }
 
-/** Selection of the linked panels, without the dimensions that a timeline selects itself. */
+/** The part of a selection that linked panels chose, without what a timeline chose. */
 export function withoutTimelineParts(
   selection: SelectionJson | null,
   ranksFrom: string,
@@ -181,9 +182,7 @@ function tokenizeClauses(query: string): ClauseToken[] {
   }));
 }
 
-/**
- * Split a query. Other spellings, and `or` outside of parentheses, are kept as a whole in `rest`.
- */
+/** Split a query. Conditions of other forms, and a query with a top-level `or`, are in `rest`. */
 export function parseClauses(query: string | null): Clauses {
   const clauses: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return clauses;
@@ -218,7 +217,7 @@ export function formatClauses({ rest, names, kinds }: Clauses): string | null {
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
-/** Value of a quoted text; null if it is not quoted as `repr` does. */
+/** Value of a string literal; null if its form is not that of Python's `repr`. */
 export function parseStringLiteral(literal: string): string | null {
   return new RegExp(`^(?:${STRING_PATTERN})$`, "u").test(literal) ? unquote(literal) : null;
 }
@@ -238,7 +237,7 @@ export function splitConjuncts(query: string): string[] {
   for (const token of tokenizeClauses(query)) {
     depth += token.nesting;
     if (depth < 0 || (token.isOther && `'"\`#`.includes(token.text))) return [query];
-    // pandas gives the bar the precedence of the word.
+    // In pandas, `|` has the precedence of `or`.
     if (depth === 0 && (token.text === "|" || token.text === "or")) return [query];
     if (depth === 0 && token.text === "and") {
       parts.push(query.slice(begin, token.start).trim());
@@ -249,7 +248,7 @@ export function splitConjuncts(query: string): string[] {
   return depth === 0 && parts.every((part) => part !== "") ? parts : [query];
 }
 
-/** Return whether one pair of parentheses encloses the whole text. */
+/** Whether one pair of parentheses encloses all of the text. */
 function isWrapped(text: string): boolean {
   if (!text.startsWith("(") || !text.endsWith(")")) return false;
   let depth = 0;
@@ -272,7 +271,11 @@ const SHORT_ESCAPES: Record<string, string> = {
 
 /** A string literal as Python's `repr` writes it. */
 function toPythonRepr(text: string): string {
-  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  return toPythonString(text, text.includes("'") && !text.includes('"') ? '"' : "'");
+}
+
+/** A Python string literal. Control characters, special spaces and lone surrogates are escaped. */
+export function toPythonString(text: string, quote: string): string {
   let out = "";
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0;
@@ -347,7 +350,7 @@ export function withoutDimension(
   return nullIfUnrestricted(remaining);
 }
 
-/** Toggle by a click: choose only this one, or clear it; with a key held, add or remove it. */
+/** Choose only `item` by a click, or clear it if it is the only choice; with `add`, toggle it. */
 export function togglePick<T>(selected: readonly T[] | null, item: T, add: boolean): T[] | null {
   const current = selected ?? [];
   const has = current.includes(item);
@@ -360,7 +363,7 @@ function uniqueOrNull(values: readonly string[] | null): string[] | null {
   return values === null || values.length === 0 ? null : [...new Set(values)];
 }
 
-/** Null instead of a selection that restricts nothing. */
+/** Return the selection; null if it restricts nothing. */
 export function nullIfUnrestricted(selection: SelectionJson): SelectionJson | null {
   const { launches, ...parts } = selection;
   if (Object.values(parts).every((value) => value === null)) return null;

@@ -37,7 +37,7 @@ export interface SceneTrack {
   stream: number;
   lane0: number;
   lanes: number;
-  /** Lanes from here on hold events that overlap without nesting. */
+  /** Number of lanes for nested events; the lanes after them are for events that overlap otherwise. */
   nested: number;
   events: number;
   /** True if the track has communication kernels only. */
@@ -58,7 +58,7 @@ export interface SceneRank {
   host: string | null;
   file: string;
   events: number;
-  /** First start and last end: there is no data outside, which differs from idle time. */
+  /** First start and last end. Times outside have no data, and are not known to be idle. */
   range: [number, number];
   /** Set if the file ends early. */
   truncated: string | null;
@@ -104,7 +104,7 @@ export interface Scene {
   /** Set if times are on the clock that is fitted from the collectives of the ranks. */
   clock?: "fitted";
   kinds: Kind[];
-  /** `5 of 8 ranks` if the files of some are missing; else empty. */
+  /** `5 of 8 ranks` if the files of some ranks are missing; else empty. */
   ranks_of_job?: string;
   /** Why events cannot be coloured by what limits them; "" if they can. */
   without_bounds?: string;
@@ -127,13 +127,13 @@ export interface Scene {
   };
 }
 
-/** State shared by all views of one job; it is held by the state widget. */
 /** The scope of figures: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
 /** The property that colours the events of a timeline. */
 export type TimelineColor = "kind" | "name" | "bound";
 
+/** State that all views of a job share. */
 export interface SharedState {
   view: [number, number] | null;
   selection: SelectionJson | null;
@@ -164,15 +164,15 @@ export const WRITE_OPERATIONS = new Set(["export", "export_pair", "export_table"
 
 /** Handler of requests: the kernel, or data embedded in the page. */
 export interface Source {
-  /** Rejects with an Error whose message can be shown; aborts by signal. */
+  /** Return the reply; reject with an Error whose message can be shown to users. */
   ask<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>>;
   /**
-   * "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. Effects
-   * that read it follow it.
+   * "live" if a kernel answers, "busy" if it has not answered for a while, "none" without a kernel.
+   * Effects can depend on it.
    */
   readonly status: "live" | "busy" | "none";
 }
@@ -195,16 +195,16 @@ export interface Slice {
 /** One line of the layout: a rank's head, a track, or a folded rank. */
 export interface RowInfo {
   rank: number;
-  /** null for the folded or opened rank's own head. */
+  /** Null for a folded rank and for the head of an opened one. */
   track: SceneTrack | null;
   /** Offset in the stage, CSS px, at the current scroll position. */
   top: number;
   height: number;
   open: boolean;
   pinned: boolean;
-  /** All ranks of a row that represents several, including its own. */
+  /** All ranks of a row that represents several, including `rank`. */
   memberRanks?: readonly number[];
-  /** The row has a badge: it folds similar ranks, or it would unfold them. */
+  /** What a click on the badge does: fold similar ranks, or unfold them. Absent for no badge. */
   badge?: "fold" | "unfold";
   /** Lanes without events in view, drawn as thin lines. */
   thinLanes?: number;
@@ -212,7 +212,7 @@ export interface RowInfo {
   stacks?: "folded" | "open";
 }
 
-/** Groups of similar ranks. One rank per group has a row and represents the others. */
+/** Groups of similar ranks. One rank of each group has a row and represents the rest of the group. */
 export interface RankGroups {
   /** Ranks of a group, ascending, by the rank that represents them. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
@@ -231,9 +231,7 @@ export interface StageHit {
   row: RowInfo | null;
   lane: number | null;
   slice: Slice | null;
-  /**
-   * Cell under the pointer without a rectangle: its exact window and its values in the tile.
-   */
+  /** Cell at a point outside of rectangles: its exact window, and its values in the tile. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   /** The line from the arrival of the other ranks to the start of a late kernel. */
   late?: Slice | null;
@@ -259,13 +257,13 @@ export interface Overlay {
   /** Box of the current drag: a time range, and optionally rows. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
   ruler: { start: number; end: number; y: number } | null;
-  /** Vertical marks set with M; `kept` ones stay. */
+  /** Vertical marks set with M; the next mark replaces those that are not `kept`. */
   timeMarks: { start: number; end: number; kept: boolean }[];
   /** Search text whose hits are marked above the lanes; "" for none. */
   search: string;
   /** Hits of the search by rank, if known. */
   hits?: ReadonlyMap<number, number>;
-  /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
+  /** Kinds that the user switched off in the legend. They are drawn pale; numbers still include them. */
   dimmed: ReadonlySet<Kind>;
   /** Window of the figures per rank, and its name; absent: the view. */
   figures?: FigureWindow | null;
@@ -288,7 +286,7 @@ export interface RowState {
   rankGroups?: RankGroups | null;
   /** Ranks that have rows, as pinned ranks do; null or undefined: all. */
   onlyRanks?: ReadonlySet<number> | null;
-  /** Lanes without events in view are as high as the others. */
+  /** Whether lanes without events in view have their full height. */
   keepEmptyLanes?: boolean;
   /** Tracks whose stacks of Python frames are unfolded, as in `pinned`. */
   openStacks?: ReadonlySet<string>;
@@ -436,7 +434,7 @@ export interface ClassStyle {
   colour: string;
   /** Drawn as diagonal lines of the colour over a pale ground. */
   hatched: boolean;
-  /** Paler than the others: visible, but in the background. */
+  /** Whether it is paler than the other classes. */
   faint?: boolean;
 }
 

@@ -51,7 +51,7 @@ const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 }
 const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
 const CPU_BAR_HEIGHT = 3;
 const MAX_CPU_BARS = 3;
-/** More threads are shown as bars only if every rank still fits. */
+/** Number of threads shown as bars if not every rank fits with all of them. */
 const MIN_CPU_BARS = 2;
 /** Sizes of folded ranks while another rank is opened. */
 const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
@@ -72,7 +72,7 @@ const LANE_PITCHES = {
   instant: 12,
   counter: 30,
 };
-/** Pitch of a lane without events in view, and least height of a track of such lanes: its name. */
+/** Pitch of a lane without events in view, and min height of a track, for its name. */
 const THIN_LANE_HEIGHT = 3;
 const NAMED_LANE_HEIGHT = 12;
 const GAPS_BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
@@ -156,7 +156,7 @@ function compactFold(rankHeight: number, hasComm: boolean): FoldSizes {
   };
 }
 
-/** Distribute remaining room to the device lanes, up to their max height. */
+/** Distribute the remaining height to the device lanes, up to their max height. */
 function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
   const maxGrowth = MAX_GROWN_SIZES.gpu - fold.gpu + (MAX_GROWN_SIZES.comm - fold.comm);
   const extra = Math.max(0, Math.min(rankHeight - fold.height, maxGrowth));
@@ -171,46 +171,33 @@ function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
 
 /** Bands of a folded rank, or of the head of an opened one. */
 export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
-  const bands: Band[] = [];
   const [gpu] = lanesOf(rank, "gpu");
   const [comm] = lanesOf(rank, "comm");
   const threads = lanesOf(rank, "cpu");
-  const isFull = fold.mode === "full";
-  const emptyBand = { form: "solid", track: null } as const;
-  let top = fold.pad;
   if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
-  const lineHeight = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
-  if (gpu !== undefined) {
-    const height = fold.gpu + lineHeight;
-    bands.push({ ...emptyBand, lane: gpu.lane, top, height, label: isFull ? gpu.label : "" });
+  const isFull = fold.mode === "full";
+  const bands: Band[] = [];
+  let top = fold.pad;
+  const addBand = (lane: number, height: number, band: Pick<Band, "form" | "label" | "over">) => {
+    bands.push({ ...band, lane, top, height, track: null });
     top += height + FULL_SIZES.gap;
+  };
+  if (gpu !== undefined) {
+    // Without communication, its height in a low row is for the other device work.
+    const height = fold.gpu + (comm === undefined && !isFull ? fold.comm : 0);
+    addBand(gpu.lane, height, { form: "solid", label: isFull ? gpu.label : "" });
   }
   if (comm !== undefined) {
-    const band = {
-      ...emptyBand,
-      lane: comm.lane,
-      top,
-      height: fold.comm,
-      over: overlayLanes(comm),
-    };
-    bands.push({ ...band, label: isFull ? comm.label : "" });
-    top += fold.comm + FULL_SIZES.gap;
+    const label = isFull ? comm.label : "";
+    addBand(comm.lane, fold.comm, { form: "solid", label, over: overlayLanes(comm) });
     if (fold.ribbon > 0) top += fold.ribbon + FULL_SIZES.gap;
   }
-  if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
+  if (!isFull || fold.cpuBars === 0) return bands;
   top += FULL_SIZES.beforeCpu - FULL_SIZES.gap;
   const shown = busiestThreads(rank, threads, fold.cpuBars);
   const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
-  for (const [index, thread] of shown.entries()) {
-    const band = {
-      ...emptyBand,
-      form: "bar",
-      lane: thread.lane,
-      top,
-      height: CPU_BAR_HEIGHT,
-    } as const;
-    bands.push({ ...band, label: index === 0 ? label : "" });
-    top += CPU_BAR_HEIGHT + 1;
+  for (const [index, { lane }] of shown.entries()) {
+    addBand(lane, CPU_BAR_HEIGHT, { form: "bar", label: index === 0 ? label : "" });
   }
   return bands;
 }
@@ -249,7 +236,7 @@ function pitchKeyOf(role: SceneTrack["role"]): PitchKey {
 /** First depth and number of depths of a stack. */
 export type StackSpan = readonly [first: number, count: number];
 
-/** The depth whose place each depth of a track is drawn in: its own, or its stack's outermost. */
+/** By depth of a track, the depth at which it is drawn: that of its stack's outermost frame. */
 function drawnDepths(track: SceneTrack, folded: readonly StackSpan[]): number[] {
   return Array.from({ length: track.lanes }, (_, depth) => {
     const stack = folded.find(([first, count]) => depth >= first && depth < first + count);

@@ -5,7 +5,7 @@ import { SIZE } from "../ui/theme";
 
 export class Camera {
   readonly job: Span;
-  /** The range that the view may show, apart from the margin. */
+  /** The window that the view may show, in addition to the outer margin. */
   reach: Span;
   view: Span;
   /** Target view of the current animation. */
@@ -23,17 +23,17 @@ export class Camera {
     return this.animation !== null;
   }
 
-  /** Go to `view` in `durationMs` ms; true if the shown view has changed immediately. */
+  /** Go to `view` in `durationMs` ms. Return whether the shown view has changed immediately. */
   animateTo(view: Span, durationMs: number, now: number): boolean {
     this.target = clampView(view, this.reach);
-    const isThere = this.target[0] === this.view[0] && this.target[1] === this.view[1];
-    if (durationMs > 0 && !isThere) {
+    const isChange = this.target[0] !== this.view[0] || this.target[1] !== this.view[1];
+    if (durationMs > 0 && isChange) {
       this.animation = { from: this.view, startMs: now, durationMs };
       return false;
     }
     this.animation = null;
     this.view = this.target;
-    return !isThere;
+    return isChange;
   }
 
   zoom(factor: number, atTime: number, durationMs: number, now: number): boolean {
@@ -45,7 +45,7 @@ export class Camera {
     return this.animateTo(zoomSpan(target, factor, anchorTime), durationMs, now);
   }
 
-  /** Advance the animation; true while the view changes. */
+  /** Advance the animation. Return whether the view has changed. */
   step(now: number): boolean {
     if (this.animation === null) return false;
     const { from, startMs, durationMs } = this.animation;
@@ -69,7 +69,7 @@ export function jobSpan(range: Span): Span {
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
 }
 
-/** `view` moved, then shortened if needed, to be within the job and its margin. */
+/** Move `view`, and shorten it if needed, so that it is within the job and its margin. */
 export function clampView(view: Span, job: Span): Span {
   const outerMargin = Math.max((job[1] - job[0]) * OUTER_MARGIN_SHARE, MIN_SPAN_NS);
   const low = job[0] - outerMargin;
@@ -86,7 +86,7 @@ export function clampView(view: Span, job: Span): Span {
   return [start, start + span];
 }
 
-/** Return `view` magnified by `factor`; `atTime` keeps its position. */
+/** Magnify `view` by `factor`; `atTime` stays at its position on the screen. */
 export function zoomSpan(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
@@ -115,14 +115,14 @@ export function easeProgress(progress: number): number {
 export function interpolateSpans(from: Span, to: Span, share: number): Span {
   if (share <= 0) return from;
   if (share >= 1) return to;
-  const a = from[1] - from[0];
-  const b = to[1] - to[0];
-  if (Math.abs(b / a - 1) < 1e-3) {
+  const spanFrom = from[1] - from[0];
+  const spanTo = to[1] - to[0];
+  if (Math.abs(spanTo / spanFrom - 1) < 1e-3) {
     return [from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share];
   }
-  const fixed = (from[0] * b - to[0] * a) / (b - a);
-  const span = a * (b / a) ** share;
-  const start = fixed - ((fixed - from[0]) / a) * span;
+  const fixedTime = (from[0] * spanTo - to[0] * spanFrom) / (spanTo - spanFrom);
+  const span = spanFrom * (spanTo / spanFrom) ** share;
+  const start = fixedTime - ((fixedTime - from[0]) / spanFrom) * span;
   return [start, start + span];
 }
 
@@ -146,7 +146,7 @@ export function computeGeometry(
   const gutter: number = isNarrow ? SIZE.gutterNarrow : SIZE.gutter;
   const margin: number = width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
-  // Each ruler after the first needs no room for the ends of marks.
+  // Only the first ruler has space for the flags of time marks.
   const axisHeight = SIZE.axis + (rulers - 1) * SIZE.steps;
   const stripTop = axisTop + axisHeight;
   const stripHeight = stripRows * SIZE.steps;

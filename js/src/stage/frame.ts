@@ -15,12 +15,12 @@ export interface StageFrame {
   geometry: StageGeometry;
   theme: Theme;
   paints: StagePaints;
-  /** Classes by which events are coloured; null: by kind or name. */
+  /** Classes by which events are coloured; null if they are coloured by kind or name. */
   classes: ClassPalette | null;
   scene: Scene;
   job: Span;
   view: Span;
-  /** A ruler for each of two paired stages, the stage behind first; else one without a name. */
+  /** Rulers of two paired stages, that of the stage behind first; a single stage has one. */
   rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;
@@ -31,7 +31,7 @@ export interface StageFrame {
   lateness: LatenessByRank | null;
   ribbon: Ribbon | null;
   minimap: HTMLCanvasElement | null;
-  /** Whether events have shades by name, and host calls hues. */
+  /** Whether events have shades, and calls of the host hues, by their names. */
   byName: boolean;
   overlay: Overlay;
   searchMarks: PlacedMarks | null;
@@ -44,7 +44,7 @@ export interface Ruler {
   name: string;
 }
 
-/** Marks and the request they belong to: bins of a window, in these lanes. */
+/** Marks, and the window, number of bins and lanes that they were requested for. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;

@@ -1,5 +1,6 @@
 /** Draw the column of names on the left, and the scroll bar. */
 
+import { sum } from "../expressions/numbers";
 import { deviceOf, hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import {
@@ -25,7 +26,7 @@ interface RowFact {
   tone: "plain" | "warn" | "late" | "hit";
 }
 
-/** A number is never drawn without its word, which differs by rank. */
+/** A fact with one text: numbers of different ranks may have different words. */
 function makeFact(word: string, number: string): RowFact {
   return { texts: [`${word} ${number}`], tone: "plain" };
 }
@@ -34,8 +35,8 @@ function makeFact(word: string, number: string): RowFact {
 const MIN_COLLECTIVES = 4;
 
 /**
- * Fact on lateness: last arrivals of a rank that is late, or mostly last if none is late; otherwise
- * its exposed wait, as in the margin.
+ * Fact on lateness: the last arrivals of a late rank, or of a rank that is mostly last if no rank is
+ * late. For all other ranks, the exposed wait, as in the margin.
  */
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
   const index = lateness?.at.get(rank.rank);
@@ -88,40 +89,44 @@ function abbreviateReason(reason: string): string {
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
 }
 
-/** The first reason why a rank is not folded with others, long and short; null if there is none. */
+/** The first reason why a rank is not folded with similar ones, long and short; null for none. */
 export function foldReason(why: string): RowFact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;
   return [reason, abbreviateReason(reason)];
 }
 
-/**
- * Fact of a row. For a row that folds similar ranks, facts that would otherwise be hidden come
- * first.
- */
+/** Fact of a row. In a row of several ranks, matches of a search on hidden ranks come first. */
 function rowFact(row: StageRow, frame: StageFrame): RowFact {
   const { stats, lateness, geometry, overlay } = frame;
   const hits = overlay.search === "" ? undefined : overlay.hits;
-  const ownFact = rankFact(row.rank, stats, geometry.margin > 0, lateness);
-  let folded = 0;
-  for (const rank of row.memberRanks) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
-  if (folded > 0) {
-    const count = formatCount(folded);
-    return { texts: [`${count} in the others`, `${count} folded`, count], tone: "hit" };
+  const fact = rankFact(row.rank, stats, geometry.margin > 0, lateness);
+  const foldedRanks = row.memberRanks.filter((rank) => rank !== row.rank.rank);
+  const foldedHits = sum(foldedRanks.map((rank) => hits?.get(rank) ?? 0));
+  if (foldedHits > 0) {
+    const count = formatCount(foldedHits);
+    return { texts: [`${count} in folded ranks`, `${count} folded`, count], tone: "hit" };
   }
   const reason = foldReason(row.reason);
-  // One of the folded ranks is drawn, with its own figures.
+  // The figures are those of one of the folded ranks.
   const prefixRank = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
-  if (row.memberRanks.length > 1) ownFact.texts = ownFact.texts.map(prefixRank);
-  if (reason === null || ownFact.tone === "warn") return ownFact;
-  return { texts: [...reason, ...ownFact.texts], tone: ownFact.tone };
+  if (foldedRanks.length > 0) fact.texts = fact.texts.map(prefixRank);
+  if (reason === null || fact.tone === "warn") return fact;
+  return { texts: [...reason, ...fact.texts], tone: fact.tone };
 }
 
+/** Distance of a baseline from the middle of its text. */
 const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
-/** Name of a lane, used if the fact next to it leaves no room for the full name. */
+/** Distance of texts from the right edge of the gutter. */
+const RIGHT_INSET = 8;
+/** Baselines of a folded rank's name and fact, from the top of the row. */
+const NAME_BASELINE = 14;
+const FACT_BASELINE = 28;
+
+/** Short name of a lane, used if the fact next to the lane needs the space. */
 function shortLaneName(name: string, rank: SceneRank): string {
   if (name === "compute") return deviceOf({ ranks: [rank] });
   return name === "communication" ? "comm" : name;
@@ -139,7 +144,7 @@ export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.fillRect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
-  // Rows are ordered from back to front; each clip range is one run of them.
+  // Rows are ordered from back to front. Consecutive rows with the same clip range are one run.
   let from = 0;
   while (from < placed.length) {
     const { clipTop, clipBottom } = placed[from]!;
@@ -171,7 +176,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   }
 }
 
-/** A track that is pinned only because its rank is. */
+/** Whether a pinned track has no pin, because it is pinned with its rank. */
 function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
   const index = layout.rows.indexOf(row);
   for (let i = index - 1; i >= 0; i -= 1) {
@@ -182,70 +187,118 @@ function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean 
   return false;
 }
 
-function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow): void {
+/** Texts of a rank in the gutter, from long to short, and the fonts and colour of the fact. */
+interface RankTexts {
+  names: readonly string[];
+  facts: readonly string[];
+  factFont: string;
+  factColor: string;
+}
+
+function drawRankNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme, layout } = frame;
-  const { foldSizes } = layout;
-  const fact = rowFact(row, frame);
-  pen.fillRect(0, y, geometry.gutter, row.height, rowBackground(theme, fact.tone === "late"));
+  const { row, y } = placed;
+  const { texts: facts, tone } = rowFact(row, frame);
+  const isLate = tone === "late";
+  pen.fillRect(0, y, geometry.gutter, row.height, rowBackground(theme, isLate));
   if (row.isJoined !== true) pen.horizontalLine(y, 0, geometry.gutter, theme.rule);
-  if (fact.tone === "late") pen.fillRect(0, y + 1, 4, row.height - 1, theme.late);
-  const right = geometry.gutter - 8;
-  const color = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
-    fact.tone
-  ];
-  const badge = row.badge === null ? 0 : BADGE_WIDTH + 5;
-  const names = row.pairName ? [row.pairName] : [row.name, ...row.shortNames];
-  const factFont = fact.tone === "late" ? FONT.labelStrong : FONT.label;
-  if (foldSizes.mode === "full") {
-    let lanes = geometry.narrow
-      ? []
-      : row
-          .bands()
-          .filter(({ label }) => label !== "")
-          .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
-    // In folded rows facts take priority over lane names, which are the same in every row.
-    const isGroup = row.badge !== null || row.reason !== "";
-    const availableWidth = (
-      texts: readonly string[],
-      left: number,
-      baseline: number,
-      font: string,
-    ) => {
-      const all = right - left;
-      const sameLine = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
-      const freeWidth = (): number => {
-        const widths = sameLine.map(({ label }) => pen.textWidth(label, FONT.label) + 8);
-        return all - Math.max(0, ...widths);
-      };
-      const widest = texts.map((text) => pen.textWidth(text, font)).find((width) => width <= all);
-      if (widest === undefined || widest <= freeWidth()) return freeWidth();
-      if (!isGroup) {
-        for (const lane of sameLine) lane.label = shortLaneName(lane.label, row.rank);
-        // A cut name may be ambiguous; the names of lanes are repeated in every row.
-        if (texts !== names || widest <= freeWidth()) return freeWidth();
-      }
-      lanes = lanes.filter((lane) => !sameLine.includes(lane));
-      return all;
-    };
-    const left = 12 + badge;
-    if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), y + 10, row.badge === "fold");
-    const nameWidth = availableWidth(names, left, 14, FONT.bodyStrong);
-    fitRankName(pen, names, left, y + 14, nameWidth, FONT.bodyStrong, theme.ink);
-    const factWidth = availableWidth(fact.texts, 12, 28, factFont);
-    pen.drawFirstFit(fact.texts, 12, y + 28, factWidth, factFont, color);
-    for (const { label, at } of lanes) {
-      pen.drawText(label, right, y + at, FONT.label, theme.ink3, "right");
-    }
-    return;
-  }
+  if (isLate) pen.fillRect(0, y + 1, 4, row.height - 1, theme.late);
+  const colors = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink };
+  const texts: RankTexts = {
+    names: row.pairName ? [row.pairName] : [row.name, ...row.shortNames],
+    facts,
+    factFont: isLate ? FONT.labelStrong : FONT.label,
+    factColor: colors[tone],
+  };
+  if (layout.foldSizes.mode === "full") drawTwoLines(pen, frame, placed, texts);
+  else drawOneLine(pen, frame, placed, texts);
+}
+
+function badgeWidth({ badge }: StageRow): number {
+  return badge === null ? 0 : BADGE_WIDTH + 5;
+}
+
+/** Draw the name on the left and the fact on the right of a low row. */
+function drawOneLine(
+  pen: CanvasPen,
+  { geometry, theme, layout: { foldSizes } }: StageFrame,
+  { row, y }: PlacedRow,
+  { names, facts, factFont, factColor }: RankTexts,
+): void {
+  const right = geometry.gutter - RIGHT_INSET;
   const baseline = y + Math.round(row.height / 2) + BASELINE;
+  const hasArrow = foldSizes.mode === "line";
+  if (hasArrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
+  drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), baseline - 4);
+  const left = (hasArrow ? 24 : 12) + badgeWidth(row);
   const font = row.open ? FONT.bodyStrong : FONT.body;
-  const arrow = foldSizes.mode === "line";
-  if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
-  const x = (arrow ? 24 : 12) + badge;
-  if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), baseline - 4, row.badge === "fold");
-  const used = fitRankName(pen, names, x, baseline, right - x, font, theme.ink);
-  pen.drawFirstFit(fact.texts, right, baseline, right - x - used - 8, factFont, color, "right");
+  const nameWidth = fitRankName(pen, names, left, baseline, right - left, font, theme.ink);
+  const factWidth = right - left - nameWidth - 8;
+  pen.drawFirstFit(facts, right, baseline, factWidth, factFont, factColor, "right");
+}
+
+/** Draw the name above the fact, and the names of the lanes on the right. */
+function drawTwoLines(
+  pen: CanvasPen,
+  { geometry, theme, layout: { foldSizes } }: StageFrame,
+  { row, y }: PlacedRow,
+  { names, facts, factFont, factColor }: RankTexts,
+): void {
+  const right = geometry.gutter - RIGHT_INSET;
+  const left = 12 + badgeWidth(row);
+  drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), y + 10);
+  const lanes = new LaneNames(pen, row, geometry.narrow);
+  // A truncated rank name may be ambiguous, and the names of lanes are the same in every row.
+  const nameWidth = lanes.makeSpace(names, FONT.bodyStrong, NAME_BASELINE, right - left, true);
+  fitRankName(pen, names, left, y + NAME_BASELINE, nameWidth, FONT.bodyStrong, theme.ink);
+  // In rows of several ranks, facts take priority over the names of lanes.
+  const isGroup = row.badge !== null || row.reason !== "";
+  const factWidth = lanes.makeSpace(facts, factFont, FACT_BASELINE, right - 12, isGroup);
+  pen.drawFirstFit(facts, 12, y + FACT_BASELINE, factWidth, factFont, factColor);
+  for (const { name, baseline } of lanes.names) {
+    pen.drawText(name, right, y + baseline, FONT.label, theme.ink3, "right");
+  }
+}
+
+/** Names of a folded rank's lanes, as far as the texts of the rank leave space for them. */
+class LaneNames {
+  names: { name: string; baseline: number }[];
+
+  constructor(
+    private readonly pen: CanvasPen,
+    private readonly row: StageRow,
+    isNarrow: boolean,
+  ) {
+    const bands = isNarrow ? [] : row.bands().filter(({ label }) => label !== "");
+    this.names = bands.map((band) => ({
+      name: band.label,
+      baseline: nameBaseline(band, row.height),
+    }));
+  }
+
+  /**
+   * Make space for the first of `texts` that fits into `width`: shorten the names on its line, and
+   * then, if `canRemove`, remove them. Return the width that is free.
+   */
+  makeSpace(
+    texts: readonly string[],
+    font: string,
+    baseline: number,
+    width: number,
+    canRemove: boolean,
+  ): number {
+    const sameLine = this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
+    const freeWidth = (): number =>
+      width - Math.max(0, ...sameLine.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
+    const textWidths = texts.map((text) => this.pen.textWidth(text, font));
+    const neededWidth = textWidths.find((textWidth) => textWidth <= width) ?? -Infinity;
+    if (neededWidth <= freeWidth()) return freeWidth();
+    const isGroup = this.row.badge !== null || this.row.reason !== "";
+    if (!isGroup) for (const lane of sameLine) lane.name = shortLaneName(lane.name, this.row.rank);
+    if (!canRemove || neededWidth <= freeWidth()) return freeWidth();
+    this.names = this.names.filter((name) => !sameLine.includes(name));
+    return width;
+  }
 }
 
 /** Draw the longest name that fits, or truncate a single one. Returns the width used. */
@@ -256,22 +309,24 @@ function fitRankName(
   y: number,
   maxWidth: number,
   font: string,
-  colour: string,
+  color: string,
 ): number {
-  const drawnWidth = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, colour) : 0;
+  const drawnWidth = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, color) : 0;
   return drawnWidth > 0
     ? drawnWidth
-    : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, colour);
+    : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
 }
 
-/** Icon of ranks folded into one row: three lines in a box, filled if the ranks are shown. */
+/** Draw the icon of similar ranks: three lines in a box, which is filled if the ranks have rows. */
 function drawBadge(
   pen: CanvasPen,
   theme: Theme,
+  badge: StageRow["badge"],
   x: number,
   middle: number,
-  pressed: boolean,
 ): void {
+  if (badge === null) return;
+  const pressed = badge === "fold";
   const height = 12;
   const top = middle - height / 2;
   if (pressed) pen.fillRect(x, top, BADGE_WIDTH, height, theme.ink2);
@@ -306,7 +361,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const topStack = stacks.find((band) => band === bands[0]);
   const lanesTop = topStack === undefined ? y : y + topStack.top + topStack.height;
   const isOnlyStack = lanesBottom - lanesTop < LINE;
-  const right = geometry.gutter - 8 - (isOnlyStack ? stackNameWidth(pen, frame, topStack) + 8 : 0);
+  const right =
+    geometry.gutter - RIGHT_INSET - (isOnlyStack ? stackNameWidth(pen, frame, topStack) + 8 : 0);
   const availableWidth = right - (row.pinned ? 14 : 10);
   const top = Math.max(isOnlyStack ? y : lanesTop, clipTop);
   const bottom = Math.min(lanesBottom, clipBottom);
@@ -318,20 +374,11 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
     const baseline = y + row.height / 2 + BASELINE;
     pen.drawTruncated(name, right, baseline, availableWidth, FONT.label, theme.ink3, "right");
   } else if (range !== undefined && bottom - top >= 28) {
-    const [low, high] = range.map((value) => formatValue(value, row.track?.unit)) as [
-      string,
-      string,
-    ];
+    const low = formatValue(range[0], row.track?.unit);
+    const high = formatValue(range[1], row.track?.unit);
+    const ranges = [joinRange(low, high), high];
     pen.drawTruncated(name, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
-    pen.drawFirstFit(
-      [joinRange(low, high), high],
-      right,
-      middle + 7,
-      availableWidth,
-      FONT.label,
-      theme.ink3,
-      "right",
-    );
+    pen.drawFirstFit(ranges, right, middle + 7, availableWidth, FONT.label, theme.ink3, "right");
   } else if (bottom - top >= 11) {
     pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
   }
@@ -364,7 +411,7 @@ function drawStackName(
   isFolded: boolean,
 ): void {
   const { geometry, theme } = frame;
-  const right = geometry.gutter - 8;
+  const right = geometry.gutter - RIGHT_INSET;
   const baseline = y + band.top + band.height / 2 + BASELINE;
   const name = stackName(frame, band);
   pen.drawText(name, right - STACK_ARROW_WIDTH, baseline, FONT.label, theme.ink2, "right");

@@ -12,13 +12,16 @@ import { mix, pack, type classSharesAt, rgb } from "./paints";
 import type { Ruler, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 
-/** Steps closer together than this get no lines through the rows. */
+/** Min distance of the lines through the rows at the starts of steps. */
 const STEP_LINES_FROM_PX = 16;
 
-/** Min share of the height for a bin with work, so that the frame of a view does not hide it. */
+/** Min share of the height for a bin with work; the frame of the view would hide a lower bar. */
 const MIN_BAR_SHARE = 1 / 10;
 
-/** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
+/**
+ * Draw the minimap's bars as a bitmap. `parts` returns colours and shares of busy time at a time; if
+ * null, the bars show kinds.
+ */
 export function drawMinimapImage(
   data: Minimap,
   theme: Theme,
@@ -35,21 +38,21 @@ export function drawMinimapImage(
   px.fill(pack(lane));
   const isHost = data.shares.every(([name]) => name !== "exposed");
   const layers = data.shares.map(([name, values]): [Float32Array, number] => {
-    const colour = rgb(theme.kind[name === "exposed" ? "communication" : (name as Kind)]);
-    return [values, pack(isHost ? mix(colour, lane, 0.6) : colour)];
+    const color = rgb(theme.kind[name === "exposed" ? "communication" : (name as Kind)]);
+    return [values, pack(isHost ? mix(color, lane, 0.6) : color)];
   });
   for (let x = 0; x < width; x += 1) {
     const from = Math.floor((x * data.bins) / width);
     const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
-    let stack = layers.map(([values, colour]): [number, number] => {
+    let stack = layers.map(([values, color]): [number, number] => {
       let value = 0;
       for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
-      return [colour, value / (to - from)];
+      return [color, value / (to - from)];
     });
     if (parts !== null) {
       const device = busyShare(stack);
       const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
-      stack = parts(time).map(([colour, share]) => [colour, share * device]);
+      stack = parts(time).map(([color, share]) => [color, share * device]);
     }
     const busy = busyShare(stack);
     if (busy === 0) continue;
@@ -57,10 +60,10 @@ export function drawMinimapImage(
     const scale = (height - 2) * Math.max(1, MIN_BAR_SHARE / busy);
     let base = height;
     let sum = 0;
-    for (const [colour, value] of stack) {
+    for (const [color, value] of stack) {
       sum += value;
       const top = Math.max(0, height - Math.round(sum * scale));
-      for (let y = top; y < base; y += 1) px[y * width + x] = colour;
+      for (let y = top; y < base; y += 1) px[y * width + x] = color;
       base = Math.min(base, top);
     }
   }
@@ -68,7 +71,7 @@ export function drawMinimapImage(
   return canvas;
 }
 
-function busyShare(stack: readonly [colour: number, share: number][]): number {
+function busyShare(stack: readonly [color: number, share: number][]): number {
   return stack.reduce((sum, [, share]) => sum + share, 0);
 }
 
@@ -108,7 +111,7 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   pen.fillRect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
 }
 
-/** Draws the rulers and returns the times of the ticks of the first one. */
+/** Draw the rulers, and return the times of the ticks of the first one. */
 export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
   const { geometry, theme, rulers } = frame;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
@@ -201,24 +204,18 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
       pen.fillRect(x0, y, EDGE_WIDTH_PX, STEP_HEIGHT_PX, theme.kind.annotation);
       lastEdge = x0;
     }
-    const begun = x0 < left;
-    const goesOn = step.start + step.dur > view[1];
-    const name = begun ? `‹ ${step.name}` : step.name;
-    // The number identifies the step: drop the word first.
-    const forms = [name, name.replace(/[^#]*#/, "#")];
-    const width = pen.drawFirstFit(
-      forms,
-      from + INSET_PX,
-      textY,
-      x1 - from - 10,
-      FONT.labelStrong,
-      theme.ink,
-    );
+    const startsBefore = x0 < left;
+    const endsAfter = step.start + step.dur > view[1];
+    const name = startsBefore ? `‹ ${step.name}` : step.name;
+    // The number identifies the step, so the word is dropped first.
+    const names = [name, name.replace(/[^#]*#/, "#")];
+    const [textX, maxWidth] = [from + INSET_PX, x1 - from - 10];
+    const width = pen.drawFirstFit(names, textX, textY, maxWidth, FONT.labelStrong, theme.ink);
     if (width === 0) continue;
-    const end = goesOn ? "›" : formatDuration(step.dur);
-    // The duration is at the end of the step. If only a part is in view, it could be read as that
-    // part's.
-    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
+    const end = endsAfter ? "›" : formatDuration(step.dur);
+    // Next to a step that starts before the view, the duration could be read as that of its part.
+    const isClear = !startsBefore || endsAfter;
+    if (isClear && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
     }
   }
@@ -256,66 +253,74 @@ export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number)
 }
 
 const TICK_HEIGHT = 13;
-/** A name needs more than this, CSS px. */
+/** Narrower gaps have no name, CSS px. */
 const MIN_NAME_PX = 5;
 /** Min strength of a tick, so that the shortest wait is visible. */
 const MIN_STRENGTH = 0.18;
 
-/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
+/** The tick of a last arrival, between the ends of the gaps before and after it. */
+interface ArrivalTick {
+  index: number;
+  rank: number;
+  waitNs: number;
+  gapStart: number;
+  x: number;
+  width: number;
+  gapEnd: number;
+  color: string;
+}
+
+/** Draw the job's row: a tick and a name at each last arrival; red for ranks that delay the job. */
 function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = frame;
   const { lanesX, lanesWidth } = geometry;
   if (ribbon === null) return;
-  const textY = y + TEXT_Y_PX;
   if (ribbon.collectiveCount === 0) {
-    pen.drawTruncated(
-      "no collectives matched",
-      lanesX + INSET_PX,
-      textY,
-      lanesWidth,
-      FONT.label,
-      theme.ink3,
-    );
+    const [text, textX] = ["no collectives matched", lanesX + INSET_PX];
+    pen.drawTruncated(text, textX, y + TEXT_Y_PX, lanesWidth, FONT.label, theme.ink3);
     return;
   }
-  const xs = Array.from(ribbon.jobArrivals.bin, (bin) =>
-    xAtTime(geometry, view, timeOfBin(ribbon, bin)),
-  );
+  const { bin: bins, ns, rank: ranks } = ribbon.jobArrivals;
+  const xs = Array.from(bins, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
   const end = lanesX + lanesWidth;
-  const colorOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
-  const drawn = xs.flatMap((x, index) =>
-    ribbon.jobArrivals.ns[index]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [index],
-  );
-  const widthOf = (index: number) =>
-    Math.min(MARK_PX, Math.max(Math.min(xs[index + 1] ?? end, end) - xs[index]!, pen.hairline));
-  for (const index of drawn) {
-    const share =
-      MIN_STRENGTH +
-      (1 - MIN_STRENGTH) * delayStrength(ribbon.jobArrivals.ns[index]!, ribbon.jobMaxNs);
-    const color = interpolateStops([theme.bg, colorOf(ribbon.jobArrivals.rank[index]!)], share);
-    pen.fillRect(xs[index]!, y + 1, widthOf(index), TICK_HEIGHT, color);
+  const ticks = xs.map((x, index): ArrivalTick => {
+    const gapEnd = Math.min(xs[index + 1] ?? end, end);
+    return {
+      index,
+      rank: ranks[index]!,
+      waitNs: ns[index]!,
+      gapStart: Math.max(index > 0 ? xs[index - 1]! + MARK_PX : lanesX, lanesX),
+      x,
+      width: Math.min(MARK_PX, Math.max(gapEnd - x, pen.hairline)),
+      gapEnd,
+      color: lateness?.late.has(ranks[index]!) === true ? theme.late : theme.ink3,
+    };
+  });
+  const drawn = ticks.filter(({ waitNs, x }) => waitNs > 0 && x >= lanesX - MARK_PX && x <= end);
+  for (const { waitNs, x, width, color } of drawn) {
+    const strength = MIN_STRENGTH + (1 - MIN_STRENGTH) * delayStrength(waitNs, ribbon.jobMaxNs);
+    pen.fillRect(x, y + 1, width, TICK_HEIGHT, interpolateStops([theme.bg, color], strength));
   }
-  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
-  const usedColumns = new Set<number>();
-  for (const index of drawn.sort(
-    (a, b) => ribbon.jobArrivals.ns[b]! - ribbon.jobArrivals.ns[a]! || a - b,
+  nameTicks(pen, drawn, y + TEXT_Y_PX);
+}
+
+/** Name the ranks of the longest waits first, after or before the tick; use each gap only once. */
+function nameTicks(pen: CanvasPen, ticks: readonly ArrivalTick[], textY: number): void {
+  const usedGaps = new Set<number>();
+  for (const { index, rank, gapStart, x, width, gapEnd, color } of [...ticks].sort(
+    (a, b) => b.waitNs - a.waitNs || a.index - b.index,
   )) {
-    const rank = ribbon.jobArrivals.rank[index]!;
     if (rank < 0) continue;
-    const x = xs[index]!;
     const texts = [`rank ${rank}`, String(rank)];
-    const behind = x + widthOf(index) + 2;
-    const before = index > 0 ? xs[index - 1]! + MARK_PX : lanesX;
-    for (const [gap, edge, availableWidth, align] of [
-      [index, behind, Math.min(xs[index + 1] ?? end, end) - behind - 4, "left"],
-      [index - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+    const after = x + width + 2;
+    const before = x - 2;
+    for (const [gap, edge, maxWidth, align] of [
+      [index, after, gapEnd - after - 4, "left"],
+      [index - 1, before, before - gapStart - 4, "right"],
     ] as const) {
-      if (usedColumns.has(gap) || availableWidth < MIN_NAME_PX) continue;
-      if (
-        pen.drawFirstFit(texts, edge, textY, availableWidth, FONT.label, colorOf(rank), align) === 0
-      )
-        continue;
-      usedColumns.add(gap);
+      if (usedGaps.has(gap) || maxWidth < MIN_NAME_PX) continue;
+      if (pen.drawFirstFit(texts, edge, textY, maxWidth, FONT.label, color, align) === 0) continue;
+      usedGaps.add(gap);
       break;
     }
   }
@@ -347,7 +352,7 @@ export function timeTicks(
   const times: number[] = [];
   const first = Math.ceil(start / step - 1e-9);
   const last = Math.floor(end / step + 1e-9);
-  // Multiples, not a running sum: sums of 0.1 drift.
+  // Multiply instead of adding, so that rounding errors do not accumulate.
   for (let index = first; index <= last; index += 1) times.push(index * step);
   return { step, times };
 }

@@ -1,7 +1,6 @@
 /** Find the item under a point. */
 
-import { countUpTo } from "../engine/columns";
-import { TILE_CELLS } from "../protocol/decode";
+import { MAX_U16, TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
 import type { StageHit, Kind, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
@@ -11,7 +10,7 @@ import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
-/** A point on a narrower mark hits its cell. */
+/** A point on a narrower event hits the event's cell. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
 
@@ -93,7 +92,7 @@ function hitLane(hit: StageHit, frame: StageFrame, visibleLane: VisibleLane, x: 
     hit.lane = number;
     const lane = frame.windows.get(number);
     if (lane === null || lane.empty) continue;
-    hit.slice = withLongerWait(frame, visibleLane, sliceAt(frame, lane, x));
+    hit.slice = withWait(frame, visibleLane, sliceAt(frame, lane, x));
     if (hit.slice === null) hit.cell = cellAt(frame, lane, visibleLane, hit.time);
     if (hit.slice !== null || hit.cell !== null) break;
   }
@@ -120,7 +119,7 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   const start = frame.view[0];
   const time = timeAtX(frame.geometry, frame.view, x);
   // Sorted by start: a slice that begins a pixel further right cannot contain the point.
-  let i = countStarted(lane, time + perDevicePx) - 1;
+  let i = lane.countStarted(time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
@@ -132,8 +131,8 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Add to a collective the part of it that is hatched as waiting, if that is loaded. */
-function withLongerWait(
+/** Add to a collective the time in it that is hatched as waiting, if waits are loaded. */
+function withWait(
   frame: StageFrame,
   { band: { over } }: VisibleLane,
   slice: Slice | null,
@@ -142,11 +141,11 @@ function withLongerWait(
   if (slice === null || waits === null) return slice;
   const end = slice.start + slice.dur;
   let wait = 0;
-  for (let i = countStarted(waits, end) - 1; i >= 0; i -= 1) {
+  for (let i = waits.countStarted(end) - 1; i >= 0; i -= 1) {
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
-    // Waits of a lane hardly overlap: at most one that began before the slice can reach into it.
+    // Waits of a lane hardly overlap: at most one begins before the slice and ends in it.
     if (from <= slice.start) break;
   }
   return wait > 0 ? { ...slice, wait } : slice;
@@ -175,14 +174,14 @@ export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   return out;
 }
 
-/** The cell at `time`, or the busiest of those that share its pixel. */
+/** The busiest of the cells that share the pixel of `time`. */
 function cellAt(
   frame: StageFrame,
   lane: LaneWindow,
-  spot: VisibleLane,
+  visibleLane: VisibleLane,
   time: number,
 ): StageHit["cell"] {
-  if (spot.band.form === "counter") return null;
+  if (visibleLane.band.form === "counter") return null;
   const half = nsPerPx(frame) / frame.geometry.dpr / 2;
   let best: StageHit["cell"] = null;
   for (const nearbyTime of [time, time - half, time + half]) {
@@ -209,13 +208,8 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   return {
     start: cell * width,
     end: (cell + 1) * width,
-    busy: (tile?.busy[local] ?? lane.busy[index]!) / 65535,
+    busy: (tile?.busy[local] ?? lane.busy[index]!) / MAX_U16,
     count,
     kind: kind ?? null,
   };
-}
-
-/** Number of slices that begin until `time`. */
-function countStarted({ sliceStart, slices }: LaneWindow, time: number): number {
-  return countUpTo(sliceStart.subarray(0, slices), time);
 }

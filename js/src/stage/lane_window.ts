@@ -1,15 +1,17 @@
 /**
  * One lane's cells and slices over the visible tiles, ready to draw.
  *
- * Tiles of the wanted level are copied side by side. Where one has not arrived yet, a tile of a
- * coarser level is stretched: its slices are exact, and the rest of its covered time is spread evenly
- * over the finer cells. `pending` tells the loader that such a place remains.
+ * Tiles of the wanted level are copied next to each other, each into its slot. While a tile is
+ * missing, a tile of a coarser level is stretched over its slot: its slices are exact, and the rest of
+ * its covered time is spread evenly over the finer cells. `pending` is true while a slot has no tile
+ * of the wanted level.
  */
 
-import { TILE_CELLS } from "../protocol/decode";
+import { countUpTo } from "../engine/columns";
+import { MAX_LEVEL, MAX_U16, NO_CODE, TILE_CELLS } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
-import { EMPTY_TILE, levelOf, MAX_LEVEL, type Tile, tileRange, type TileStore } from "./tile_store";
+import { EMPTY_TILE, levelOf, type Tile, tileRange, type TileStore } from "./tile_store";
 
 export const SLOT_STATE = {
   missing: 0,
@@ -18,19 +20,20 @@ export const SLOT_STATE = {
   stretched: 2,
 } as const;
 
+/** Tiles up to so many levels finer are merged. */
 const MERGE_LEVELS = 2;
 
-/** Scratch of `loadRemainder`: busy share and count of each cell without the tile's slices. */
+/** Result of `loadRemainder`: busy share and count of each cell without the tile's slices. */
 const remainingShare = new Float32Array(TILE_CELLS);
 const remainingCount = new Int32Array(TILE_CELLS);
 
 /**
- * Set `remainingShare` and `remainingCount`: a coarse tile's slices are drawn as rectangles, so its
- * cells, which are split into finer ones, must not count them again.
+ * Set `remainingShare` and `remainingCount`. The slices of a coarse tile are drawn as rectangles, so
+ * its cells must not count them again when they are split into finer cells.
  */
 function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
-    remainingShare[k] = tile.busy[k]! / 65535;
+    remainingShare[k] = tile.busy[k]! / MAX_U16;
     remainingCount[k] = tile.count[k]!;
   }
   const origin = firstCell * cell;
@@ -44,7 +47,7 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** Classes by cell and by slice, for colouring by class; 255 if tiles lack them. */
+  /** Classes by cell and by slice, for colouring by class; `NO_CODE` if tiles lack them. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
@@ -77,6 +80,11 @@ export class LaneWindow {
   /** Time at which the first cell begins. */
   get start(): number {
     return this.first * TILE_CELLS * this.cell;
+  }
+
+  /** Number of slices that begin at or before `time`. */
+  countStarted(time: number): number {
+    return countUpTo(this.sliceStart.subarray(0, this.slices), time);
   }
 
   /** Load the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
@@ -117,7 +125,7 @@ export class LaneWindow {
   private fill(store: TileStore, slot: number): void {
     const index = this.first + slot;
     const exact = store.get(this.lane, this.level, index);
-    // A tile without the classes that are wanted is drawn until it is replaced.
+    // A tile that lacks requested classes is drawn until it is replaced.
     if (!store.has(this.lane, this.level, index)) this.pending = true;
     if (exact !== undefined) {
       this.setTile(slot, exact);
@@ -137,62 +145,61 @@ export class LaneWindow {
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
     // Tiles may lack classes, and only counters' tiles have values.
-    this.classes.fill(255, from, to).set(tile.classes, from);
+    this.classes.fill(NO_CODE, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
     this.addSlices(tile);
   }
 
-  /** Merge finer tiles, if all of them are loaded. */
+  /** Fill a slot with finer tiles, if all of them are loaded; return whether they are. */
   private merge(store: TileStore, slot: number, index: number): boolean {
-    for (let deeper = 1; deeper <= MERGE_LEVELS && this.level - deeper >= 0; deeper += 1) {
-      const parts = 2 ** deeper;
-      let hasAllParts = true;
-      for (let part = 0; part < parts && hasAllParts; part += 1) {
-        hasAllParts = store.has(this.lane, this.level - deeper, index * parts + part);
-      }
-      if (!hasAllParts) continue;
+    for (let finer = 1; finer <= MERGE_LEVELS && this.level - finer >= 0; finer += 1) {
+      const level = this.level - finer;
+      const tiles = 2 ** finer;
+      const indices = Array.from({ length: tiles }, (_, k) => index * tiles + k);
+      if (!indices.every((finerIndex) => store.has(this.lane, level, finerIndex))) continue;
       this.setTile(slot, EMPTY_TILE);
-      for (let part = 0; part < parts; part += 1) {
-        const tile = store.get(this.lane, this.level - deeper, index * parts + part)!;
-        if (tile === EMPTY_TILE) continue;
-        this.mergeCells(tile, slot * TILE_CELLS + (part * TILE_CELLS) / parts, parts);
+      indices.forEach((finerIndex, k) => {
+        const tile = store.get(this.lane, level, finerIndex)!;
+        if (tile === EMPTY_TILE) return;
+        this.mergeCells(tile, slot * TILE_CELLS + (k * TILE_CELLS) / tiles, tiles);
         this.addSlices(tile);
-      }
+      });
       return true;
     }
     return false;
   }
 
-  private mergeCells(tile: Tile, slot: number, parts: number): void {
+  /** Merge each `factor` cells of a tile into one cell of the window, from `firstCell` on. */
+  private mergeCells(tile: Tile, firstCell: number, factor: number): void {
     const isCounter = tile.min.length > 0;
-    for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
+    for (let cell = 0; cell < TILE_CELLS / factor; cell += 1) {
       let busy = 0;
       let count = 0;
       let maxBusy = -1;
       let min = Number.POSITIVE_INFINITY;
       let max = Number.NEGATIVE_INFINITY;
-      for (let k = cell * parts; k < (cell + 1) * parts; k += 1) {
+      for (let k = cell * factor; k < (cell + 1) * factor; k += 1) {
         busy += tile.busy[k]!;
         count += tile.count[k]!;
         if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
           maxBusy = tile.busy[k]!;
-          this.kind[slot + cell] = tile.kind[k]!;
-          this.classes[slot + cell] = tile.classes[k] ?? 255;
+          this.kind[firstCell + cell] = tile.kind[k]!;
+          this.classes[firstCell + cell] = tile.classes[k] ?? NO_CODE;
         }
         if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
         if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
       }
-      this.busy[slot + cell] = busy / parts;
-      this.count[slot + cell] = Math.min(count, 65535);
+      this.busy[firstCell + cell] = busy / factor;
+      this.count[firstCell + cell] = Math.min(count, MAX_U16);
       if (max >= min) {
-        this.min[slot + cell] = min;
-        this.max[slot + cell] = max;
+        this.min[firstCell + cell] = min;
+        this.max[firstCell + cell] = max;
       }
     }
   }
 
-  /** Fill a slot with the cells of the finest loaded coarser tile; returns whether there is one. */
+  /** Fill a slot with the cells of the finest coarser tile loaded; return whether there is one. */
   private stretch(store: TileStore, slot: number, index: number): boolean {
     for (let levelsUp = 1; this.level + levelsUp <= MAX_LEVEL; levelsUp += 1) {
       const factor = 2 ** levelsUp;
@@ -209,10 +216,13 @@ export class LaneWindow {
       loadRemainder(tile, coarseIndex * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const coarseCell = Math.floor((origin + cell) / factor);
-        this.busy[firstCell + cell] = Math.max(0, Math.round(remainingShare[coarseCell]! * 65535));
+        this.busy[firstCell + cell] = Math.max(
+          0,
+          Math.round(remainingShare[coarseCell]! * MAX_U16),
+        );
         this.count[firstCell + cell] = Math.max(0, remainingCount[coarseCell]!);
         this.kind[firstCell + cell] = tile.kind[coarseCell]!;
-        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? 255;
+        this.classes[firstCell + cell] = tile.classes[coarseCell] ?? NO_CODE;
         if (!isCounter) continue;
         this.min[firstCell + cell] = tile.min[coarseCell]!;
         this.max[firstCell + cell] = tile.max[coarseCell]!;
@@ -223,7 +233,7 @@ export class LaneWindow {
     return false;
   }
 
-  /** Add a tile's slices. One that crosses a border of tiles is in both tiles: keep it once. */
+  /** Add a tile's slices. A slice that crosses a border is in both tiles, and is added once. */
   private addSlices(tile: Tile): void {
     if (tile !== EMPTY_TILE) this.empty = false;
     const added = tile.sliceStart.length;
@@ -241,7 +251,7 @@ export class LaneWindow {
       this.sliceName[firstSlice] = tile.sliceName[i]!;
       this.sliceKind[firstSlice] = tile.sliceKind[i]!;
       this.sliceFlags[firstSlice] = tile.sliceFlags[i]!;
-      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? 255;
+      this.sliceClass[firstSlice] = tile.sliceClass[i] ?? NO_CODE;
       this.slices += 1;
     }
   }
@@ -300,8 +310,8 @@ function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
   return to;
 }
 
-// Part of a lane's cells that belongs to events too short to be rectangles. Cells count every
-// event; a rectangle shows its own time exactly, so that time is subtracted from its cells.
+// Cells without the events that are drawn as rectangles. Cells include all events, and rectangles
+// show the time of long events exactly, so this time is subtracted from the cells.
 
 interface SliceColumns {
   readonly sliceStart: Float64Array;
@@ -309,8 +319,9 @@ interface SliceColumns {
 }
 
 /**
- * Take the first `length` slices that last at least `leastNs` out of `share` (0..1 of each cell)
- * and `count`. The cells begin at `origin` and are `cell` ns wide; slices are sorted by start.
+ * Subtract slices of at least `minNs` from `share` (0..1 of each cell) and from `count`. The cells
+ * begin at `origin` and are `cell` ns wide. Only the first `length` slices count; they are sorted by
+ * start.
  */
 export function subtractSlices(
   share: Float32Array,
@@ -323,7 +334,7 @@ export function subtractSlices(
 ): void {
   const { sliceStart, sliceDur } = slices;
   const cells = share.length;
-  // Slices of a summary lane may overlap, and its cells hold their union: subtract time only once.
+  // Slices of a summary lane may overlap, and its cells have their union: subtract time only once.
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
@@ -332,10 +343,9 @@ export function subtractSlices(
     const to = from + dur / cell;
     if (to <= 0) continue;
     if (from >= cells) break;
-    const a = Math.max(0, Math.floor(from));
-    const b = Math.min(cells, Math.ceil(to));
+    const lastCell = Math.min(cells, Math.ceil(to));
     const uncoveredFrom = Math.max(from, reached);
-    for (let k = a; k < b; k += 1) {
+    for (let k = Math.max(0, Math.floor(from)); k < lastCell; k += 1) {
       count[k] = count[k]! - 1;
       const covered = Math.min(to, k + 1) - Math.max(uncoveredFrom, k);
       if (covered > 0) share[k] = share[k]! - covered;
@@ -344,7 +354,7 @@ export function subtractSlices(
   }
 }
 
-// Remainder of a lane's cells, drawn as columns next to the rectangles of its longer events.
+// The rest of a lane's cells is drawn as columns next to the rectangles of long events.
 
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
@@ -360,15 +370,15 @@ export function pixelMapping(
   const perPx = nsPerPx / lane.cell;
   /** The cell at x = 0, with its fraction. */
   const origin = (start - lane.start) / lane.cell;
-  /** The first pixel that has cells, and the one behind the last. */
+  /** The first pixel that has cells, and the pixel after the last one. */
   const first = Math.max(0, Math.floor(-origin / perPx));
   const last = Math.min(width, Math.ceil((cells - origin) / perPx));
   return { cells, perPx, origin, first, last };
 }
 
 /**
- * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
- * call reuses the arrays.
+ * Busy share and number of events of each cell, without slices of at least `minNs`. The next call
+ * reuses the arrays.
  */
 export function residualCells(lane: LaneWindow, minNs: number) {
   const tiles = lane.last - lane.first;
@@ -391,7 +401,7 @@ export function residualCells(lane: LaneWindow, minNs: number) {
 
 function readCells({ busy, count }: LaneWindow, from: number, to: number): void {
   for (let k = from; k < to; k += 1) {
-    share[k] = busy[k]! / 65535;
+    share[k] = busy[k]! / MAX_U16;
     counts[k] = count[k]!;
   }
 }
@@ -399,7 +409,9 @@ function readCells({ busy, count }: LaneWindow, from: number, to: number): void 
 /** Number of cached windows in addition to the visible ones. */
 const SPARE_WINDOWS = 256;
 
+/** Windows of the visible lanes, and of some lanes that may scroll back into view. */
 export class LaneWindows {
+  /** Whether a visible lane has a pending tile. */
   pending = false;
   private readonly windows = new Map<number, LaneWindow>();
 
@@ -420,10 +432,8 @@ export class LaneWindows {
       window.update(this.store, level, first, last);
       if (window.pending) this.pending = true;
     }
-    if (this.windows.size > lanes.length + SPARE_WINDOWS) this.prune(new Set(lanes));
-  }
-
-  private prune(keptLanes: ReadonlySet<number>): void {
-    for (const lane of this.windows.keys()) if (!keptLanes.has(lane)) this.windows.delete(lane);
+    if (this.windows.size <= lanes.length + SPARE_WINDOWS) return;
+    const visibleLanes = new Set(lanes);
+    for (const lane of this.windows.keys()) if (!visibleLanes.has(lane)) this.windows.delete(lane);
   }
 }

@@ -1,5 +1,6 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
+import { NO_CODE } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank } from "../protocol/source";
 import { FONT } from "../ui/theme";
@@ -13,7 +14,7 @@ import type { Hatch, LaneRaster } from "./raster";
 import type { PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
-/** A row's place in device px, from the left edge of the lanes. */
+/** A row's position in device px, and the scale of time; x = 0 is the left edge of the lanes. */
 export interface RowPlacement {
   y0: number;
   y1: number;
@@ -26,7 +27,7 @@ export interface RowPlacement {
   dataEnd: number;
   jobStart: number;
   jobEnd: number;
-  /** Whether the page holds less detail of the rank than this view can show. */
+  /** Whether the page has less detail of the rank than this view can show. */
   coarse: boolean;
   /** Hue of host calls by name; null for one colour. */
   hue?: NameShader | null;
@@ -52,7 +53,7 @@ const DOT_PX = 2;
 interface OverlayWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;
-  /** Whether this rank holds up the others. */
+  /** Whether this rank makes the rest of the job wait. */
   isNamed: boolean;
 }
 
@@ -60,15 +61,15 @@ const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: fa
 
 // Ribbons of lateness: a mark at each arrival at a collective, stronger for later arrivals.
 
-/** Width of a mark if the next one leaves room, CSS px. */
+/** Width of a mark unless the next one begins before its end, CSS px. */
 export const MARK_PX = 2;
 
-/** Strength of a lateness: its root, since values differ by orders of magnitude. */
+/** Strength of a delay: the root of its share, since delays differ by orders of magnitude. */
 export function delayStrength(ns: number, max: number): number {
   return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }
 
-/** The entry of a ramp for a strength; the first one, the lane's own colour, only for 0. */
+/** The entry of a ramp for a strength; only strength 0 has the first entry, the lane's colour. */
 export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }
@@ -91,7 +92,7 @@ export class LanePainter {
     const { byClass } = this.paints;
     if (place.isOver !== true) this.drawGround(place);
     if (place.y1 <= place.y0) return;
-    // Below the lane's events: other calls may run during the wait.
+    // Draw delays below the lane's events, since other calls may run during a delay.
     if (late !== null && !byClass) this.drawLate(place, late, isNamed);
     if (lane.empty) return;
     if (place.form === "counter") {
@@ -103,7 +104,7 @@ export class LanePainter {
     if (wait !== null && !byClass) this.drawWaits(place, wait);
   }
 
-  /** The pixel of a time, clipped to the lanes. */
+  /** The device pixel of a time, clipped to the lanes. */
   private xOf(place: RowPlacement, time: number): number {
     const x = Math.round((time - place.start) / place.nsPerPx);
     return Math.min(this.raster.width, Math.max(0, x));
@@ -120,7 +121,7 @@ export class LanePainter {
     this.raster.hatchRect(from, place.y0, to, place.y1, hatchOf(place, ground, line));
   }
 
-  /** Hatch times at which other ranks have data and this one has none: they are not idle. */
+  /** Hatch the times at which only other ranks have data: this rank is not known to be idle. */
   drawNoDataHatch(place: RowPlacement): void {
     const { jobStart, dataStart, dataEnd, jobEnd } = place;
     this.hatchMissing(place, this.xOf(place, jobStart), this.xOf(place, dataStart));
@@ -144,11 +145,11 @@ export class LanePainter {
       const b = Math.min(cells - 1, Math.ceil(to) - 1);
       let covered = 0;
       let maxShare = -1;
-      let hue = 255;
+      let hue: number = NO_CODE;
       let marked = false;
       for (let k = a; k <= b; k += 1) {
         if (counts[k]! <= 0) continue;
-        // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
+        // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
         const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
         if (isSampled) marked = true;
         const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
@@ -158,7 +159,7 @@ export class LanePainter {
           hue = kind[k]!;
         }
       }
-      if (hue === 255) {
+      if (hue === NO_CODE) {
         if (!paints.byClass || maxShare < 0) continue;
         hue = paints.unknownClass;
       }
@@ -181,7 +182,7 @@ export class LanePainter {
     this.forEachSlice(place, lane, (x0, x1, slice) => {
       const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
       const sliceCode = codes[slice]!;
-      const kind = paints.byClass && sliceCode === 255 ? paints.unknownClass : sliceCode;
+      const kind = paints.byClass && sliceCode === NO_CODE ? paints.unknownClass : sliceCode;
       const code = kind * 3 + (shade === null ? 0 : shade(sliceName[slice]!));
       const solid = paints.solid[code]!;
       if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
@@ -229,7 +230,7 @@ export class LanePainter {
     }
   }
 
-  /** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
+  /** Draw waits over their events. The height of a short one is its share of the pixel's time. */
   drawWaits(place: LanePlacement, lane: LaneWindow): void {
     if (lane.empty) return;
     const { y0, y1 } = place;
@@ -245,30 +246,30 @@ export class LanePainter {
   }
 
   /**
-   * Draw the time before a late kernel as a dotted line, from when the others had arrived to its
-   * start; red if the rank `isNamed`. A rectangle would look like a kernel.
+   * Draw the delay before each late kernel as a dotted line, which does not look like a kernel. It is
+   * red if the rank `isNamed`.
    */
   drawLate(place: LanePlacement, lane: LaneWindow, isNamed: boolean): void {
     if (lane.empty) return;
     const { raster } = this;
-    const colour = isNamed ? this.paints.lateLine : this.paints.lastLine;
+    const color = isNamed ? this.paints.lateLine : this.paints.lastLine;
     const dot = Math.max(1, Math.round(DOT_PX * place.dpr));
     const top = Math.round((place.y0 + place.y1 - dot) / 2);
-    this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, colour));
+    this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
     this.forEachSlice(place, lane, (x0, x1) => {
       for (let x = x0; x < x1; x += 2 * dot)
-        raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, colour);
+        raster.fillRect(x, top, Math.min(x + dot, x1), top + dot, color);
     });
   }
 
-  private strokeBox(x0: number, x1: number, place: LanePlacement, colour: number): void {
+  private strokeBox(x0: number, x1: number, place: LanePlacement, color: number): void {
     const { raster } = this;
     const { y0, y1 } = place;
     const line = hairline(place);
-    raster.fillRect(x0, y0, x1, y0 + line, colour);
-    raster.fillRect(x0, y1 - line, x1, y1, colour);
-    raster.fillRect(x0, y0, x0 + line, y1, colour);
-    raster.fillRect(x1 - line, y0, x1, y1, colour);
+    raster.fillRect(x0, y0, x1, y0 + line, color);
+    raster.fillRect(x0, y1 - line, x1, y1, color);
+    raster.fillRect(x0, y0, x0 + line, y1, color);
+    raster.fillRect(x1 - line, y0, x1, y1, color);
   }
 
   /** Call `draw` for each slice in view that is wide enough for a rectangle. */
@@ -320,12 +321,12 @@ export class LanePainter {
     const { y0, y1, dpr, start, nsPerPx } = place;
     const [from, to] = [this.xOf(place, place.dataStart), this.xOf(place, place.dataEnd)];
     raster.fillRect(from, y0, to, y1, paints.ribbon[0]!);
-    const part = ribbon?.rangeOfRank.get(rank);
-    if (ribbon === null || part === undefined) return;
+    const arrivals = ribbon?.rangeOfRank.get(rank);
+    if (ribbon === null || arrivals === undefined) return;
     const width = Math.max(1, Math.round(MARK_PX * dpr));
     let next = raster.width;
-    // From the right: each mark ends at the next one.
-    for (let arrival = part.last - 1; arrival >= part.first; arrival -= 1) {
+    // From right to left, because each mark ends at the next one.
+    for (let arrival = arrivals.last - 1; arrival >= arrivals.first; arrival -= 1) {
       const x = Math.floor(
         (timeOfBin(ribbon, ribbon.rankArrivals.bin[arrival]!) - start) / nsPerPx,
       );
@@ -333,8 +334,8 @@ export class LanePainter {
       if (x + width <= 0) break;
       const share = delayStrength(ribbon.rankArrivals.ns[arrival]!, ribbon.maxNs);
       if (share > 0) {
-        const colour = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
-        raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
+        const color = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
+        raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, color);
       }
       next = x;
     }
@@ -350,7 +351,7 @@ function hatchOf(place: RowPlacement, ground: number, line: number): Hatch {
   return { ground, line, pitch, thickness: hairline(place) };
 }
 
-/** The dark left edge, thinner on marks that it would fill. */
+/** Width of the dark left edge, thinner on marks that it would fill. */
 function edgeWidth(width: number, cssPx: number, dpr: number): number {
   if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
   return Math.max(1, Math.round(cssPx * dpr));
@@ -360,16 +361,16 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
 
 const NO_DATA = "no data";
 const COARSE_CAPTION = "detail not embedded";
-/** Lower rows show the hatch only. */
+/** Lower rows have no caption. */
 const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 
-/** Whether a view at `nsPerPx` ns per device px needs more detail than a saved page holds. */
+/** Whether a view at `nsPerPx` ns per device px needs more detail than a saved page has. */
 export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
   return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
-/** Caption ranks without data, and parts with less detail in a saved page than the view needs. */
+/** Draw captions where a rank has no data, or a saved page has less detail than the view needs. */
 export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
@@ -395,7 +396,7 @@ interface CaptionArea {
   height: number;
 }
 
-/** The lanes of a row between two x; null if there is no room, or if a part is scrolled away. */
+/** The lanes of a row between two x; null if they are too narrow, or partly scrolled away. */
 function captionArea(placed: PlacedRow, x0: number, x1: number): CaptionArea | null {
   const bands = placed.row.bands();
   const first = bands[0];

@@ -3,7 +3,7 @@
 import { deviceOf, hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import { formatShare } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
+import { FONT, SIZE, type Theme } from "../ui/theme";
 import { rowBackground } from "./gutter";
 import type { StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
@@ -49,15 +49,12 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
     FONT.label,
     theme.ink3,
   );
-  const has = placed.some(({ row }) => row.rank.summary.some(({ role }) => role === "comm"));
-  if (geometry.stripRows > 1 && !has) {
-    pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
-  } else if (geometry.stripRows > 1) {
-    const part = hasWaits(frame) ? "waiting" : "comm";
-    const keys =
-      device === "MPI" ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
-    pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
-  }
+  if (geometry.stripRows < 2) return;
+  const part = hasWaits(frame) ? "waiting" : "comm";
+  let keys = [`exposed ${part} · idle`, `${part} · idle`];
+  if (device === "MPI") keys = [`${part} · other`];
+  if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) keys = ["idle"];
+  pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
 }
 
 function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number): void {
@@ -107,11 +104,16 @@ function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   const { stats } = frame;
   const index = stats?.at.get(rank.rank);
   if (stats === null || index === undefined || !hasDevice(rank)) return null;
-  const of = (values: readonly number[]): number => values[index] ?? 0;
+  const ofRank = (times: readonly number[]): number => times[index] ?? 0;
   const { compute, exposed, memory, unrecorded, idle, span, data } = stats.stats;
   return {
-    ...{ compute: of(compute), exposed: of(exposed), memory: of(memory), data: of(data) },
-    ...{ unrecorded: of(unrecorded), idle: of(idle), span: of(span) },
+    compute: ofRank(compute),
+    exposed: ofRank(exposed),
+    memory: ofRank(memory),
+    unrecorded: ofRank(unrecorded),
+    idle: ofRank(idle),
+    span: ofRank(span),
+    data: ofRank(data),
     wait: exposedWait(frame, rank.rank),
   };
 }
@@ -142,7 +144,7 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/** The share of waiting or communication, and the rest or what explains it, below the bar. */
+/** Draw the shares of waiting or communication and of idle time below the bar, or their reason. */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,
@@ -181,7 +183,7 @@ function hasWaits({ lateness, stats }: StageFrame): boolean {
   return waits !== undefined && waits.start === totals?.start && waits.end === totals.end;
 }
 
-/** Time that a rank waits for others without computing; 0 if unknown. */
+/** Time that a rank waits for other ranks without computing; 0 if unknown. */
 function exposedWait(frame: StageFrame, rank: number): number {
   const index = hasWaits(frame) ? frame.lateness?.at.get(rank) : undefined;
   return index === undefined ? 0 : (frame.lateness?.lateness.exposed_wait[index] ?? 0);
@@ -213,7 +215,7 @@ function drawNumberPair(
   pen.drawText(fits[1], x + width, y, FONT.label, theme.ink3, "right");
 }
 
-/** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
+/** Whether a rank's rows show only MPI calls. The rest of its time is then work, not idle time. */
 export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");

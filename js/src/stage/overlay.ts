@@ -7,7 +7,7 @@
 import { countBelow, countUpTo } from "../engine/columns";
 import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
-import { FONT, interpolateStops } from "../ui/theme";
+import { FONT, interpolateStops, SIZE } from "../ui/theme";
 import { xAtTime } from "./camera";
 import type { PlacedMarks, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
@@ -35,8 +35,7 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
   const { geometry, overlay } = frame;
   const { lanesX, lanesWidth, rowsTop, rowsHeight, axisTop } = geometry;
   if (lanesWidth <= 0) return;
-  const lanesTop = rowsTop;
-  pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+  pen.withClip(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
     const { searchMarks, selectionMarks } = frame;
     if (selectionMarks !== null) drawMarks(pen, frame, selectionMarks, frame.theme.brushLine);
     if (searchMarks !== null) drawMarks(pen, frame, searchMarks, frame.theme.ink);
@@ -47,7 +46,7 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
     for (const mark of overlay.timeMarks) drawTimeMark(pen, frame, mark);
   });
   drawArrival(pen, frame);
-  pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+  pen.withClip(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
     drawHover(pen, frame);
     drawSelected(pen, frame);
     drawFlows(pen, frame);
@@ -62,7 +61,7 @@ interface SelectedArea {
   tracks: readonly string[] | null;
 }
 
-/** Window and rows of a selection; null if it is restricted to neither. */
+/** Window and rows of a selection; null if it has neither. */
 function areaOf(selection: SelectionJson | null): SelectedArea | null {
   if (selection === null) return null;
   const { start_ns, end_ns, ranks, tracks } = selection;
@@ -86,7 +85,7 @@ function drawVeil(
   if (x1 > x0 && bottom > top) pen.fillRect(x0, top, x1 - x0, bottom - top, theme.bg + VEIL);
 }
 
-/** Draw the edges of an area; the rest is dimmed if it `dims`. */
+/** Draw the edges of an area; with `dims`, dim everything outside of it. */
 function drawArea(
   pen: CanvasPen,
   frame: OverlayFrame,
@@ -128,7 +127,7 @@ function selectedBands(
   if (ranks === null && tracks === null) {
     return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
   }
-  const out: [number, number][] = [];
+  const out: [top: number, bottom: number][] = [];
   const rows = lanes.placed
     .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
     .filter(({ row }) => {
@@ -165,24 +164,24 @@ function eventExtent(frame: OverlayFrame, start: number, dur: number): [number, 
 
 function drawHover(pen: CanvasPen, frame: OverlayFrame): void {
   const { hover } = frame.overlay;
-  const spot = hover && frame.visible.findLane(hover.lane);
-  if (hover === null || spot === null) return;
+  const visibleLane = hover && frame.visible.findLane(hover.lane);
+  if (hover === null || visibleLane === null) return;
   const [x0, x1] = eventExtent(frame, hover.start, hover.dur);
   const { ctx } = pen;
   ctx.strokeStyle = frame.theme.hover;
   ctx.lineWidth = 1.5;
-  ctx.strokeRect(x0 - 0.75, spot.y - 0.75, x1 - x0 + 1.5, spot.band.height + 1.5);
+  ctx.strokeRect(x0 - 0.75, visibleLane.y - 0.75, x1 - x0 + 1.5, visibleLane.band.height + 1.5);
 }
 
 function drawSelected(pen: CanvasPen, frame: OverlayFrame): void {
   const { selected: event } = frame.overlay;
   if (event === null) return;
-  const spot = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
-  if (spot === null) return;
+  const visibleLane = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
+  if (visibleLane === null) return;
   const [x0, x1] = eventExtent(frame, event.start, event.dur);
   const { ctx } = pen;
   const { selection, selectionHalo } = frame.theme;
-  const box = [x0 - 2, spot.y - 2, x1 - x0 + 4, spot.band.height + 4] as const;
+  const box = [x0 - 2, visibleLane.y - 2, x1 - x0 + 4, visibleLane.band.height + 4] as const;
   ctx.strokeStyle = selectionHalo;
   ctx.lineWidth = 4;
   ctx.strokeRect(...box);
@@ -195,13 +194,12 @@ function drawRuler(pen: CanvasPen, frame: OverlayFrame): void {
   const { geometry, theme, view } = frame;
   const { ruler } = frame.overlay;
   if (ruler === null) return;
-  const a = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
-  const b = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
-  pen.fillRect(a, ruler.y - 1, b - a, 2, theme.ink);
-  pen.fillRect(a - 1, ruler.y - 6, 2, 12, theme.ink);
-  pen.fillRect(b - 1, ruler.y - 6, 2, 12, theme.ink);
+  const left = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
+  const right = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
+  pen.fillRect(left, ruler.y - 1, right - left, 2, theme.ink);
+  for (const x of [left, right]) pen.fillRect(x - 1, ruler.y - 6, 2, 12, theme.ink);
   const text = formatDuration(Math.abs(ruler.end - ruler.start));
-  drawPlate(pen, frame, text, (a + b) / 2, ruler.y - 18);
+  drawPlate(pen, frame, text, (left + right) / 2, ruler.y - 18);
 }
 
 /** Draw text on a plate, kept within the lanes. */
@@ -227,13 +225,13 @@ function drawTimeMark(pen: CanvasPen, frame: OverlayFrame, mark: TimeMark): void
   const top = geometry.axisTop + geometry.axisHeight - 7;
   const x0 = xAtTime(geometry, view, mark.start);
   const x1 = xAtTime(geometry, view, mark.end);
-  const colour = mark.kept ? theme.focus : theme.ink2;
+  const color = mark.kept ? theme.focus : theme.ink2;
   const spans = mark.end > mark.start;
-  if (spans) pen.fillRect(x0, top, x1 - x0, 7, interpolateStops([theme.bg, colour], 0.25));
+  if (spans) pen.fillRect(x0, top, x1 - x0, 7, interpolateStops([theme.bg, color], 0.25));
   for (const x of spans ? [x0, x1] : [x0]) {
-    if (mark.kept) pen.verticalLine(x, top, geometry.height, colour);
-    else pen.dashedLine(x, top, geometry.height, colour);
-    pen.fillRect(x, top, 5, 7, colour);
+    if (mark.kept) pen.verticalLine(x, top, geometry.height, color);
+    else pen.dashedLine(x, top, geometry.height, color);
+    pen.fillRect(x, top, 5, 7, color);
   }
   if (!spans) return;
   const text = formatDuration(mark.end - mark.start);
@@ -253,7 +251,7 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
   const text = `rank ${rank} arrives last`;
   const width = pen.textWidth(text, FONT.labelStrong) + 10;
   const left = Math.min(x, lanesX + lanesWidth - width);
-  const top = stripRows > 0 ? stripTop + (stripRows - 1) * 16 : rowsTop;
+  const top = stripRows > 0 ? stripTop + (stripRows - 1) * SIZE.steps : rowsTop;
   pen.fillRect(left, top, width, 15, theme.ink2);
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
@@ -261,8 +259,8 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
 /** Marked parts closer than this share one outline, px. */
 const OUTLINE_GAP_PX = 4;
 
-/** Outline the marked parts of the lanes, cells of many events included, and dim the others. */
-function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, colour: string): void {
+/** Outline the marked parts of the lanes, and dim everything else. */
+function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, color: string): void {
   const { marks, start, end, bins, lanes } = placed;
   if (marks.error !== null) return;
   const { geometry, view, visible } = frame;
@@ -275,25 +273,25 @@ function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, col
     const bottom = Math.min(y + ribbon.top + ribbon.height, clipBottom);
     drawVeil(pen, frame, xOf(0), Math.max(y + ribbon.top, clipTop), right, bottom);
   }
-  for (const spot of visible.lanes) {
-    const { lane, height, stackLanes = [lane] } = spot.band;
+  for (const visibleLane of visible.lanes) {
+    const { lane, height, stackLanes = [lane] } = visibleLane.band;
     // Lanes that have come into view since the request, and inner frames of a folded stack.
     if (!lanes.includes(lane) || lane !== stackLanes[0]) continue;
     const outlines: [left: number, right: number][] = [];
     let dimmedFrom = xOf(0);
     for (const mark of marksOfLanes(marks, stackLanes)) {
       const [x0, x1] = [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
-      drawVeil(pen, frame, dimmedFrom, spot.top, x0, spot.bottom);
+      drawVeil(pen, frame, dimmedFrom, visibleLane.top, x0, visibleLane.bottom);
       dimmedFrom = Math.max(dimmedFrom, x1);
       const before = outlines.at(-1);
       if (before !== undefined && x0 - before[1] < OUTLINE_GAP_PX)
         before[1] = Math.max(before[1], x1);
       else outlines.push([x0, x1]);
     }
-    drawVeil(pen, frame, dimmedFrom, spot.top, right, spot.bottom);
-    if (spot.top > spot.y + 1) continue;
+    drawVeil(pen, frame, dimmedFrom, visibleLane.top, right, visibleLane.bottom);
+    if (visibleLane.top > visibleLane.y + 1) continue;
     for (const [x0, x1] of outlines)
-      pen.strokeFrame(x0 - 1, spot.y - 1, x1 - x0 + 2, height + 2, colour, 1);
+      pen.strokeFrame(x0 - 1, visibleLane.y - 1, x1 - x0 + 2, height + 2, color, 1);
   }
 }
 
@@ -309,10 +307,10 @@ function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): nu
 // Arrows between the selected event and the events that it launched or that launched it.
 
 const ARROW_WIDTH = 1.75;
-/** Ends nearer than this are joined by a curve that bows out to the left. */
+/** Ends nearer to each other than this are joined by a curve with a bow to the left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
-/** Ends far outside the view keep their direction, not their distance. */
+/** Ends outside the view are drawn at most this far from it. */
 const FAR_PX = 3000;
 
 interface ArrowEnd {
@@ -336,7 +334,7 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
   }
 }
 
-/** End point of an arrow; at the edge of a row that hides the event. */
+/** End of an arrow at an event, or at the lower edge of the row that hides the event. */
 function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | null {
   const { geometry, view, visible: lanes } = frame;
   const left = geometry.lanesX;
@@ -344,8 +342,9 @@ function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | n
     Math.max(xAtTime(geometry, view, time), left - FAR_PX),
     left + geometry.lanesWidth + FAR_PX,
   );
-  const spot = lanes.findLane(event.lane) ?? lanes.findSummaryLane(event);
-  if (spot !== null) return { x, y: (spot.top + spot.bottom) / 2, isVisible: true };
+  const visibleLane = lanes.findLane(event.lane) ?? lanes.findSummaryLane(event);
+  if (visibleLane !== null)
+    return { x, y: (visibleLane.top + visibleLane.bottom) / 2, isVisible: true };
   const head = lanes.findHead(event.rank);
   if (head !== null) {
     const bottom = Math.min(head.y + head.row.height, head.clipBottom);
@@ -359,7 +358,7 @@ function drawArrow(
   frame: OverlayFrame,
   a: ArrowEnd,
   b: ArrowEnd,
-  colour: string,
+  color: string,
 ): void {
   const { ctx } = pen;
   const { selectionHalo } = frame.theme;
@@ -381,10 +380,10 @@ function drawArrow(
   ctx.strokeStyle = selectionHalo;
   ctx.lineWidth = ARROW_WIDTH + 3;
   path();
-  ctx.strokeStyle = colour;
+  ctx.strokeStyle = color;
   ctx.lineWidth = ARROW_WIDTH;
   path();
-  pen.setFill(colour);
+  pen.setFill(color);
   ctx.beginPath();
   ctx.moveTo(b.x, b.y);
   ctx.lineTo(b.x - ARROW_HEAD, b.y - 4);

@@ -5,6 +5,7 @@
  * overlay has selection, search hits and hover, so moving the pointer repaints no lane.
  */
 
+import { NO_CODE } from "../protocol/decode";
 import type { Span } from "../protocol/source";
 import { LABEL_FROM_PX } from "../ui/text";
 import { FONT } from "../ui/theme";
@@ -22,7 +23,7 @@ import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
 import type { VisibleLane } from "./rows_view";
 
-/** Lanes lower than this have no labels: the letters would touch both edges. */
+/** Lower lanes have no labels, since letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 
 export class Painter {
@@ -73,7 +74,7 @@ export function lanesBox({ dpr, lanesX, lanesWidth, rowsTop, rowsHeight }: Stage
   return { left, top, across, down };
 }
 
-/** Paint parts of a frame; `put` copies the raster to the canvas. Returns the number of lanes. */
+/** Paint regions of a frame; `put` copies the raster to the canvas. Return the number of lanes. */
 export function paintRegions(
   frame: StageFrame,
   dirty: ReadonlySet<StageRegion>,
@@ -118,7 +119,7 @@ function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]
     drawStepLines(pen, frame, bottom);
     drawNoData(pen, frame);
     const shade = nameShader(frame);
-    for (const spot of visible.lanes) drawLabels(pen, frame, spot, shade);
+    for (const visibleLane of visible.lanes) drawLabels(pen, frame, visibleLane, shade);
   });
 }
 
@@ -170,11 +171,11 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
       const [y0, y1] = [px(y + ribbon.top), px(y + ribbon.top + ribbon.height)];
       painter.drawRibbon({ ...extent, y0, y1 }, frame.ribbon, row.rank.rank);
     }
-    for (const spot of visible.lanes) {
-      if (spot.placed !== placed) continue;
-      const y0 = px(spot.y);
-      const y1 = Math.max(y0 + 1, px(spot.y + spot.band.height));
-      rasteriseLane(painter, frame, spot.band, { ...extent, y0, y1 }, isLate);
+    for (const visibleLane of visible.lanes) {
+      if (visibleLane.placed !== placed) continue;
+      const y0 = px(visibleLane.y);
+      const y1 = Math.max(y0 + 1, px(visibleLane.y + visibleLane.band.height));
+      rasteriseLane(painter, frame, visibleLane.band, { ...extent, y0, y1 }, isLate);
     }
   }
 }
@@ -202,14 +203,14 @@ function rasteriseLane(
   );
 }
 
-/** Names on the rectangles of a lane that have room for them. */
+/** Draw names on the rectangles of a lane that are wide enough. */
 function drawLabels(
   pen: CanvasPen,
   frame: StageFrame,
-  spot: VisibleLane,
+  visibleLane: VisibleLane,
   shade: NameShader | null,
 ): void {
-  const { band, y, top, bottom } = spot;
+  const { band, y, top, bottom } = visibleLane;
   // In a folded stack, the innermost frames are in front.
   if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return;
   if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
@@ -230,39 +231,32 @@ function drawLabels(
     const start = lane.sliceStart[i]!;
     if (start >= view[1]) break;
     if (dur < min || start + dur <= view[0]) continue;
-    const seen = longestVisible(lane, i, view);
+    const visibleSpan = longestVisible(lane, i, view);
     // Letters over the hatch of a wait would be hard to read.
-    const [from, to] = waits === null ? seen : longestWithoutWait(waits, seen);
+    const [from, to] =
+      waits === null ? visibleSpan : longestUncovered(waits, firstWait(waits, start), visibleSpan);
     const x0 = lanesX + (from - view[0]) / perPx;
     const x1 = lanesX + (to - view[0]) / perPx;
     if (x1 - x0 < LABEL_FROM_PX) continue;
     const code = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
-    const kind = paints.byClass && code === 255 ? paints.unknownClass : code;
+    const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
     const pale = band.form === "pale" || paints.isPale[kind] === 1;
     const name = lane.sliceName[i]!;
     const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);
     if (label === "") continue;
-    const colour = pale ? theme.ink : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
+    const color = pale ? theme.ink : paints.textOn[kind * 3 + (shade === null ? 0 : shade(name))]!;
     // Letters over lines would be hard to read.
     if (paints.hatched[kind] === 1) {
       const labelWidth = fitter.width(label) + 4;
       pen.fillRect(x0 + 2, baseline - 10, Math.min(labelWidth, x1 - x0 - 4), 13, theme.bg);
     }
-    pen.drawText(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
+    pen.drawText(label, x0 + (pale ? 5 : 4), baseline, FONT.label, color);
   }
 }
 
-/** The longest part of a span that no wait covers. */
-function longestWithoutWait(waits: LaneWindow, [from, to]: Span): Span {
-  const { sliceStart, sliceDur } = waits;
-  let low = 0;
-  let high = waits.slices;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sliceStart[middle]! + sliceDur[middle]! <= from) low = middle + 1;
-    else high = middle;
-  }
-  return longestUncovered(waits, low, [from, to]);
+/** The first wait that may overlap an event that starts at `start`: waits hardly overlap. */
+function firstWait(waits: LaneWindow, start: number): number {
+  return Math.max(waits.countStarted(start) - 1, 0);
 }
 
 /**
@@ -308,12 +302,11 @@ function makePen(canvas: HTMLCanvasElement, settings: CanvasRenderingContext2DSe
   return new CanvasPen(ctx, 1);
 }
 
-// Draws when something has changed, at most once for each frame of the browser.
-
 /** Parts of the stage that are drawn separately. */
 export type StageRegion = "head" | "gutter" | "lanes" | "margin" | "overlay";
 export const ALL_REGIONS: readonly StageRegion[] = ["head", "gutter", "lanes", "margin", "overlay"];
 
+/** Draws when something has changed, at most once for each frame of the browser. */
 export class FrameLoop {
   private dirty = new Set(ALL_REGIONS);
   private frame = 0;

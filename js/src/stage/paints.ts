@@ -7,13 +7,13 @@ import type { BandForm } from "./bands";
 /** Number of steps from the lane's colour to the full one, for partly covered pixels. */
 export const STEPS = 16;
 const SHADES = 3;
-/** Alpha of cells drawn in place of a level that is not loaded yet. */
+/** Alpha of cells of another level, drawn while the level of the view is not loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
 /** Share of the colour in columns of host events, too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR_ALPHA = 0.75;
-/** Opacity of the late colour over the row of a rank that the others wait for. */
+/** Opacity of the late colour over the row of a rank that makes the rest of the job wait. */
 export const LATE_TINT = 0.07;
 
 interface Rgb {
@@ -183,9 +183,9 @@ function buildPaints(
     /** Ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
     lateLine: pack(rgb(theme.late)),
-    /** Colours of late arrivals of a rank that the others do not wait for. */
+    /** Colour of late arrivals of a rank that does not make the rest of the job wait. */
     lastLine: pack(rgb(theme.ink3)),
-    /** Background of the row of a rank that holds up the others. */
+    /** Background of the row of a rank that makes the rest of the job wait. */
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
   };
 }
@@ -221,7 +221,7 @@ const HATCH_GROUND = 0.16;
 const CLASS_TINT = 0.3;
 const FAINT_SHARE = 0.45;
 
-/** Paints whose entries are classes instead of kinds; the other colours are the same. */
+/** Paints whose entries are classes of events instead of kinds. */
 export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
   const styles = classes.styles(theme.name).map(({ colour, faint, hatched }): EventStyle => {
     const full = faint === true ? mix(rgb(colour), rgb(theme.lane), FAINT_SHARE) : rgb(colour);

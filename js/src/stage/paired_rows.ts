@@ -1,8 +1,9 @@
 /**
  * The rows of two stages in one place, rank by rank and track by track.
  *
- * Both stages are equally large, one in front of the other. Each draws its own rows and leaves
- * room for the other's; of the stage in front only its rows are visible. With rows 40 px high:
+ * Both stages have the same size, and one is in front of the other. Each draws its rows and leaves
+ * gaps for the rows of the other. All but the rows of the stage in front is clipped away. With rows
+ * 40 px high:
  *
  *   stage behind     rank 0 at 0     rank 1 at 80
  *   stage in front   rank 0 at 40    rank 1 at 120
@@ -10,11 +11,11 @@
 
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
 
-/** The places of the rows of one stage among the rows of another. */
+/** How the rows of a stage are placed among the rows of another stage. */
 export interface RowPairing {
-  /** Whether this stage is behind the other; its rows come first. */
+  /** Whether this stage is behind the other one. The rows of the stage behind come first. */
   isBehind: boolean;
-  /** The words for both stages, "before" and "after" of the example. */
+  /** The words for the stage behind and the stage in front, such as "before" and "after". */
   words: readonly [string, string];
   /** The ranks of the stage in front by the ranks of the stage behind. */
   partners: ReadonlyMap<number, number>;
@@ -80,7 +81,7 @@ export function interleaveRows(
     }
   }
   for (const layout of [behind, front]) {
-    // Rows that stay in place would hide the other stage's.
+    // Pinned rows that do not scroll would hide rows of the other stage.
     Object.assign(layout, { height: top, stickyCount: 0, stickyHeight: 0 });
   }
 }

@@ -9,7 +9,7 @@ type TextAlign = "left" | "right" | "center";
 
 export class CanvasPen {
   private font = "";
-  private colour = "";
+  private color = "";
   private align: TextAlign = "left";
   private readonly fitters = new Map<string, TextFitter>();
 
@@ -31,16 +31,16 @@ export class CanvasPen {
     return Math.max(1, Math.round(this.dpr)) / this.dpr;
   }
 
-  setFill(colour: string): void {
-    if (colour === this.colour) return;
-    this.colour = colour;
-    this.ctx.fillStyle = colour;
+  setFill(color: string): void {
+    if (color === this.color) return;
+    this.color = color;
+    this.ctx.fillStyle = color;
   }
 
-  fillRect(x: number, y: number, width: number, height: number, colour: string): void {
+  fillRect(x: number, y: number, width: number, height: number, color: string): void {
     const left = this.snap(x);
     const top = this.snap(y);
-    this.setFill(colour);
+    this.setFill(color);
     this.ctx.fillRect(left, top, this.snap(x + width) - left, this.snap(y + height) - top);
   }
 
@@ -50,7 +50,7 @@ export class CanvasPen {
     y: number,
     width: number,
     height: number,
-    colour: string,
+    color: string,
     line: number,
   ): void {
     const left = this.snap(x);
@@ -58,7 +58,7 @@ export class CanvasPen {
     const right = this.snap(x + width);
     const bottom = this.snap(y + height);
     const thick = Math.max(this.snap(line), 1 / this.dpr);
-    this.setFill(colour);
+    this.setFill(color);
     this.ctx.fillRect(left, top, right - left, thick);
     this.ctx.fillRect(left, bottom - thick, right - left, thick);
     this.ctx.fillRect(left, top + thick, thick, bottom - top - 2 * thick);
@@ -74,40 +74,37 @@ export class CanvasPen {
     ground: string,
     line: string,
   ): void {
-    if (this.snap(x + width) <= this.snap(x)) return;
+    const snappedWidth = this.snap(x + width) - this.snap(x);
+    if (snappedWidth <= 0) return;
     this.fillRect(x, y, width, height, ground);
-    const { ctx } = this;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(this.snap(x), this.snap(y), this.snap(x + width) - this.snap(x), height);
-    ctx.clip();
-    ctx.beginPath();
-    const first = Math.floor((x - height) / HATCH_PITCH) * HATCH_PITCH;
-    for (let stripeX = first; stripeX < x + width; stripeX += HATCH_PITCH) {
-      ctx.moveTo(stripeX, y + height);
-      ctx.lineTo(stripeX + height, y);
-    }
-    ctx.strokeStyle = line;
-    ctx.lineWidth = 1;
-    ctx.stroke();
-    ctx.restore();
-    this.colour = "";
+    this.withClip(x, y, snappedWidth, height, () => {
+      const { ctx } = this;
+      ctx.beginPath();
+      const first = Math.floor((x - height) / HATCH_PITCH) * HATCH_PITCH;
+      for (let stripeX = first; stripeX < x + width; stripeX += HATCH_PITCH) {
+        ctx.moveTo(stripeX, y + height);
+        ctx.lineTo(stripeX + height, y);
+      }
+      ctx.strokeStyle = line;
+      ctx.lineWidth = 1;
+      ctx.stroke();
+    });
     this.strokeFrame(x, y, width, height, line, 1);
   }
 
-  verticalLine(x: number, y0: number, y1: number, colour: string): void {
-    this.setFill(colour);
+  verticalLine(x: number, y0: number, y1: number, color: string): void {
+    this.setFill(color);
     this.ctx.fillRect(this.snap(x), this.snap(y0), this.hairline, this.snap(y1) - this.snap(y0));
   }
 
-  horizontalLine(y: number, x0: number, x1: number, colour: string): void {
-    this.setFill(colour);
+  horizontalLine(y: number, x0: number, x1: number, color: string): void {
+    this.setFill(color);
     this.ctx.fillRect(this.snap(x0), this.snap(y), this.snap(x1) - this.snap(x0), this.hairline);
   }
 
   /** A vertical line of dashes: 2 px on, 3 off. */
-  dashedLine(x: number, y0: number, y1: number, colour: string): void {
-    this.setFill(colour);
+  dashedLine(x: number, y0: number, y1: number, color: string): void {
+    this.setFill(color);
     const left = this.snap(x);
     for (let y = this.snap(y0); y < y1; y += 5) {
       this.ctx.fillRect(left, y, this.hairline, Math.min(2, y1 - y));
@@ -120,12 +117,12 @@ export class CanvasPen {
     x: number,
     y: number,
     font: string,
-    colour: string,
+    color: string,
     align: TextAlign = "left",
   ): void {
     if (text === "") return;
     this.setFont(font);
-    this.setFill(colour);
+    this.setFill(color);
     if (align !== this.align) {
       this.align = align;
       this.ctx.textAlign = align;
@@ -133,36 +130,36 @@ export class CanvasPen {
     this.ctx.fillText(text, align === "left" ? this.snap(x) : x, y);
   }
 
-  /** Draw the text that fits into `maxWidth`; returns the width used, 0 if none fits. */
+  /** Draw as much of the text as fits into `maxWidth`. Return the width used, 0 if nothing fits. */
   drawTruncated(
     text: string,
     x: number,
     y: number,
     maxWidth: number,
     font: string,
-    colour: string,
+    color: string,
     align: TextAlign = "left",
   ): number {
     const label = this.fitter(font).fit(text, maxWidth);
     if (label === "") return 0;
-    this.drawText(label, x, y, font, colour, align);
+    this.drawText(label, x, y, font, color, align);
     return Math.min(maxWidth, this.textWidth(label, font));
   }
 
-  /** Draw the first of `texts` that fits whole: a number is dropped rather than cut. */
+  /** Draw the first of `texts` that fits untruncated. Return the width used, 0 if none fits. */
   drawFirstFit(
     texts: readonly string[],
     x: number,
     y: number,
     maxWidth: number,
     font: string,
-    colour: string,
+    color: string,
     align: TextAlign = "left",
   ): number {
     for (const text of texts) {
       const width = this.textWidth(text, font);
       if (width > maxWidth) continue;
-      this.drawText(text, x, y, font, colour, align);
+      this.drawText(text, x, y, font, color, align);
       return width;
     }
     return 0;
@@ -191,7 +188,7 @@ export class CanvasPen {
     ctx.restore();
     // `restore` resets the context, so the cached settings are stale.
     this.font = "";
-    this.colour = "";
+    this.color = "";
     this.align = "left";
     ctx.textAlign = "left";
   }

@@ -29,7 +29,7 @@ export class PixelRaster {
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
   }
 
-  fillRect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
+  fillRect(x0: number, y0: number, x1: number, y1: number, color: number): void {
     const left = Math.max(0, x0);
     const right = Math.min(this.width, x1);
     const to = Math.min(y1, this.bottom);
@@ -38,20 +38,20 @@ export class PixelRaster {
     if (right - left < 24) {
       for (let y = Math.max(y0, this.top); y < to; y += 1) {
         const row = y * width;
-        for (let pixel = row + left; pixel < row + right; pixel += 1) px[pixel] = colour;
+        for (let pixel = row + left; pixel < row + right; pixel += 1) px[pixel] = color;
       }
       return;
     }
     for (let y = Math.max(y0, this.top); y < to; y += 1) {
       const row = y * width;
-      px.fill(colour, row + left, row + right);
+      px.fill(color, row + left, row + right);
     }
   }
 
   /**
    * Draw a column one pixel wide, from `base` up to the height `size`. The strength of the topmost
-   * pixel is the share of it that is covered: `ramp[at + 0 … at + steps]` goes from nothing to the
-   * full colour.
+   * pixel is the share of it that is covered: `ramp[column … column + steps]` goes from the ground to
+   * the full colour.
    */
   fillColumn(
     x: number,
@@ -73,7 +73,7 @@ export class PixelRaster {
       px[y * width + x] = ramp[column + remainder]!;
   }
 
-  /** Diagonal lines over a plain ground mark waits and unknown time. */
+  /** Draw diagonal lines over a plain ground, as for waits and unknown time. */
   hatchRect(x0: number, y0: number, x1: number, y1: number, hatch: Hatch): void {
     const { ground, line, pitch, thickness } = hatch;
     const left = Math.max(0, x0);

@@ -1,5 +1,6 @@
 /** Rows and their heights: folded ranks, heads, tracks. */
 
+import { sum } from "../expressions/numbers";
 import { LinearRegExp } from "../expressions/regular";
 import type {
   RankGroups,
@@ -29,12 +30,12 @@ export interface StageRow {
   track: SceneTrack | null;
   /** Name in the gutter. */
   name: string;
-  /** Shorter names, used if there is less room: of several ranks, of workers' GPUs. */
+  /** Shorter names for a narrow gutter, from long to short. */
   shortNames: readonly string[];
-  /** Set in paired rows: the name to draw, and whether it belongs to the row above. */
+  /** Only in paired rows: the name to draw, and whether the row is the partner of the one above. */
   pairName?: string | null;
   isJoined?: boolean;
-  /** The ranks that the row represents, its own included. */
+  /** The ranks that the row represents, including `rank`. */
   memberRanks: readonly number[];
   badge: "fold" | "unfold" | null;
   /** Lanes without events in view, drawn as thin lines. */
@@ -62,7 +63,7 @@ export interface RowLayout {
   foldSizes: FoldSizes;
 }
 
-/** Max share of the room for pinned rows; pinned rows beyond it scroll like the others. */
+/** Max share of the height for pinned rows. If they need more, they scroll like all rows. */
 const STICKY_SHARE = 0.6;
 
 function rankKey(rank: SceneRank): string {
@@ -73,7 +74,7 @@ function trackKey(rank: SceneRank, track: SceneTrack): string {
   return `${rank.rank}/${track.key}`;
 }
 
-/** The filter as a test; text that is not an expression is searched literally. */
+/** Return a test for the filter; a filter that is not a regular expression is searched literally. */
 export function compileRowFilter(filter: string): ((text: string) => boolean) | null {
   if (filter === "") return null;
   let expression: LinearRegExp;
@@ -97,21 +98,19 @@ function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
 
-/**
- * Whether a rank is folded away: ranks matched by the filter and pinned ranks keep their own row.
- */
-function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean {
-  const stands = state.rankGroups?.hidden.get(rank.rank);
-  if (stands === undefined || named || state.pinned.includes(rankKey(rank))) return false;
-  return state.onlyRanks?.has(stands) !== false;
+/** Whether the row of a similar rank represents this rank, which is neither found nor pinned. */
+function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boolean {
+  const representative = state.rankGroups?.hidden.get(rank.rank);
+  if (representative === undefined || isFound || state.pinned.includes(rankKey(rank))) return false;
+  return state.onlyRanks?.has(representative) !== false;
 }
 
-/** Whether only other ranks are shown, and this rank is not pinned. */
+/** Whether a choice of ranks excludes this rank, which is not pinned. */
 function isLeftOut(rank: SceneRank, state: RowState): boolean {
   return state.onlyRanks?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }
 
-/** Tracks shown below the head of each rank that has a row; null: the rank stays folded. */
+/** By rank with a row, the tracks shown below its head; null if the rank is folded. */
 function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | null> {
   const test = compileRowFilter(state.filter);
   const shown = new Map<number, SceneTrack[] | null>();
@@ -119,11 +118,11 @@ function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | n
     if (isLeftOut(rank, state)) continue;
     const tracks = tracksOf(rank);
     const open = state.open.has(rank.rank) && tracks.length > 0;
-    const named =
+    const isFound =
       test !== null &&
       (test(`rank ${rank.rank}`) || test(rank.label) || (rank.host !== null && test(rank.host)));
-    if (isFoldedAway(rank, state, named)) continue;
-    if (named || test === null) {
+    if (isFoldedAway(rank, state, isFound)) continue;
+    if (isFound || test === null) {
       shown.set(rank.rank, open ? tracks : null);
       continue;
     }
@@ -154,7 +153,7 @@ function trackName(rank: SceneRank, track: SceneTrack): string {
   return track.label;
 }
 
-function memoizeByKey<T>(make: () => T): () => T {
+function memoize<T>(make: () => T): () => T {
   let value: T | undefined;
   return () => {
     value ??= make();
@@ -170,19 +169,18 @@ function groupNames(rank: number, memberRanks: readonly number[]): string[] {
   return all.includes("…") ? shortNames : [`ranks ${all}`, ...shortNames];
 }
 
+/** The row of a folded rank, or the head of an opened one. */
 function headRow(
   rank: SceneRank,
-  open: boolean,
-  pinned: boolean,
-  fold: FoldSizes,
-  rankGroups: RowState["rankGroups"],
+  { state: { rankGroups }, foldSizes: fold }: RowPlan,
   memberRanks: readonly number[],
+  { open, pinned }: { open: boolean; pinned: boolean },
 ): StageRow {
   const rankName = rank.label === "" ? `rank ${rank.rank}` : rank.label;
   const brief = rankName.startsWith("worker ") ? [rankName.replace("worker ", "w")] : [];
   const [name = rankName, ...shortNames] =
     memberRanks.length > 1 ? groupNames(rank.rank, memberRanks) : [rankName, ...brief];
-  const bands = memoizeByKey(() => foldedBands(rank, fold));
+  const bands = memoize(() => foldedBands(rank, fold));
   const unfolded = rankGroups?.unfolded.has(rank.rank) === true;
   return {
     rank,
@@ -199,20 +197,19 @@ function headRow(
     top: 0,
     height: fold.height,
     bands,
-    ribbon: memoizeByKey(() => ribbonExtent(rank, fold, bands())),
+    ribbon: memoize(() => ribbonExtent(rank, fold, bands())),
   };
 }
 
 function trackRow(
   rank: SceneRank,
   track: SceneTrack,
-  pinned: boolean,
-  state: RowState,
-  emptyLanes: ReadonlySet<number>,
+  { state, emptyLanes }: RowPlan,
+  { pinned, isBelowHead }: { pinned: boolean; isBelowHead: boolean },
 ): StageRow {
   const folded = foldedStacks(rank, track, state);
   const thinLanes = countThin(track, folded, emptyLanes);
-  const name = pinned ? `rank ${rank.rank} · ${track.label}` : trackName(rank, track);
+  const name = isBelowHead ? trackName(rank, track) : `rank ${rank.rank} · ${track.label}`;
   return {
     rank,
     track,
@@ -227,7 +224,7 @@ function trackRow(
     pinned,
     top: 0,
     height: trackHeight(track, folded, emptyLanes),
-    bands: memoizeByKey(() => trackBands(track, name, folded, emptyLanes)),
+    bands: memoize(() => trackBands(track, name, folded, emptyLanes)),
     ribbon: () => null,
   };
 }
@@ -253,12 +250,12 @@ export function layoutRows(
   const visibleRanks = shownRanks(scene, state);
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
   const anyOpen = [...visibleRanks.values()].some((tracks) => tracks !== null);
-  const withRows = scene.ranks.filter(({ rank }) => visibleRanks.has(rank));
-  const scrolledRows = anyOpen ? 0 : pinnedTracksHeight(withRows, pins, state);
+  const ranksWithRows = scene.ranks.filter(({ rank }) => visibleRanks.has(rank));
+  const tracksHeight = anyOpen ? 0 : pinnedTracksHeight(ranksWithRows, pins, state);
   const foldSizes = computeFoldSizes(
     scene.ranks,
     visibleRanks.size,
-    availableHeight - scrolledRows,
+    availableHeight - tracksHeight,
     anyOpen,
     ribbons,
   );
@@ -291,9 +288,9 @@ interface RowPlan {
   emptyLanes: ReadonlySet<number>;
 }
 
-/** Pinned rows in the order of the pins, and the others in the order of the scene. */
+/** Pinned rows in the order of the pins, and all other rows in the order of the scene. */
 function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] } {
-  const { scene, state, visibleRanks, pins, foldSizes, emptyLanes } = plan;
+  const { scene, state, visibleRanks, pins } = plan;
   const { rankGroups } = state;
   const pinned: { order: number; rows: StageRow[] }[] = [];
   const unpinned: StageRow[] = [];
@@ -309,14 +306,15 @@ function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] 
     const rows: StageRow[] = [];
     if (tracks !== undefined) {
       const members = membersOf(rankGroups, rank.rank, isShown);
-      rows.push(headRow(rank, tracks !== null, isPinned, foldSizes, rankGroups, members));
+      rows.push(headRow(rank, plan, members, { open: tracks !== null, pinned: isPinned }));
     }
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
-        pinned.push({ order: trackOrder, rows: [trackRow(rank, track, true, state, emptyLanes)] });
+        const row = trackRow(rank, track, plan, { pinned: true, isBelowHead: false });
+        pinned.push({ order: trackOrder, rows: [row] });
       } else if (tracks?.includes(track)) {
-        rows.push({ ...trackRow(rank, track, false, state, emptyLanes), pinned: isPinned });
+        rows.push(trackRow(rank, track, plan, { pinned: isPinned, isBelowHead: true }));
       }
     }
     if (isPinned) pinned.push({ order, rows });
@@ -331,14 +329,12 @@ function pinnedTracksHeight(
   pins: ReadonlyMap<string, number>,
   state: RowState,
 ): number {
-  let height = 0;
-  for (const rank of ranks) {
-    for (const track of tracksOf(rank)) {
-      if (pins.has(trackKey(rank, track)))
-        height += trackHeight(track, foldedStacks(rank, track, state));
-    }
-  }
-  return height;
+  const heights = ranks.flatMap((rank) =>
+    tracksOf(rank)
+      .filter((track) => pins.has(trackKey(rank, track)))
+      .map((track) => trackHeight(track, foldedStacks(rank, track, state))),
+  );
+  return sum(heights);
 }
 
 /** Height of all rows without stretching. */
@@ -401,7 +397,7 @@ function stickyHead(
   while (index > stickyCount && rows[index]!.track !== null) index -= 1;
   const row = rows[index]!;
   if (row.track !== null || !row.open || row.top >= top) return null;
-  // It would cover rows of the other stage.
+  // In paired rows, the head would cover rows of the other stage.
   if (row.pairName !== undefined) return null;
   let end = from;
   while (end + 1 < rows.length && rows[end + 1]!.track !== null) end += 1;
@@ -432,12 +428,12 @@ export const BADGE_WIDTH = 14;
 /** Tolerance left and right of the badge, CSS px. */
 const BADGE_HIT_MARGIN = 5;
 
-/** Left edge of the badge: next to an opened rank, arrows come first. */
+/** Left edge of the badge; while a rank is opened, the rows have arrows to the left of it. */
 export function badgeLeft({ mode }: FoldSizes): number {
   return mode === "line" ? 24 : 11;
 }
 
-/** Where a press hits the badge. */
+/** Left and right edge of the area in which a press hits the badge. */
 export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   const left = badgeLeft(fold);
   return {
@@ -446,7 +442,7 @@ export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   };
 }
 
-/** Ranks shown in the row of `rank`: its own first, then those that it represents. */
+/** Ranks shown in the row of `rank`: first `rank`, then the similar ranks without a row. */
 function membersOf(
   groups: RankGroups | null | undefined,
   rank: number,

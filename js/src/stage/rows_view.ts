@@ -1,5 +1,6 @@
 /** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
 
+import { sum } from "../expressions/numbers";
 import { hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import type { Band } from "./bands";
@@ -43,12 +44,14 @@ export class RowsView {
   /** Update the layout; the rank at the top keeps its position. */
   update(scene: Scene, geometry: StageGeometry): void {
     const before = this.layout;
-    if (scene !== this.scene) this.scroll = 0;
-    if (scene !== this.scene) this.emptyLanes = new Set();
+    if (scene !== this.scene) {
+      this.scroll = 0;
+      this.emptyLanes = new Set();
+    }
     this.scene = scene;
     this.geometry = geometry;
-    const bare = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
-    this.layout = this.layoutIn(geometry.rowsHeight, this.state, bare);
+    const emptyLanes = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
+    this.layout = this.layoutIn(geometry.rowsHeight, this.state, emptyLanes);
     const { pairing } = this;
     if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
     else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
@@ -57,7 +60,7 @@ export class RowsView {
     pairing?.other.scrollAlong(this.scroll);
   }
 
-  /** Lay out the rows in a height, which paired rows share. */
+  /** Lay out the rows in a height, which paired stages share equally. */
   private layoutIn(height: number, state: RowState, emptyLanes?: ReadonlySet<number>): RowLayout {
     const share = this.pairing === null ? 1 : 2;
     return layoutRows(this.scene, state, height / share, this.geometry.lateRow, emptyLanes);
@@ -85,7 +88,7 @@ export class RowsView {
 
   rowInfos(): RowInfo[] {
     const { layout, geometry, scroll } = this;
-    // The head of an opened rank sticks to the top, away from its place in the list.
+    // The head of an opened rank may stick to the top, away from its position in the layout.
     const shown = new Map(this.visible.placed.map(({ row, y }) => [row, y]));
     return layout.rows.map((row, i) => {
       const y = geometry.rowsTop + row.top - (i < layout.stickyCount ? 0 : scroll);
@@ -102,34 +105,35 @@ export class RowsView {
     );
   }
 
-  /** Height of all rows in this room, including those hidden by a filter or a choice of ranks. */
+  /** Height of all rows laid out in `maxHeight`, as if no filter or choice of ranks hid any. */
   heightIn(maxHeight: number): number {
     const paired = this.pairing === null ? [] : [this.pairing.other];
-    return [this, ...paired]
-      .map((view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }))
-      .reduce((sum, { height }) => sum + height, 0);
+    const heights = [this, ...paired].map(
+      (view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }).height,
+    );
+    return sum(heights);
   }
 
   /**
-   * Find the empty lanes of opened ranks; null for a lane that is not loaded. The lane
-   * `fixedLane` stays where it is, if rows scroll. False if nothing has changed.
+   * Find the empty lanes of opened ranks; `isEmpty` is null for a lane that is not loaded. Keep
+   * `fixedLane` at its position by scrolling. Return whether the layout has changed.
    */
   updateEmptyLanes(
     isEmpty: (lane: number, rank: SceneRank) => boolean | null,
     fixedLane: number | null,
   ): boolean {
-    const bare = new Set<number>();
+    const emptyLanes = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
       if (track === null) continue;
       for (let lane = track.lane0; lane < track.lane0 + track.lanes; lane += 1) {
         if (canBeThin(track, lane) && (isEmpty(lane, rank) ?? this.emptyLanes.has(lane)))
-          bare.add(lane);
+          emptyLanes.add(lane);
       }
     }
-    if (bare.size === this.emptyLanes.size && [...bare].every((lane) => this.emptyLanes.has(lane)))
-      return false;
+    const hasSame = [...emptyLanes].every((lane) => this.emptyLanes.has(lane));
+    if (hasSame && emptyLanes.size === this.emptyLanes.size) return false;
     const before = fixedLane === null ? null : this.visible.findLane(fixedLane);
-    this.emptyLanes = bare;
+    this.emptyLanes = emptyLanes;
     this.update(this.scene, this.geometry);
     const after = fixedLane === null ? null : this.visible.findLane(fixedLane);
     if (before !== null && after !== null) this.scrollTo(this.scroll + after.y - before.y);
@@ -163,7 +167,7 @@ export class RowsView {
   }
 }
 
-/** Whether a lane may be thin; not one whose waits are drawn over it. */
+/** Whether a lane may be thin if it is empty: not a counter, nor a lane with waits drawn over it. */
 function canBeThin(track: SceneTrack, lane: number): boolean {
   return track.role !== "counter" && (lane > track.lane0 || track.wait === undefined);
 }
@@ -198,9 +202,9 @@ export class VisibleLanes {
         const top = Math.max(y, row.clipTop);
         const bottom = Math.min(y + band.height, row.clipBottom);
         if (bottom <= top) continue;
-        const spot = { band, placed: row, y, top, bottom };
-        this.lanes.push(spot);
-        this.byLane.set(band.lane, spot);
+        const visibleLane = { band, placed: row, y, top, bottom };
+        this.lanes.push(visibleLane);
+        this.byLane.set(band.lane, visibleLane);
       }
     }
     this.bottom = bottom;
@@ -247,11 +251,16 @@ export class VisibleLanes {
     const row = this.rowAt(y);
     let best: VisibleLane | null = null;
     let distance = 2 + 1e-9;
-    for (const spot of this.lanes) {
-      if (spot.placed !== row) continue;
-      const distancePx = y < spot.top ? spot.top - y : y >= spot.bottom ? y - spot.bottom : 0;
+    for (const visibleLane of this.lanes) {
+      if (visibleLane.placed !== row) continue;
+      const distancePx =
+        y < visibleLane.top
+          ? visibleLane.top - y
+          : y >= visibleLane.bottom
+            ? y - visibleLane.bottom
+            : 0;
       if (distancePx < distance || (distancePx === 0 && best === null)) {
-        best = spot;
+        best = visibleLane;
         distance = distancePx;
       }
     }
@@ -278,10 +287,12 @@ function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
 /** The scroll that keeps the rank at the top of `before` at the same height in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
   const top = scroll + before.stickyHeight;
-  const index = before.rows.find((row, i) => i >= before.stickyCount && row.top + row.height > top);
-  if (index === undefined || scroll === 0) return scroll;
-  const rowBefore = firstRowOf(before, index.rank);
-  const rowAfter = firstRowOf(after, index.rank);
+  const topRow = before.rows.find(
+    (row, i) => i >= before.stickyCount && row.top + row.height > top,
+  );
+  if (topRow === undefined || scroll === 0) return scroll;
+  const rowBefore = firstRowOf(before, topRow.rank);
+  const rowAfter = firstRowOf(after, topRow.rank);
   if (rowBefore === null || rowAfter === null) return scroll;
   return scroll + rowAfter.top - rowBefore.top - after.stickyHeight + before.stickyHeight;
 }
@@ -319,8 +330,7 @@ export function scrollToReveal(
   return scroll;
 }
 
-// Rows that a scene needs above its lanes, and the resulting positions.
-
+/** The positions of a stage's parts, with the rows that the scene needs above its lanes. */
 export function stageGeometry(
   scene: Scene,
   width: number,

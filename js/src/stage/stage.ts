@@ -40,8 +40,8 @@ import { isLaneEmpty } from "./tile_store";
 const IDLE_AFTER_MS = 250;
 
 /**
- * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
- * store and scrolling; it does not depend on toolbars, panels, keys or shared state.
+ * The drawn part of a timeline: minimap, axis, steps, gutter, lanes, margin. It has its canvases, a
+ * tile store and a scroll position. It does not depend on toolbars, panels, keys or shared state.
  */
 export class Stage {
   readonly el = document.createElement("div");
@@ -72,7 +72,7 @@ export class Stage {
   private reportedView: Span | null = null;
   /** Whether the geometry is that of this scene. */
   private isMeasured = false;
-  /** The stage whose rows are between this one's; see `Stage.pair`. */
+  /** The stage whose rows are interleaved with the rows of this one; see `Stage.pair`. */
   private paired: Stage | null = null;
   /** Requests and drawing pause while the stage is not visible. */
   private readonly visibility: ElementVisibility;
@@ -205,7 +205,7 @@ export class Stage {
     return this.rowsView.rowInfos();
   }
 
-  /** Called when rows have changed their height: other lanes are empty in view. */
+  /** Call `listener` when rows change their height, because other lanes are empty in view. */
   onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);
   }
@@ -215,7 +215,7 @@ export class Stage {
     return this.camera.view;
   }
 
-  /** The view that was set; `view` may still be on its way there. */
+  /** The view that was set. During an animation, `view` differs from it. */
   target(): Span {
     return this.camera.target;
   }
@@ -227,7 +227,7 @@ export class Stage {
     this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : animate, performance.now()));
   }
 
-  /** Called on every change of the shown view. */
+  /** Call `listener` on every change of the shown view. */
   onView(listener: (view: Span, done: boolean) => void): void {
     this.viewListeners.push(listener);
   }
@@ -258,7 +258,7 @@ export class Stage {
     return this.scrollTo(this.rowsView.scroll + pixels);
   }
 
-  /** Scroll a lane's row into view without opening rows. False if it is folded or filtered out. */
+  /** Scroll a lane into view. Return false if its row is folded or filtered out. */
   reveal(lane: number): boolean {
     const scroll = this.rowsView.scrollFor(lane);
     if (scroll === null) return false;
@@ -286,8 +286,8 @@ export class Stage {
   }
 
   /**
-   * CSS pixel height of all rows, stretched into `maxHeight` but no higher. Rows hidden by a choice
-   * of ranks count.
+   * Height of all rows in CSS px, stretched to at most `maxHeight` if given. It then includes rows
+   * hidden by a filter or by a choice of ranks.
    */
   contentHeight(maxHeight?: number): number {
     const { rowsTop } = this.geometry;
@@ -296,7 +296,7 @@ export class Stage {
     return Math.min(maxHeight, rowsTop + this.rowsView.heightIn(maxHeight - rowsTop) + 1);
   }
 
-  /** Called with the figures of each frame. */
+  /** Call `listener` with the figures of each frame. */
   onFrame(listener: (stats: FrameStats) => void): void {
     this.frameListeners.push(listener);
   }
@@ -543,7 +543,7 @@ const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly Stag
   marks: ["overlay"],
 };
 
-/** `make`, whose last result is kept until its arguments change. */
+/** Return `make` with a cache of its last result, for calls with the same arguments. */
 function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {

@@ -1,5 +1,6 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
+import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
@@ -246,10 +247,9 @@ function drawTitle(
   pen.drawTruncated(summary, 24 + width, y, maxWidth - width - 12, FONT.label, theme.ink2);
 }
 
-/** Draw the legend of the colours, as far as there is room. */
+/** Draw the keys of the legend that fit into one line. */
 function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, stats, lateness } = frame;
-  const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.exposed_wait);
   const top = y - LEGEND_PX + 1;
@@ -299,7 +299,7 @@ function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
-/** Which kinds the tracks of these ranks can have, device kinds first. */
+/** By kind, device kinds first: whether tracks of these ranks can have events of the kind. */
 export function possibleKinds(
   ranks: readonly SceneRank[],
   { steps }: Scene,
@@ -400,6 +400,7 @@ function pixelToCss(pixel: number): string {
 /** Max number of shapes of other colours between two shapes that are merged into one path. */
 const MERGE_DISTANCE = 12;
 
+/** The outline of adjacent boxes on one base, up to the right end of the last one. */
 interface Skyline {
   right: number;
   base: number;
@@ -417,7 +418,7 @@ interface Batch {
   open: Skyline | null;
 }
 
-/** A coordinate with at most two decimals, without trailing zeros. */
+/** Format a coordinate with at most two decimals, without trailing zeros. */
 function formatNumber(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
@@ -461,7 +462,7 @@ export class SvgSheet {
     return id;
   }
 
-  /** A filled rectangle; `fill` is the attribute. Neighbours on one base become one shape. */
+  /** Add a filled rectangle; `fill` is the attribute. Adjacent boxes on one base become one shape. */
   addBox(x0: number, y0: number, x1: number, y1: number, fill: string): void {
     if (!(x1 > x0) || !(y1 > y0)) return;
     const batch = this.batchFor(x0, y0, y1, fill);
@@ -475,8 +476,9 @@ export class SvgSheet {
       open.right = x1;
       return;
     }
-    close(batch);
-    batch.open = { right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
+    closeOutline(batch);
+    const data = `M${formatNumber(x0)} ${formatNumber(y1)}V${formatNumber(y0)}`;
+    batch.open = { right: x1, base: y1, top: y0, data };
   }
 
   svg(width: number, height: number, title: string): string {
@@ -491,10 +493,7 @@ export class SvgSheet {
     ].join("\n");
   }
 
-  /**
-   * The batch to append to: the latest one of the colour that no later batch at the new shape's
-   * place would hide.
-   */
+  /** The latest batch of this colour, unless a later batch overlaps the new box; else a new batch. */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
     for (
@@ -513,18 +512,14 @@ export class SvgSheet {
 
   private flush(): void {
     for (const batch of this.batches) {
-      close(batch);
+      closeOutline(batch);
       this.parts.push(`<path d="${batch.data.join("")}" ${batch.fill}/>`);
     }
     this.batches = [];
   }
 }
 
-function start(x: number, base: number, top: number): string {
-  return `M${formatNumber(x)} ${formatNumber(base)}V${formatNumber(top)}`;
-}
-
-function close(batch: Batch): void {
+function closeOutline(batch: Batch): void {
   const { open } = batch;
   if (open === null) return;
   batch.data.push(`${open.data}H${formatNumber(open.right)}V${formatNumber(open.base)}z`);
@@ -533,10 +528,10 @@ function close(batch: Batch): void {
 
 // Data for a picture of all rows, not only of the visible ones.
 
-/** What a picture of all rows has instead of the visible ones. */
+/** The fields of a frame that differ in a picture of all rows. */
 export type FullPicture = Pick<StageFrame, "geometry" | "visible" | "view" | "windows" | "ribbon">;
 
-/** Load the data of all rows of the shown view; with `classed` also the classes of events. */
+/** Load the data of all rows in the shown view; with `classed`, also the classes of events. */
 export async function loadFullPicture(
   source: Source,
   shown: StageFrame,

@@ -42,7 +42,7 @@ import {
 
 /** Time without a change of the view before hidden tiles are fetched, ms. */
 export const IDLE_MS = 90;
-/** Delay before a failed request is repeated; it is repeated once, then only for another view. */
+/** Delay before a failed request is repeated. It is repeated once, and then after the view changes. */
 export const RETRY_MS = 1500;
 const MAX_REPLY_BYTES = 800_000;
 
@@ -60,14 +60,14 @@ export class TileLoader {
     private readonly onTiles: () => void,
   ) {}
 
-  /** Called with every change of the visible part. */
+  /** Load the tiles of what is visible now, in place of what was visible before. */
   show(viewport: TileViewport): void {
     this.viewport = viewport;
     this.failures = 0;
     this.pump();
   }
 
-  /** Pause: pending requests may complete, no others are sent. */
+  /** Send no more requests until the next `show`. */
   pause(): void {
     this.viewport = null;
     clearTimeout(this.idleTimer);
@@ -136,15 +136,14 @@ async function unpackReply(reply: Reply): Promise<Reply> {
   return { reply: reply.reply, buffer: buffer as ArrayBuffer };
 }
 
-/** The requested parts less those left out, which come in the same order. */
+/** The requested parts without the lanes that a reply has left out. */
 function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly TileBlock[] {
   if (!Array.isArray(left)) return parts;
   const keyOf = (part: TileBlock) => `${part.first}:${part.last}`;
-  const open = new Map((left as TileBlock[]).map((part) => [keyOf(part), new Set(part.lanes)]));
+  const leftOut = new Map((left as TileBlock[]).map((part) => [keyOf(part), part.lanes]));
   return parts.map((part) => {
-    const missing = open.get(keyOf(part));
-    if (missing === undefined) return part;
-    return { ...part, lanes: part.lanes.filter((lane) => !missing.has(lane)) };
+    const leftOutLanes = new Set(leftOut.get(keyOf(part)));
+    return { ...part, lanes: part.lanes.filter((lane) => !leftOutLanes.has(lane)) };
   });
 }
 
@@ -201,8 +200,8 @@ export class StageData {
   }
 
   /**
-   * Request the data of a picture. `width` is the lanes' width in CSS px; `overlayLanes` are the
-   * lanes drawn over the visible ones.
+   * Request the data of a picture. `target` is the view at the end of an animation, `width` the
+   * width of the lanes in CSS px. `overlayLanes` are the lanes drawn over the visible ones.
    */
   show(
     viewport: TileViewport,
@@ -212,15 +211,11 @@ export class StageData {
     overlay: Overlay,
     ribbons: { bins: number; ranks: readonly number[] } | null,
   ): void {
-    // Load tiles for the end of an animation, not for its path: one request instead of five.
     const lanes =
       this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
-    this.loader.show({
-      ...viewport,
-      lanes,
-      view: target,
-      nsPerPx: scaleViewport(viewport, target),
-    });
+    // Load tiles for the end of an animation, not for its path: one request instead of five.
+    const zoom = (target[1] - target[0]) / (viewport.view[1] - viewport.view[0]);
+    this.loader.show({ ...viewport, lanes, view: target, nsPerPx: viewport.nsPerPx * zoom });
     const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };
     const [start, end] = overlay.figures?.span ?? [window.start, window.end];
     if (this.hasDevice) this.stats.ask({ start, end });
@@ -260,13 +255,7 @@ export class StageData {
   }
 }
 
-function scaleViewport(viewport: TileViewport, target: Span): number {
-  return (viewport.nsPerPx * (target[1] - target[0])) / (viewport.view[1] - viewport.view[0]);
-}
-
-/** Whether a selection picks events, which need marks; any other is shown as an area. */
+/** Whether a selection chooses events, which are shown by marks; others are shown as an area. */
 function selectsEvents(selection: SelectionJson | null): boolean {
   return selection !== null && (selection.query !== null || selection.ids !== null);
 }
-
-// Lane windows of the visible lanes, kept a while in case they scroll back into view.

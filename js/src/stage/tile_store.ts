@@ -5,7 +5,7 @@
  * 5 · 256 · 1024 ns. A tile without events is kept as `EMPTY_TILE`, which differs from a missing tile.
  */
 
-import { TILE_CELLS, type TilesReply } from "../protocol/decode";
+import { MAX_LEVEL, NO_CODE, TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
 import { fnv1a32 } from "./paints";
@@ -42,7 +42,7 @@ interface CachedTile {
   used: number;
 }
 
-/** Estimated cost of an entry in addition to its arrays (objects, map slots), on the high side. */
+/** Estimated memory of an entry in addition to its arrays (objects, map slots), rather too high. */
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
 /** Share of the limit to which an eviction reduces the store, so that evictions are rare. */
@@ -59,14 +59,14 @@ const NO_CELLS = new Uint16Array(TILE_CELLS);
 export const EMPTY_TILE: Tile = {
   busy: NO_CELLS,
   count: NO_CELLS,
-  kind: new Uint8Array(TILE_CELLS).fill(255),
+  kind: new Uint8Array(TILE_CELLS).fill(NO_CODE),
   sliceStart: NO_F64,
   sliceDur: NO_F64,
   sliceId: NO_U32,
   sliceName: NO_U32,
   sliceKind: NO_U8,
   sliceFlags: NO_U8,
-  classes: new Uint8Array(TILE_CELLS).fill(255),
+  classes: new Uint8Array(TILE_CELLS).fill(NO_CODE),
   sliceClass: NO_U8,
   min: NO_F32,
   max: NO_F32,
@@ -74,14 +74,14 @@ export const EMPTY_TILE: Tile = {
 };
 
 export class TileStore {
-  /** Short names by key. Kernel and page number names differently: keys are the store's own. */
+  /** Short names by key. The store assigns the keys, since kernel and page use different ones. */
   readonly names = new Map<number, string>();
   /** Hashes of the names, for colours. */
   readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
   /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
   readonly versions: Uint32Array;
-  /** Whether tiles without classes count as missing; they are drawn until others arrive. */
+  /** Whether tiles without classes count as missing. They are drawn until tiles with classes arrive. */
   classed = false;
   /** By lane, level and index. */
   private readonly lanes = new Map<number, Map<number, Map<number, CachedTile>>>();
@@ -120,22 +120,21 @@ export class TileStore {
     return entry.tile;
   }
 
-  /** Add the names of a reply; returns the store's key for each key in the reply. */
+  /** Add the names of a reply; return the store's key for each key of the reply. */
   private storeNames(names: TilesReply["names"]): Map<number, number> {
-    const keyOfSentKey = new Map<number, number>();
-    for (const [sentKey, name] of Object.entries(names)) {
-      const key = this.keys.get(name) ?? this.keys.size;
-      this.keys.set(name, key);
+    const keyOfReplyKey = new Map<number, number>();
+    for (const [replyKey, name] of Object.entries(names)) {
+      const key = getOrMake(this.keys, name, () => this.keys.size);
       this.names.set(key, name);
       this.hashes[key] ??= fnv1a32(name);
-      keyOfSentKey.set(Number(sentKey), key);
+      keyOfReplyKey.set(Number(replyKey), key);
     }
-    return keyOfSentKey;
+    return keyOfReplyKey;
   }
 
   /**
-   * Add the reply to a request of `parts`; requested tiles that it lacks are empty. Replaces the
-   * keys of names in the store by the keys in the reply.
+   * Add the reply to a request of `parts`. Requested tiles that the reply lacks are empty. The reply's
+   * keys of names are replaced by the store's keys.
    */
   add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();
@@ -151,7 +150,7 @@ export class TileStore {
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
-          // Keep a tile from a reply to an earlier request, without classes.
+          // Keep a tile of an earlier reply, even if it has no classes.
           if (this.entry(lane, level, index) === undefined)
             this.putTile(lane, level, index, EMPTY_TILE);
         }
@@ -172,7 +171,7 @@ export class TileStore {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
-    // Evict all tiles of one moment: tiles read together are useless apart.
+    // Evict all tiles that were last read at the same time: a view needs all of its tiles.
     let index = 0;
     while (this.bytes > this.limitBytes * EVICT_TO_SHARE && index < stamps.length) {
       const stamp = stamps[Math.min(index + (stamps.length >> 4), stamps.length - 1)]!;
@@ -235,8 +234,6 @@ function counterTile(reply: TilesReply, i: number): Tile {
 
 // Selection of the tiles to request next.
 
-/** The protocol's deepest level. */
-export const MAX_LEVEL = 52;
 /** Max number of tiles in one request: the reply is well below 1 MB even if every tile is full. */
 const REQUEST_TILES = 512;
 
@@ -264,7 +261,7 @@ export function levelOf(nsPerPx: number): number {
   return Math.min(Math.floor(Math.log2(nsPerPx)), MAX_LEVEL);
 }
 
-/** Tiles of `level` that `view` touches, clipped to `range`; `last` is exclusive. */
+/** Indices of the tiles of `level` that overlap `view` within `range`; `last` is exclusive. */
 export function tileRange(view: Span, level: number, range: Span): { first: number; last: number } {
   const width = TILE_CELLS * 2 ** level;
   const start = Math.max(view[0], range[0]);
@@ -274,7 +271,7 @@ export function tileRange(view: Span, level: number, range: Span): { first: numb
   return { first, last: Math.max(first, Math.ceil(end / width)) };
 }
 
-/** Whether a lane has no event in view: cells count every event that they touch. Null: unknown. */
+/** Whether a lane has no event in view; null if a tile is not loaded. */
 export function isLaneEmpty(
   store: TileStore,
   lane: number,
@@ -345,20 +342,21 @@ export function planAhead(store: TileStore, viewport: TileViewport): TileRequest
   const { view, lanes, nearbyLanes, range } = viewport;
   const level = levelOf(viewport.nsPerPx);
   const span = view[1] - view[0];
-  const widened: Span = [view[0] - span, view[1] + span];
+  const wider: Span = [view[0] - span, view[1] + span];
   const inner: Span = [view[0] + span / 4, view[1] - span / 4];
-  const steps: [readonly number[], number, Span][] = [
-    [lanes, level, widened],
-    [lanes, level - 1, inner],
-    [lanes, level + 1, widened],
-    [nearbyLanes, level, view],
-    // Coarser tiles, to have something to stretch if the view moves while the kernel is busy.
-    [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
-    [lanes, levelOf((viewport.nsPerPx * (range[1] - range[0])) / span), range],
+  const muchWider: Span = [view[0] - 8 * span, view[1] + 8 * span];
+  const targets: { lanes: readonly number[]; level: number; window: Span }[] = [
+    { lanes, level, window: wider },
+    { lanes, level: level - 1, window: inner },
+    { lanes, level: level + 1, window: wider },
+    { lanes: nearbyLanes, level, window: view },
+    // Coarse tiles can be stretched if the view moves while the kernel is busy.
+    { lanes, level: level + 3, window: muchWider },
+    { lanes, level: levelOf((viewport.nsPerPx * (range[1] - range[0])) / span), window: range },
   ];
-  for (const [stepLanes, stepLevel, window] of steps) {
-    if (stepLevel < 0 || stepLevel > MAX_LEVEL) continue;
-    const request = missingTiles(store, stepLanes, stepLevel, window, range);
+  for (const target of targets) {
+    if (target.level < 0 || target.level > MAX_LEVEL) continue;
+    const request = missingTiles(store, target.lanes, target.level, target.window, range);
     if (request !== null) return request;
   }
   return null;

@@ -63,9 +63,9 @@ function nameOf({ rank, track, memberRanks, badge, open, stacks }: RowInfo): str
     const name = `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
     return stacks === "folded" ? `${name}, Python frames folded` : name;
   }
-  const who =
+  const name =
     memberRanks === undefined
-      ? `rank ${rank}${badge === "fold" ? ", like ranks unfolded" : ""}`
+      ? `rank ${rank}${badge === "fold" ? ", similar ranks unfolded" : ""}`
       : `ranks ${rangesText(memberRanks)}, folded into rank ${rank}`;
-  return `${who}, ${open ? "open" : "closed"}`;
+  return `${name}, ${open ? "open" : "closed"}`;
 }

@@ -33,7 +33,7 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
 /** Zoom factor of a press on a button. */
 const BUTTON_ZOOM = 2;
 
-/** Commands on the selected event, which keys pressed before them may still select. */
+/** Commands on the selected event. They wait for the replies to earlier keys, which may select it. */
 const EVENT_COMMANDS: ReadonlySet<Command> = new Set<Command>([
   "zoom-selection",
   "mark",
@@ -100,7 +100,7 @@ export class Commands {
     return this.run(command);
   }
 
-  /** What each command does; false if there was nothing to do. */
+  /** The action of each command, which returns false if there was nothing to do. */
   private actsOf(app: CommandParts): CommandActions {
     const { nav, rows, picking, pointer, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
@@ -147,7 +147,7 @@ export class Commands {
     };
   }
 
-  /** Run a command; false if there was nothing to do, so that the key propagates. */
+  /** Run a command. Return false if there was nothing to do, so that the key propagates. */
   run(command: Command): boolean {
     const act = this.actions[command];
     if (act === undefined) return false;
@@ -156,7 +156,7 @@ export class Commands {
     return true;
   }
 
-  /** Pin the row under the pointer, else the selected event's. */
+  /** Pin the row under the pointer, else the row of the selected event. */
   private pin(): void {
     const { hover, picking, rows, status, ctx } = this.app;
     const brief = picking.brief;
@@ -263,7 +263,7 @@ export class Commands {
       status.flashMessage(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
-  /** On Escape, leave one thing at a time, the nearest first. */
+  /** On Escape, cancel a drag, close a panel, clear the selection or leave: the first that applies. */
   private leave(): boolean {
     const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
     ctx.requests.cancel();

@@ -32,7 +32,7 @@ export class Emitter {
 
 /** State that the parts of a timeline share. */
 export class TimelineContext {
-  /** The last failure that has no other place. */
+  /** The last failure, shown in a strip under the toolbar. */
   readonly failure = signal<CardMessage | null>(null);
   readonly theme = signal<ThemeName>("light");
   /** Window of the figures in legend and margin; null for the view. */
@@ -52,19 +52,19 @@ export class TimelineContext {
 
   constructor(
     scene: Scene,
-    /** The widget's own element: keys and popovers live inside it. */
+    /** The widget's element, which listens to keys. */
     readonly root: HTMLElement,
     readonly stage: Stage,
     readonly source: ObservedSource,
     readonly shared: SharedStateStore,
     readonly signal: AbortSignal,
-    /** Whether it is one of several linked panels: it hides ranks that others did not choose. */
+    /** Whether the timeline is a panel linked with others, which can choose the ranks it shows. */
     readonly isLinkedPanel: boolean,
   ) {
     this.job = new Signal(scene);
   }
 
-  /** Replaced when the widget gets another TraceSet; views that read it are drawn again. */
+  /** The scene, which is replaced when the widget gets another TraceSet. */
   get scene(): Scene {
     return this.job.value;
   }
@@ -88,7 +88,7 @@ export class TimelineContext {
     return this.index.value;
   }
 
-  /** The lane of its rank's folded row that draws the events of a stream's lane; else null. */
+  /** The summary lane of the folded rank with the events of a stream's lane; null for other lanes. */
   foldedLane(lane: number): number | null {
     const place = this.lanes.locate(lane);
     if (place?.track?.role !== "stream") return null;
@@ -125,7 +125,7 @@ export class TimelineContext {
   }
 }
 
-/** A series of requests: each aborts the one before, so that only the newest counts. */
+/** A series of requests in which each request aborts the one before. */
 export class LatestRequest {
   readonly isPending = signal(false);
   private aborter = new AbortController();
@@ -164,8 +164,8 @@ export class LatestRequest {
 }
 
 /**
- * Requests of the user's acts, one at a time: a key pressed before the reply to the one before it
- * acts on what that reply selects.
+ * Requests for keys and clicks, sent one at a time. A key that is pressed before the reply to an
+ * earlier key acts on what that reply selects.
  */
 export class RequestQueue {
   private waiting: (() => void)[] = [];
@@ -177,7 +177,7 @@ export class RequestQueue {
     else this.waiting.push(act);
   }
 
-  /** Send a request after those before it; unless it is cancelled, pass on its reply or failure. */
+  /** Send a request after earlier ones. Unless it is cancelled, pass on its reply or failure. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -199,7 +199,7 @@ export class RequestQueue {
     });
   }
 
-  /** Forget the request under way and those that wait for it. */
+  /** Drop the request in flight, and all that wait for it. */
   cancel(): void {
     this.inFlight?.abort();
     this.inFlight = null;
@@ -207,7 +207,7 @@ export class RequestQueue {
   }
 }
 
-/** Call at most once per `ms`, the last time included. */
+/** Return a function that calls `call` at most once per `ms`, and always after its last call. */
 export function throttle(ms: number, signal: AbortSignal, call: () => void): () => void {
   let timer = 0;
   let last = -Infinity;
@@ -223,7 +223,7 @@ export function throttle(ms: number, signal: AbortSignal, call: () => void): () 
   };
 }
 
-/** Call once, `ms` after the last request. `cancel` forgets it. */
+/** Return a function that calls `call` once, `ms` after its last call unless that is cancelled. */
 export function debounce(
   ms: number,
   signal: AbortSignal,
@@ -241,7 +241,7 @@ export function debounce(
 
 // Marks over the lanes, set with M.
 
-/** The list after marking a time range. Only the last of the marks that are not kept remains. */
+/** Add a mark of a time range. Of the marks that are not kept, only the last one remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(
@@ -250,7 +250,7 @@ export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: bool
   return [...others, { start, end, kept: isKept }];
 }
 
-/** The list without the mark nearest to a time; of several, without the last. */
+/** Remove the mark nearest to a time, or the last of several that are equally near. */
 export function removeNearestTimeMark(marks: readonly TimeMark[], time: number): TimeMark[] {
   const distances = marks.map(({ start, end }) => Math.max(start - time, time - end, 0));
   const nearest = distances.lastIndexOf(Math.min(...distances));

@@ -16,7 +16,7 @@ const MAX_UNFOLDED = 16;
 /** Max number of selected ranks of a partly selected group that are shown. */
 const MAX_KEPT_OPEN = 8;
 
-/** Folded groups: those that are not unfolded, less the ranks that must be visible. */
+/** Groups of similar ranks. Ranks of unfolded groups, and those in `keptOpen`, are not hidden. */
 export function rankGroupsOf(
   { clusters, outliers }: Clusters,
   unfolded: ReadonlySet<number>,
@@ -42,22 +42,20 @@ export function rankGroupsOf(
   };
 }
 
-/** Selected ranks of partly selected groups. */
+/** Selected ranks of partly selected groups, if they are few. */
 export function partlyNamedGroups(
   { clusters }: Clusters,
   selection: SelectionJson | null,
 ): readonly number[] {
-  const named = selection?.ranks ?? selection?.ids?.map(([rank]) => rank) ?? null;
-  if (named === null) return [];
-  const requested = new Set(named);
+  const selected = new Set(selection?.ranks ?? selection?.ids?.map(([rank]) => rank) ?? []);
   return clusters.flatMap(({ ranks }) => {
-    const someNamed = ranks.filter((rank) => requested.has(rank));
-    return someNamed.length < ranks.length && someNamed.length <= MAX_KEPT_OPEN ? someNamed : [];
+    const members = ranks.filter((rank) => selected.has(rank));
+    return members.length < ranks.length && members.length <= MAX_KEPT_OPEN ? members : [];
   });
 }
 
 export interface FoldingState {
-  /** A kernel supports folding; a saved page has to report it first. */
+  /** Whether ranks can be folded. For a saved page, this is not known before its first reply. */
   isOffered: boolean;
   isOn: boolean;
   /** The ranks that share a row. */
@@ -83,7 +81,7 @@ export class FoldingController {
   private readonly isUnavailable = signal(false);
   private readonly unfolded = signal<ReadonlySet<number>>(new Set());
   private readonly newest: LatestRequest;
-  /** Rank of the selected event, which has a row of its own, so that the event is visible. */
+  /** Rank of the selected event. It has its own row, so that the event is visible. */
   private readonly keptOpen = computed(() => this.app.picking.stateSignal.value.key?.rank ?? null);
   private readonly rankGroups = computed((): RankGroups | null => {
     const clusters = this.clusters.value;
@@ -153,7 +151,7 @@ export class FoldingController {
     if (on) this.ask();
   }
 
-  /** Show the ranks that a row represents, or fold them again. False if the row does not exist. */
+  /** Show the ranks that a row represents, or fold them again. Return false if there are none. */
   toggleGroup(rank: number): boolean {
     if (this.rankGroups.value === null) return false;
     const group = this.clusters.value?.clusters.find(({ ranks }) => ranks.includes(rank));
@@ -187,7 +185,7 @@ export class FoldingController {
       ({ reply }) => (this.clusters.value = reply),
       (error) => {
         this.isUnavailable.value = true;
-        // A page without data on similar ranks only does not offer to fold them.
+        // A page without data on similar ranks does not offer to fold them.
         if (ctx.source.status !== "none") ctx.fail("Similar ranks cannot be found", error);
       },
     );

@@ -40,7 +40,7 @@ export class GapSelection {
     return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /** Select the gap of the device, else that of the lane; false if there is none. */
+  /** Select the gap of the device, else that of the lane. Return false if there is neither. */
   select(rank: number, lane: number, { gap, lane_gap: laneGap }: GapReply): boolean {
     const { ctx, picking } = this.app;
     const { start, end } = gap ?? laneGap ?? {};
@@ -57,7 +57,7 @@ export class GapSelection {
     return true;
   }
 
-  /** Show a window of one rank as a gap if it is one, however it was selected. */
+  /** Show a selected window as a gap, if it is one. */
   private follow(window: SelectionJson | null): void {
     this.newest.cancel();
     const edges = gapEdges(window);
@@ -75,6 +75,7 @@ export class GapSelection {
   }
 }
 
+/** Rank and edges of a selected window that may be a gap; null for other selections. */
 function gapEdges(
   window: SelectionJson | null,
 ): { rank: number; start: number; end: number } | null {

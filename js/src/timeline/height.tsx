@@ -1,4 +1,4 @@
-/** The lower edge of a timeline's rows: dragged, or moved by keys, it sets their height. */
+/** The lower edge of a timeline's rows, which sets their height when it is dragged or moved by keys. */
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
@@ -11,7 +11,7 @@ const STEP_PX = 24;
 export class HeightControl {
   /** Height of the drawing: less than requested if the rows need less. */
   readonly userHeight = signal(MIN_PX);
-  /** Height in which every row has room. */
+  /** Height of all rows. */
   readonly naturalHeight = signal(MIN_PX);
   private requestedHeight = MIN_PX;
 
@@ -50,7 +50,7 @@ export function HeightEdge({ height }: { height: HeightControl }) {
       class="hta-height"
       role="separator"
       tabIndex={0}
-      title="Drag: height of the rows. Arrow keys as well; Home: least; End: all rows"
+      title="Drag to set the height of the rows, or use the arrow keys. Home: the minimum, End: all rows"
       aria-orientation="horizontal"
       aria-label="Height of the rows"
       aria-valuemin={MIN_PX}

@@ -1,6 +1,9 @@
 /** Outline the event under the pointer and show its tooltip. */
 
 import { signal } from "@preact/signals";
+import { sum } from "../expressions/numbers";
+import { FLAGS } from "../facts/limits";
+import { MAX_U16 } from "../protocol/decode";
 import type {
   RankGroups,
   Cell,
@@ -38,7 +41,7 @@ const DWELL_MS = 140;
 const SETTLE_MS = 90;
 const MARK_HIT_PX = 40;
 
-/** `12.4 %`: one decimal, because a busy share is compared with its neighbour's. */
+/** `12.4 %`: with a decimal, so that shares of neighbouring cells can be compared. */
 export function busyText(share: number): string {
   if (share <= 0) return "0\u202f%";
   if (share >= 1) return "100\u202f%";
@@ -67,7 +70,7 @@ function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
   ];
 }
 
-/** Describe the ranks that a row represents, or why it has one of its own. */
+/** Describe the ranks that a row represents, or why a rank has its own row. */
 function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | null): TooltipLine[] {
   if (groups === null) return [];
   const lines: TooltipLine[] = [];
@@ -104,7 +107,7 @@ export class HoverController {
   private frame = 0;
   private outlinedKey = "";
   private readonly scheduleRefresh;
-  private rowExtent: { lane: number; top: number; bottom: number } | null = null;
+  private laneExtent: { lane: number; top: number; bottom: number } | null = null;
   /** Key of the cell or gap whose exact figures were requested. */
   private watchedKey = "";
   private exactCell: Cell | null = null;
@@ -146,9 +149,9 @@ export class HoverController {
     this.setRow(null, null);
   }
 
-  /** Clear the tooltip: the view moved under a still pointer, so its text is stale. */
+  /** Hide the tooltip when the view moves under the pointer, and update it once the view rests. */
   private requestRefresh(): void {
-    this.rowExtent = null;
+    this.laneExtent = null;
     if (this.point === null) return;
     this.tooltip.hide();
     this.outline(null);
@@ -156,7 +159,7 @@ export class HoverController {
   }
 
   private refreshNow(): void {
-    this.rowExtent = null;
+    this.laneExtent = null;
     if (this.point !== null) this.move(this.point);
   }
 
@@ -191,7 +194,7 @@ export class HoverController {
   private sliceLines(slice: Slice): TooltipLine[] {
     const { lanes, scene } = this.app.ctx;
     const { lane, name, dur, wait = 0 } = slice;
-    const waiting = wait > 0 ? `, of it ${formatDuration(wait)} waiting` : "";
+    const waiting = wait > 0 ? `, including ${formatDuration(wait)} waiting` : "";
     const lines: TooltipLine[] = [
       [<b>{name}</b>],
       [`rank ${lanes.locate(lane)!.rank.rank} · ${formatDuration(dur)}${waiting}`],
@@ -199,7 +202,9 @@ export class HoverController {
     if (this.arrows.tooltipText !== "") lines.push(noteLine(this.arrows.tooltipText));
     const cut = cutText(slice, scene);
     if (cut !== "") lines.push(noteLine(cut));
-    if ((slice.flags & 2) !== 0) lines.push(noteLine("overlaps its neighbours: own lane"));
+    if ((slice.flags & FLAGS.slice.spilled) !== 0) {
+      lines.push(noteLine("on an extra lane, because it overlaps other events"));
+    }
     return lines;
   }
 
@@ -216,20 +221,13 @@ export class HoverController {
     if (lane === null) return [];
     if (cell === null || cell.count === 0) {
       if (late) return lateLines(late, this.app.ctx.lanes.locate(lane)!.rank.rank);
-      const { gap = null, lane_gap: laneGap = null } = this.gapsUnderPointer(hit) ?? {};
-      const lines =
-        gap !== null
-          ? gapLines(gap, deviceOf(this.app.ctx.scene))
-          : laneGap !== null
-            ? this.laneGapLines(laneGap, lane)
-            : [];
-      return lines.map((line, index) => [index === 0 ? <b>{line}</b> : line]);
+      return this.gapLines(hit, lane).map((line, index) => [index === 0 ? <b>{line}</b> : line]);
     }
     const { exactCell } = this;
     const count = exactCell?.count ?? cell.count;
     const share =
       exactCell === null ? cell.busy : exactCell.busy / Math.max(cell.end - cell.start, 1);
-    const more = typeof exactCell?.count !== "number" && cell.count === 65535 ? " or more" : "";
+    const more = typeof exactCell?.count !== "number" && cell.count === MAX_U16 ? " or more" : "";
     const place = this.app.ctx.lanes.locate(lane);
     const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
     const lines: TooltipLine[] = [[<b>{head}</b>]];
@@ -244,44 +242,41 @@ export class HoverController {
     return lines;
   }
 
-  private rowLines(row: RowInfo): TooltipLine[] {
-    const { value: rankGroups } = this.app.rows.rankGroups;
+  private trackLines(row: RowInfo, track: SceneTrack): TooltipLine[] {
     const { value: keepEmptyLanes } = this.app.rows.keepEmptyLanes;
-    const rank = this.app.ctx.lanes.findRank(row.rank);
-    if (row.track !== null) {
-      const { track } = row;
-      const lines: TooltipLine[] = [[<b>{`rank ${row.rank} · ${track.label}`}</b>]];
-      lines.push([
-        [track.process, plural(track.events, "event")].filter((part) => part !== "").join(" · "),
-      ]);
-      const spilled = track.lanes - track.nested;
-      if (track.role === "stream" && spilled > 0 && track.nested > 0) {
-        lines.push(noteLine(`${plural(spilled, "extra lane")}: events overlap without nesting`));
-      }
-      if (row.stacks !== undefined) {
-        const frames = (track.stacks ?? []).reduce((sum, [, count]) => sum + count, 0);
-        lines.push(
-          noteLine(
-            row.stacks === "folded"
-              ? `${plural(frames, "level")} of Python frames without branches are folded; click ▸ to unfold`
-              : "Click ▾ to fold levels of Python frames without branches",
-          ),
-        );
-      }
-      if (row.thinLanes !== undefined) {
-        const lanesText =
-          row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
-        lines.push(noteLine(`${lanesText} lanes are empty in view, at reduced height`));
-      }
-      if (row.thinLanes !== undefined || keepEmptyLanes) {
-        const action = keepEmptyLanes ? "make empty lanes thin" : "give empty lanes their height";
-        lines.push(noteLine(`Click to ${action}`));
-      }
-      return lines;
+    const eventsText = plural(track.events, "event");
+    const lines: TooltipLine[] = [
+      [<b>{`rank ${row.rank} · ${track.label}`}</b>],
+      [track.process === "" ? eventsText : `${track.process} · ${eventsText}`],
+    ];
+    const spilled = track.lanes - track.nested;
+    if (track.role === "stream" && spilled > 0 && track.nested > 0) {
+      lines.push(noteLine(`${plural(spilled, "extra lane")}: events overlap without nesting`));
     }
+    if (row.stacks === "open") {
+      lines.push(noteLine("Click ▾ to fold levels of Python frames without branches"));
+    } else if (row.stacks === "folded") {
+      const levels = plural(sum((track.stacks ?? []).map(([, count]) => count)), "level");
+      const text = `${levels} of Python frames without branches are folded; click ▸ to unfold`;
+      lines.push(noteLine(text));
+    }
+    if (row.thinLanes !== undefined) {
+      const count = row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
+      lines.push(noteLine(`${count} lanes are empty in view, at reduced height`));
+    }
+    if (row.thinLanes !== undefined || keepEmptyLanes) {
+      const height = keepEmptyLanes ? "reduced" : "full";
+      lines.push(noteLine(`Click to draw empty lanes at ${height} height`));
+    }
+    return lines;
+  }
+
+  private rowLines(row: RowInfo): TooltipLine[] {
+    if (row.track !== null) return this.trackLines(row, row.track);
+    const rank = this.app.ctx.lanes.findRank(row.rank);
     if (rank === null) return [];
     const lines: TooltipLine[] = [
-      ...foldedRankLines(row, rankGroups),
+      ...foldedRankLines(row, this.app.rows.rankGroups.value),
       [<b>{`rank ${rank.rank}`}</b>, rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
@@ -316,6 +311,13 @@ export class HoverController {
     return track?.role === "counter" ? track : null;
   }
 
+  private gapLines(hit: StageHit, lane: number): string[] {
+    const gaps = this.gapsUnderPointer(hit);
+    if (gaps === null) return [];
+    if (gaps.gap !== null) return gapLines(gaps.gap, deviceOf(this.app.ctx.scene));
+    return gaps.lane_gap === null ? [] : this.laneGapLines(gaps.lane_gap, lane);
+  }
+
   /** Describe what other streams do while a lane of the device has no work. */
   private laneGapLines({ start, end, running }: LaneGap, lane: number): string[] {
     const { lanes } = this.app.ctx;
@@ -341,9 +343,7 @@ export class HoverController {
     return gap !== null && gap.start <= time && time < gap.end ? hoveredGaps : null;
   }
 
-  /**
-   * Once the pointer is still, request the exact figures there; events' figures are known already.
-   */
+  /** Once the pointer rests on a cell, a counter or a gap, request the exact figures. */
   private requestDetails(x: number, hit: StageHit): void {
     const { slice, cell, lane } = hit;
     if (slice !== null || lane === null) this.reset();
@@ -405,22 +405,22 @@ export class HoverController {
     this.cellError = null;
   }
 
-  /** Top and bottom of the mark at the pointer, found by probing upwards and downwards. */
+  /** Top and bottom of the lane at the pointer, found by hit tests above and below. */
   private markExtent(
     point: { x: number; y: number },
     hit: StageHit,
   ): { top: number; bottom: number } | null {
     if (hit.region !== "lanes" || hit.lane === null) return null;
-    const { rowExtent } = this;
-    if (rowExtent?.lane === hit.lane && point.y >= rowExtent.top && point.y <= rowExtent.bottom)
-      return rowExtent;
+    const { laneExtent } = this;
+    if (laneExtent?.lane === hit.lane && point.y >= laneExtent.top && point.y <= laneExtent.bottom)
+      return laneExtent;
     const isSameLane = (y: number): boolean =>
       this.app.ctx.stage.hitTest(point.x, y).lane === hit.lane;
     let top = point.y;
     let bottom = point.y;
     while (point.y - top < MARK_HIT_PX && isSameLane(top - 1)) top -= 1;
     while (bottom - point.y < MARK_HIT_PX && isSameLane(bottom + 1)) bottom += 1;
-    this.rowExtent = { lane: hit.lane, top, bottom };
-    return this.rowExtent;
+    this.laneExtent = { lane: hit.lane, top, bottom };
+    return this.laneExtent;
   }
 }

@@ -1,9 +1,9 @@
 /**
- * Keys while the widget has the focus. Keys that it uses do not propagate: hosts would add cells or
- * delete them. Keys of the host or of the browser do.
+ * Keys while the widget has the focus. Keys that the widget uses do not propagate, since a notebook
+ * would add or delete cells. All other keys propagate to the host and the browser.
  *
- * In a page of ours (`data-hta-page` of the host) no notebook needs the keys. There they go to the
- * timeline under the pointer, or to the first one, without a click.
+ * Pages of the package (`data-hta-page`) are no notebooks. There, keys act on the timeline under the
+ * pointer, or on the first one, even without the focus.
  */
 
 import { isTextEntry } from "../ui/dom";
@@ -29,13 +29,13 @@ export function listenToKeys(parts: KeyboardParts): void {
     commands.motion.releaseAll();
     pointer.isSpaceDown = false;
   };
-  const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
+  const isWithinRoot = ({ relatedTarget: other }: FocusEvent): boolean =>
     other instanceof Node && root.contains(other);
   const enter = (event: FocusEvent): void => {
-    if (!stays(event)) status.isHinting.value = true;
+    if (!isWithinRoot(event)) status.isHinting.value = true;
   };
   const leave = (event: FocusEvent): void => {
-    if (stays(event)) return;
+    if (isWithinRoot(event)) return;
     stop();
     status.isHinting.value = false;
   };
@@ -45,20 +45,20 @@ export function listenToKeys(parts: KeyboardParts): void {
   window.addEventListener("blur", stop, { signal });
   const isForThis = (event: KeyboardEvent): boolean => {
     const { target } = event;
-    const ownPage = root.closest("[data-hta-page]");
-    if (ownPage === null || !(target instanceof Element)) return false;
+    const page = root.closest("[data-hta-page]");
+    if (page === null || !(target instanceof Element)) return false;
     if (root.contains(target) || isTextEntry(target)) return false;
     if (target === document.body) {
       const hovered = document.querySelector(".hta-stage:hover");
       return (hovered ?? document.querySelector(".hta-stage")) === stage.el;
     }
-    // Another part of the page has the focus: it keeps all keys but characters.
+    // Another part of the page has the focus. It gets all keys but characters.
     const isCharacter = event.key.length === 1 && event.key !== " ";
     const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
-    const isHovered = stage.el.matches(":hover") && ownPage.contains(target);
+    const isHovered = stage.el.matches(":hover") && page.contains(target);
     return isHovered && isCharacter && isPlain;
   };
-  // In the capture phase: a dashboard keeps characters from its host.
+  // Listen in the capture phase, since a dashboard stops the propagation of characters.
   const options = { signal, capture: true };
   document.addEventListener(
     "keydown",
@@ -71,7 +71,7 @@ export function listenToKeys(parts: KeyboardParts): void {
 /** Keys that notebooks act on in command mode, in addition to letters and digits. */
 const GRID_CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
 
-/** Buttons, links and scroll areas use these keys themselves. */
+/** Whether the control that has the focus uses this key. */
 function belongsToControl(event: KeyboardEvent): boolean {
   const target = event.target;
   if (!(target instanceof HTMLElement)) return false;
@@ -104,7 +104,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
     return;
   }
   if (dispatchKey(parts, event)) return;
-  // Unused keys must not reach the notebook either: there, D D deletes the cell.
+  // Unused keys must not reach the notebook either, where D D deletes the cell.
   if (plainKey && (event.key.length === 1 || GRID_CELL_KEYS.has(event.key)))
     event.stopPropagation();
 }

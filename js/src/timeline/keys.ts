@@ -7,7 +7,7 @@ interface Binding<Name = string> {
   /** `KeyboardEvent.key`, lower case: the character. */
   key?: string;
   ctrl?: boolean;
-  /** Undefined: does not matter. */
+  /** Undefined if the binding holds with and without Shift. */
   shift?: boolean;
 }
 
@@ -65,7 +65,7 @@ export type KeyPress = Pick<
 
 export interface KeyMatch {
   command: Command;
-  /** Held with Shift: a bigger step. */
+  /** Whether Shift is held, for a bigger step. */
   fast: boolean;
   /** For bookmarks: 1 to 9. */
   digit: number;
@@ -118,7 +118,7 @@ export const PANEL_HELP: HelpGroup = {
   title: "In the other panels",
   lines: [
     { keys: [["click"]], text: "select a bar, a cell, a name; again: clear it" },
-    { keys: [["Ctrl", "click"]], text: "add it, or take it out" },
+    { keys: [["Ctrl", "click"]], text: "add it, or remove it" },
     { keys: [["drag"]], text: "ranks of a chart, time of the heatmap" },
     { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the dashboard" },
     { keys: [["Esc"]], text: "clear the selection" },
@@ -142,10 +142,10 @@ export const HELP: readonly HelpGroup[] = [
         text: "pan",
       },
       { keys: [["↑"], ["↓"]], text: "scroll the rows" },
-      { keys: [["drag axis"], ["middle-drag"]], text: "zoom to that stretch" },
+      { keys: [["drag axis"], ["middle-drag"]], text: "zoom to a range" },
       { keys: [["F"]], text: "zoom to the selection, again: whole job" },
       { keys: [["Z"], ["0"]], text: "whole job" },
-      { keys: [["B"], ["⌫"], ["Ctrl", "Z"]], text: "back to the view before" },
+      { keys: [["B"], ["⌫"], ["Ctrl", "Z"]], text: "back to the previous view" },
       { keys: [["Ctrl", "Shift", "Z"]], text: "forward again" },
     ],
   },
@@ -153,7 +153,7 @@ export const HELP: readonly HelpGroup[] = [
     title: "Select",
     lines: [
       { keys: [["click"]], text: "an event, or idle time of a device: its details" },
-      { keys: [["Ctrl", "click"]], text: "add an event, or take it out" },
+      { keys: [["Ctrl", "click"]], text: "add an event, or remove it" },
       { keys: [["double-click"]], text: "zoom to the event" },
       { keys: [["Alt", "double-click"]], text: "all events of this name" },
       { keys: [["drag"]], text: "a window of time in these rows" },

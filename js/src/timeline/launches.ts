@@ -38,7 +38,7 @@ export class LaunchArrows {
     const ask = (): void =>
       this.newest.ask(
         (signal) => ctx.source.ask("launches", { rank, id: slice.id }, signal),
-        // The event's details show a failure.
+        // A failure is shown in the details of the event.
         ({ reply }) => this.draw(slice, rank, reply),
       );
     this.timer = window.setTimeout(ask, DWELL_MS);

@@ -13,6 +13,7 @@ import { formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
 import { OpenerButton } from "../ui/menu";
 import type { TimelineContext } from "./context";
+import { toggleMember } from "./rows";
 import { waitingShare } from "./text";
 
 const MORE_GAP = 6;
@@ -84,8 +85,7 @@ export class Legend {
   }
 
   toggle(kind: Kind): void {
-    const dimmed = new Set(this.dimmed.value);
-    if (!dimmed.delete(kind)) dimmed.add(kind);
+    const dimmed = toggleMember(this.dimmed.value, kind);
     this.dimmed.value = dimmed;
     this.ctx.stage.setOverlay({ dimmed });
   }
@@ -96,13 +96,16 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
   return share === "" || of === "" ? "" : ` ${share} of the ${device} span ${of}.`;
 }
 
-/** A legend of the classes of events, or of their kinds: chips with short names if the long ones do not fit; those without room are in a menu only. */
+/**
+ * A legend of the kinds of events, or of what limits them. The chips have short names if the long ones
+ * do not fit. Chips that do not fit at all are only in a menu.
+ */
 export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<boolean> }) {
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
   const isNarrow = narrow.value;
-  /** Number of kinds without room; null if all entries fit. */
-  const left = useSignal<number | null>(null);
+  /** Number of chips that do not fit; null if all fit. */
+  const hiddenCount = useSignal<number | null>(null);
   const isByBound = legend.ctx.color.value === "bound";
   const kinds = legendKinds(legend.ctx.scene);
   const { value: shares } = legend.shares;
@@ -117,17 +120,17 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
     el.classList.remove("hta-brief");
     el.classList.toggle("hta-brief", bar.scrollWidth > availableWidth);
     if (bar.scrollWidth <= availableWidth) {
-      left.value = null;
+      hiddenCount.value = null;
       return;
     }
     more.hidden = false;
     const end = availableWidth - more.offsetWidth - MORE_GAP;
-    // Measured before any is hidden: each hidden one moves those behind it.
-    const firstOverflow = chips.filter(
+    // Measure all chips before any is hidden, because that moves the chips after it.
+    const overflowing = chips.filter(
       (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
     );
-    for (const chip of firstOverflow) chip.hidden = true;
-    left.value = firstOverflow.filter(
+    for (const chip of overflowing) chip.hidden = true;
+    hiddenCount.value = overflowing.filter(
       (chip) => isByBound || chip instanceof HTMLButtonElement,
     ).length;
   };
@@ -139,9 +142,9 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
   }, [isNarrow]);
   const classNames = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
   const count = isByBound ? BOUND_GROUPS.length : kinds.length;
-  const isAll = isNarrow || left.value === null || left.value === count;
+  const isAll = isNarrow || hiddenCount.value === null || hiddenCount.value === count;
   const word = isByBound ? "Limits" : "Kinds";
-  const text = isAll ? word : `+${left.value}`;
+  const text = isAll ? word : `+${hiddenCount.value}`;
   return (
     <div
       ref={place}
@@ -165,7 +168,7 @@ export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<bool
         name={`${isAll ? word : `${text} ${word.toLowerCase()}`} of ${isByBound ? "work" : "events"}`}
         icon="down"
         class="hta-more"
-        hidden={!isNarrow && left.value === null}
+        hidden={!isNarrow && hiddenCount.value === null}
         content={() => <LegendMenu legend={legend} />}
       />
     </div>
@@ -193,7 +196,7 @@ function LegendMenu({ legend }: { legend: Legend }) {
         <i class="hta-swatch hta-swatch-none" aria-hidden="true" />
         <span>no data</span>
         <span class="hta-share" />
-        <span class="hta-note">a rank's file has none here, or the page holds less detail</span>
+        <span class="hta-note">the file of the rank has no data, or the page has less detail</span>
       </span>
     </div>
   );

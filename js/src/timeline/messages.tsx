@@ -25,7 +25,7 @@ export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMess
   );
 }
 
-/** A plate over the lanes after a plain turn of the wheel, which does not zoom. */
+/** A hint over the lanes after a plain turn of the wheel, which does not zoom. */
 export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
   return (
     <div class="hta-wheel-hint" role="status" hidden={!shown.value}>
@@ -34,7 +34,7 @@ export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
   );
 }
 
-/** A strip under the toolbar for requests that failed: text here, not only in the console. */
+/** A strip under the toolbar with the last failure. */
 export function ErrorStrip({ shown }: { shown: Signal<CardMessage | null> }) {
   const { value: message } = shown;
   return (

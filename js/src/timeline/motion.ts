@@ -43,7 +43,7 @@ export function draggedSpan(span: Span, pixels: number, width: number): Span {
   return [span[0] + shift, span[1] + shift];
 }
 
-/** The window that keeps the times under two fingers under them. */
+/** The window after a pinch, in which the times under both fingers stay under them. */
 export function pinchedSpan(
   span: Span,
   width: number,
@@ -73,17 +73,17 @@ export function nearestEdge(
   return nearest;
 }
 
-/** Return the edge of a window that is within reach of an x position. */
+/** The edge of a window that is near an x position; null if neither is. */
 export function edgeAt(
   x: number,
   start: number,
   end: number,
-  reach = EDGE_PX,
+  tolerance = EDGE_PX,
 ): "start" | "end" | null {
   const toStart = Math.abs(x - start);
   const toEnd = Math.abs(x - end);
-  if (Math.min(toStart, toEnd) > reach) return null;
-  // In a window that is narrower than the reach, each side keeps its own handle.
+  if (Math.min(toStart, toEnd) > tolerance) return null;
+  // Even in a window narrower than the tolerance, both edges can be grabbed from their outer side.
   return toStart < toEnd || (toStart === toEnd && x <= start) ? "start" : "end";
 }
 
@@ -91,7 +91,7 @@ export function sortPair(a: number, b: number): Span {
   return a <= b ? [a, b] : [b, a];
 }
 
-// The wheel: zoom and pan here; plain turns belong to the notebook unless the rows can scroll.
+// The wheel zooms and pans. Plain turns scroll the rows while the timeline has the focus, else the page.
 
 const END_MS = 140;
 const HINT_MS = 2500;
@@ -155,7 +155,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   );
 }
 
-// Movement by held keys: starts immediately, speeds up, ends softly, at any frame rate.
+// Movement by held keys. It starts immediately, speeds up and ends softly, at any frame rate.
 
 type Axis = "zoom" | "pan" | "rows";
 
@@ -242,7 +242,7 @@ export class KeyMotion {
     this.frame = 0;
   }
 
-  /** Advance to `now`; public so that tests need no clock. */
+  /** Advance to `now`. Tests call it, so that they need no clock. */
   step(now: number): void {
     // A late frame must not cause a jump.
     const dt = Math.min(Math.max(now - this.last, 1), 64);

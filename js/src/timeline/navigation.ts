@@ -25,7 +25,7 @@ export class Navigation {
     ctx.shared.onFlush(() => this.finish());
   }
 
-  /** The view once it stops moving, so that a key acts on what the key before it shows. */
+  /** The view at the end of the current animation: a key acts on what the previous key shows. */
   view(): Span {
     return this.ctx.stage.target();
   }
@@ -66,13 +66,13 @@ export class Navigation {
     else this.zoomTo(span);
   }
 
-  /** Bring a time range into view without changing the scale, if it is not visible. */
+  /** Bring a time range into view without changing the scale, unless half of it is visible. */
   show(start: number, end: number): void {
     const [from, to] = this.view();
     const length = to - from;
-    const seen = Math.min(end, to) - Math.max(start, from);
-    const enough = Math.min(end - start, length) * 0.5;
-    if (start <= to && end >= from && seen >= enough) return;
+    const visibleNs = Math.min(end, to) - Math.max(start, from);
+    const isVisible = start <= to && end >= from;
+    if (isVisible && visibleNs >= Math.min(end - start, length) * 0.5) return;
     const middle = end - start < length ? (start + end) / 2 : start + length * 0.4;
     this.zoomTo([middle - length / 2, middle + length / 2]);
   }
@@ -99,7 +99,7 @@ export class Navigation {
     this.settleLater();
   }
 
-  /** End a movement of the user's at its target. */
+  /** End a movement by the user at its target. */
   private finish(): void {
     const { stage, signal } = this.ctx;
     if (this.isOwnChange && !signal.aborted) stage.setView(this.view());
@@ -111,8 +111,8 @@ export class Navigation {
   }
 
   /**
-   * The view may be sent to its current position before it starts to follow the shared state.
-   * It then neither moves nor reports a change, yet the state must end equal to the view.
+   * Write the view into the shared state if they differ. A zoom to the current view neither moves the
+   * view nor reports a change, but it replaces a window of the state that the view does not show yet.
    */
   private reconcileShared(): void {
     if (!this.isOwnChange) return;

@@ -50,7 +50,7 @@ interface PointerParts {
 }
 
 export class PointerInput {
-  /** Space is held: drags pan. */
+  /** Whether Space is held, so that drags pan. */
   isSpaceDown = false;
   /** Position of the pointer relative to the stage; null outside. */
   lastPoint: PointerPoint | null = null;
@@ -75,14 +75,14 @@ export class PointerInput {
     on("mousedown", (event) => event.button === 1 && event.preventDefault());
   }
 
-  /** The time that keyboard zoom keeps in place: under the pointer, else the middle. */
+  /** The time that a zoom by keys keeps at its position: under the pointer, else the middle. */
   focusTime(): number {
     const [start, end] = this.app.ctx.stage.view();
     const time = this.lastPoint === null ? Number.NaN : this.app.ctx.stage.timeAt(this.lastPoint.x);
     return time >= start && time <= end ? time : (start + end) / 2;
   }
 
-  /** Cancel the current drag; false if there is none. */
+  /** Cancel the current drag. Return false if there is none. */
   cancel(): boolean {
     if (this.drag === null) return false;
     this.drag.cancel();
@@ -188,7 +188,7 @@ export class PointerInput {
     this.app.hover.leave();
   }
 
-  /** Places of two fingers along the time axis, px. */
+  /** Positions of two fingers along the time axis, px. */
   private fingerPositions(): [number, number] {
     const { stage } = this.app.ctx;
     const left = stage.xOf(stage.view()[0]);
@@ -222,7 +222,7 @@ export class PointerInput {
     return frameDrag(this.app, part, from, timeOf);
   }
 
-  /** Time at the pointer in the minimap; beyond its ends, the nearest end. */
+  /** The time at the pointer in the minimap, clipped to its ends. */
   private minimapTime(x: number, y: number): number {
     const { stage } = this.app.ctx;
     const [start, end] = stage.view();
@@ -230,7 +230,7 @@ export class PointerInput {
     return stage.hitTest(Math.min(Math.max(x, left), right), y).time;
   }
 
-  /** Handle or body of the minimap's frame; null outside it, or while it spans everything. */
+  /** The handle or body of the minimap's frame at a point; null elsewhere, or if all is in view. */
   private selectionPartAt(point: PointerPoint): "start" | "end" | "frame" | null {
     const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
@@ -294,7 +294,7 @@ export class PointerInput {
     } else if (hit.cell !== null && hit.cell.count > 0) {
       this.onCellClick(hit.lane, hit.cell, add);
     } else if (hit.late) {
-      // The line ends where its kernel starts.
+      // The dotted line ends where the late kernel starts.
       const start = hit.late.start + hit.late.dur;
       this.onCellClick(hit.lane, { start, end: start + 1, count: 1 }, add);
     } else if (!add) {
@@ -389,7 +389,7 @@ export class PointerInput {
 interface PointerPoint {
   x: number;
   y: number;
-  /** No snapping while Alt is held. */
+  /** Whether Alt is held, so that times do not snap to edges. */
   alt: boolean;
 }
 
@@ -402,7 +402,7 @@ interface Drag {
 
 type DragParts = Pick<PointerParts, "ctx" | "nav" | "picking" | "status">;
 
-/** The time under a point, pulled to an event edge of the lane there. */
+/** The time under a point, or a nearby edge of an event on the same lane. */
 function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   const { stage } = ctx;
   const [start, end] = stage.view();
@@ -437,7 +437,7 @@ function rowAt(ctx: TimelineContext, x: number, y: number): RowInfo | null {
   if (hit.row !== null) return hit.row;
   for (let step = 4; step < height; step += 4) {
     const below = ctx.stage.hitTest(x, Math.min(inside + step, height - 1)).row;
-    // Above the rows, on minimap or axis, take the first row below; else the last one above.
+    // From the minimap or the axis, this finds the first row; from below the rows, the last one.
     if (below !== null) return below;
     const above = ctx.stage.hitTest(x, Math.max(inside - step, 0)).row;
     if (above !== null) return above;
@@ -452,7 +452,7 @@ interface BrushDragSpec {
   timeOf(point: PointerPoint): number;
   /** The rows that the brush covers up to a point. */
   rowsTo(point: PointerPoint): RowSelection;
-  /** Text after the length of the brush; without one, a ruler shows the length as well. */
+  /** Text after the length of the brush; if undefined, a ruler also shows the length. */
   hint?: string;
   onDone(span: Span): unknown;
 }
@@ -498,7 +498,7 @@ function selectDrag(parts: DragParts, start: PointerPoint): Drag {
   });
 }
 
-/** One edge of the selected window follows the pointer, the other stays. */
+/** Drag an edge of the selected window; the other edge is at `fixed`. */
 function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Drag {
   const { ranks, tracks } = selection;
   return brushDrag(parts, {
@@ -513,7 +513,7 @@ function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Dr
   });
 }
 
-/** Drag along the axis or over the minimap: the range becomes the view. */
+/** Drag along the axis or over the minimap to zoom to a range. */
 function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"]): Drag {
   return brushDrag(parts, {
     cursor: "col-resize",
@@ -525,7 +525,7 @@ function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"
   });
 }
 
-/** A gesture that moves the view; cancelled, the view goes back. */
+/** A gesture that moves the view; if it is cancelled, the view moves back. */
 function viewDrag(
   { ctx, nav }: DragParts,
   cursor: string,

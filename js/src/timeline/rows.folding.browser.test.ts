@@ -40,7 +40,9 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
     tap(view, x, 116);
   };
   click(16);
-  await expect.poll(() => rows(view)).toEqual(["rank 0, like ranks unfolded", "rank 1", "rank 2"]);
+  await expect
+    .poll(() => rows(view))
+    .toEqual(["rank 0, similar ranks unfolded", "rank 1", "rank 2"]);
   click(16);
   await expect.poll(() => rows(view)).toHaveLength(2);
   // A click next to the badge opens the row's tracks.

@@ -25,11 +25,11 @@ export function filterError(text: string): string | null {
 export class RowsController {
   /** The rows as they are drawn. */
   readonly stateSignal = signal<readonly RowInfo[]>([]);
-  /** Text of the filter while it is typed; the last valid one filters. */
+  /** Text of the filter while it is typed; rows are filtered by the last valid text. */
   readonly filterText = signal("");
   /** Groups of similar ranks folded into rows; null if none are folded. */
   readonly rankGroups = signal<RankGroups | null>(null);
-  /** Lanes without events in view keep their height. */
+  /** Whether lanes without events in view have their full height. */
   readonly keepEmptyLanes = signal(false);
   /** Tracks whose stacks of Python frames are unfolded. */
   private readonly openStacks = signal<ReadonlySet<string>>(new Set());
@@ -83,7 +83,7 @@ export class RowsController {
     this.openStacks.value = toggleMember(this.openStacks.value, pinName(row));
   }
 
-  /** Unfold all stacks of the rows, or fold them if none is folded; false if there are none. */
+  /** Unfold all stacks of the rows, or fold them if none is folded. Return false for no stacks. */
   toggleAllStacks(): boolean {
     const rows = this.stateSignal.value.filter(({ stacks }) => stacks !== undefined);
     const isFolded = rows.some(({ stacks }) => stacks === "folded");
@@ -106,7 +106,7 @@ export class RowsController {
     if (isSameJson(ranks, onlyRanks.value && [...onlyRanks.value])) return;
     const open = new Set(this.open.value);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
-    // A single rank has room to show its tracks.
+    // A rank that is shown alone has the space to show its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
     this.openedAlone = alone === null || this.open.value.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
@@ -151,7 +151,7 @@ export class RowsController {
 
   /**
    * Bring a lane into view. A folded rank is opened only if its folded row does not draw the lane's
-   * events. False if the filter hides it.
+   * events. Return false if the filter hides the lane.
    */
   show(lane: number): boolean {
     const { stage, lanes } = this.ctx;
@@ -178,7 +178,7 @@ export class RowsController {
   }
 }
 
-/** The set with a member more, or without it. */
+/** Return the set with the member added or, if it has the member, removed. */
 export function toggleMember<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
   const next = new Set(set);
   if (!next.delete(member)) next.add(member);

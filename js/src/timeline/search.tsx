@@ -28,7 +28,7 @@ const NO_RESULT: SearchResult = { hits: null, error: null, isPending: false };
 
 export class SearchController {
   readonly result = signal<SearchResult>(NO_RESULT);
-  /** Text of the field: searched for once the user stops typing. */
+  /** Text of the field. The search follows once the user stops typing. */
   readonly fieldText = signal("");
   readonly ctx;
   private readonly newest: LatestRequest;
@@ -53,7 +53,7 @@ export class SearchController {
     return this.ctx.shared.state.search;
   }
 
-  /** Write in the field, which a narrow toolbar has behind a button. */
+  /** Focus the field; in a narrow toolbar, open it first. */
   focus(): void {
     const { root } = this.ctx;
     const field = (): HTMLInputElement | null => root.querySelector(".hta-search > input");
@@ -119,7 +119,7 @@ export class SearchController {
     );
   }
 
-  /** Start of stepping: the start of the view, unless that is the whole job. */
+  /** Where the first step begins: at the start of the view; null if the view is the whole job. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;

@@ -67,7 +67,7 @@ interface EventSelectionParts {
 export class EventSelection {
   /** The selected event, as far as it is loaded. */
   readonly stateSignal = signal(NO_EVENT);
-  /** Names the selected event; "" for none. */
+  /** Identifies the selected event; "" for none. */
   readonly key = computed(() => {
     const { key } = this.stateSignal.value;
     return key === null ? "" : `${key.rank}/${key.table}/${key.id}`;
@@ -258,7 +258,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to the next or previous event of the lane; `fail` without one, or without an event. */
+  /** Step to the next or previous event of the lane. Call `fail` if there is none to step to or from. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {
@@ -278,7 +278,7 @@ export class EventSelection {
     });
   }
 
-  /** Act once the keys before have selected an event, and this part of it is loaded. */
+  /** Act once the replies to earlier keys have selected an event, and this part of it is loaded. */
   whenLoaded(part: "brief" | "detail", act: () => void): void {
     const { requests } = this.ctx;
     requests.run(() => {
@@ -321,7 +321,7 @@ export class EventSelection {
     this.follow();
   }
 
-  /** Change the state; if the selected ranks stay the same, so does the panel that chose them. */
+  /** Change the state. The panel that chose the ranks changes only if the selected ranks do. */
   private commit(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
     const { ranks_from: from } = this.ctx.shared.state;
     const ranks = patch.selection?.ranks ?? null;
@@ -390,7 +390,7 @@ export class EventSelection {
 
   private showSelection(): void {
     const { ranks_from: from } = this.ctx.shared.state;
-    // If only these ranks have rows, marking all of them adds nothing.
+    // If another panel chose the ranks, only they have rows, so an outline around all adds nothing.
     const all =
       this.ctx.isLinkedPanel &&
       from !== "timeline" &&
@@ -399,7 +399,7 @@ export class EventSelection {
   }
 }
 
-/** Last arrival at a collective, as seen from another of its ranks. */
+/** The last arrival at the collective of an event, on the event's clock. */
 function arrivalOf(collective: Collective | null, event: Brief): Overlay["collective"] {
   if (collective === null) return null;
   const last = lastRankOf(collective);

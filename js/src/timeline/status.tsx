@@ -99,9 +99,9 @@ export interface StatusOptions {
 export class StatusLine {
   /** Text for work in the background. */
   readonly asideText = signal("");
-  /** Number of ranks shown, and of all; they differ if a linked panel selects ranks. */
+  /** Numbers of ranks shown and of all ranks, which differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
-  /** Null while it is not known whether recorded clocks disagree. */
+  /** How far recorded clocks disagree; null while this is not known. */
   readonly clocks = signal<ClockFacts | null>(null);
   /** Show hints of keys while focused, until a key is pressed. */
   readonly isHinting = signal(false);
@@ -189,7 +189,7 @@ function StatusMessage({ line }: { line: StatusLine }) {
   );
 }
 
-/** The longest hint that does not truncate the message before it; the shortest one always. */
+/** The longest hint that does not truncate the message before it, or the shortest one. */
 function KeyHint() {
   const place = useRef<HTMLSpanElement>(null);
   const hintIndex = useSignal(0);
@@ -204,7 +204,7 @@ function KeyHint() {
   );
 }
 
-/** The state of the connection, explained over any other message when it is pressed. */
+/** The state of the connection; a press explains it in the status line. */
 function KernelBadge({ line }: { line: StatusLine }) {
   const status = line.kernel.value;
   if (status === null) return null;
@@ -278,7 +278,7 @@ function ClockBadge({ line }: { line: StatusLine }) {
 function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   const { scene, source } = app.ctx;
   const { truth } = scene;
-  // The drawing may lack events, so the badge could be wrong.
+  // Without a kernel and with a part of the data, the badge's claim could be wrong.
   if (kernel.value?.isWarning === true && source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");
@@ -296,8 +296,7 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   );
 }
 
-// Says where replies come from: the kernel, or data stored in the page.
-
+/** Text on where replies come from: the kernel, or data stored in the page; null for a live kernel. */
 export function kernelStatusOf(props: HybridSource): KernelStatus | null {
   const { status, pageExtent: extent, terms } = props;
   if (status === "live") return null;

@@ -127,9 +127,9 @@ describe("the status line of a view", () => {
 });
 
 describe("the panel of a collective", () => {
-  const made = (collective: Collective, ownIndex = 0) => {
+  const made = (collective: Collective, ownRank = 0) => {
     const go = vi.fn();
-    const el = drawn(h(CollectivePanel, { collective: collective, ownIndex: ownIndex, goTo: go }));
+    const el = drawn(h(CollectivePanel, { collective: collective, ownRank: ownRank, goTo: go }));
     const rows = [...el.querySelectorAll<HTMLElement>(".hta-call")];
     const parts = (row: HTMLElement) =>
       [...row.querySelectorAll<HTMLElement>(".hta-call-part")].map(({ className, style }) => [

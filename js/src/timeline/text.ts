@@ -3,6 +3,7 @@
 import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { deviceOf, hasDevice } from "../protocol/scene";
+import { toPythonString } from "../protocol/selection";
 import {
   type Arrival,
   type Brief,
@@ -48,7 +49,7 @@ export function spanText(span: Span): string {
     const digits = groupDigits((Math.abs(ns) / scale).toFixed(decimals));
     return ns < 0 ? `\u2212${digits}` : digits;
   };
-  // A dash next to a minus would read as one.
+  // A dash next to a minus sign would look like one sign.
   return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN_SPACE}${unit}`;
 }
 
@@ -63,7 +64,7 @@ export function isWholeRange(view: Span, scene: Scene): boolean {
   return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
 }
 
-/** The one step that fills the view, if there is one. */
+/** Name of the step that fills the view; null if none does. */
 function stepInView(view: Span, scene: Scene): string | null {
   const length = view[1] - view[0];
   for (const step of scene.steps) {
@@ -104,18 +105,14 @@ type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
 /** Shares of the devices' spans in view, over all ranks with device events; null if none. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
-  // Data that a cut file lacks may belong anywhere, so its empty time is not known to be idle.
+  // Events that a truncated file lacks may be at any time, so its empty time is not known to be idle.
   const device = new Set(
     scene.ranks
       .filter((rank) => rank.truncated === null && hasDevice(rank))
       .map((rank) => rank.rank),
   );
-  const sums = {
-    ...{ compute: 0, communication: 0, exposed: 0, memory: 0 },
-    unrecorded: 0,
-    idle: 0,
-    ranks: 0,
-  };
+  const [compute, communication, exposed, memory] = [0, 0, 0, 0];
+  const sums = { compute, communication, exposed, memory, unrecorded: 0, idle: 0, ranks: 0 };
   let span = 0;
   stats.ranks.forEach((rank, index) => {
     const rankSpan = stats.span[index] ?? 0;
@@ -146,10 +143,7 @@ export function waitingShare(
   return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
 }
 
-/**
- * `7 ranks wait for rank 5: 14 % of each GPU span.`, with `waitingShare`; null if no rank stands
- * out.
- */
+/** `7 ranks wait for rank 5: 14 % of each GPU span.`; null unless exactly one rank is late. */
 export function lateText(
   lateness: Lateness | null,
   stats: Stats | null,
@@ -194,39 +188,40 @@ export function viewText(
     return [...sentence, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
   const shares = deviceShares(scene, stats);
   if (shares === null) return [...sentence, noSharesText(scene, stats)];
-  const mpi = scene.ranks.every(isMpi);
+  const isJobOfMpi = scene.ranks.every(isMpi);
   const isSingleRank = shares.ranks === 1;
   const device = deviceOf(scene);
   const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
-  // The line is short: the rank that keeps the others waiting comes before the time shares.
-  sentence.push(...(lateText(lateness, stats, mpi ? "the time" : spanName) ?? []));
-  const communication = formatShare(shares.communication);
-  const idle = formatShare(shares.idle);
-  if (mpi) {
+  // The line may be truncated, so the late rank comes before the shares of time.
+  sentence.push(...(lateText(lateness, stats, isJobOfMpi ? "the time" : spanName) ?? []));
+  if (isJobOfMpi) {
     const subject = isSingleRank ? "The rank is" : "Ranks are";
-    return [...sentence, ` ${subject} in MPI ${communication} and elsewhere ${idle} of the time.`];
+    const [inMpi, elsewhere] = [formatShare(shares.communication), formatShare(shares.idle)];
+    return [...sentence, ` ${subject} in MPI ${inMpi} and elsewhere ${elsewhere} of the time.`];
   }
-  const compute = formatShare(shares.compute);
-  sentence.push(
-    isSingleRank ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`,
-  );
-  if (shares.communication > 0) {
-    const exposed = `${formatShare(shares.exposed)} exposed`;
-    sentence.push(
-      `, ${isSingleRank ? "communicates" : "communicate"} ${communication} (${exposed})`,
-    );
-  }
-  if (shares.unrecorded > 0) {
-    const verb = isSingleRank ? "runs" : "run";
-    sentence.push(`, probably ${verb} unrecorded work ${formatShare(shares.unrecorded)}`);
-  }
-  sentence.push(` and ${isSingleRank ? "idles" : "idle"} ${idle} of ${spanName}.`);
+  sentence.push(sharesText(shares, device), ` of ${spanName}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (cut.length === 1) sentence.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
   if (cut.length > 1) {
     sentence.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
   }
   return sentence;
+}
+
+/** ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %` */
+function sharesText(shares: DeviceShares, device: string): string {
+  const isSingle = shares.ranks === 1;
+  const verb = (name: string): string => (isSingle ? `${name}s` : name);
+  const subject = isSingle ? ` The ${device}` : ` ${device}s`;
+  let text = `${subject} ${verb("compute")} ${formatShare(shares.compute)}`;
+  if (shares.communication > 0) {
+    const exposed = `(${formatShare(shares.exposed)} exposed)`;
+    text += `, ${verb("communicate")} ${formatShare(shares.communication)} ${exposed}`;
+  }
+  if (shares.unrecorded > 0) {
+    text += `, probably ${verb("run")} unrecorded work ${formatShare(shares.unrecorded)}`;
+  }
+  return `${text} and ${verb("idle")} ${formatShare(shares.idle)}`;
 }
 
 /** Why there are no shares of devices; "" for files that never have them. */
@@ -240,7 +235,7 @@ function noSharesText(scene: Scene, stats: Stats): string {
   if (device.every((rank) => rank.truncated !== null))
     return ` The files end early: what the ${deviceOf(scene)}s compute later is not known, nor idle time.`;
   return stats.data.some((ns) => ns > 0)
-    ? ` No ${deviceOf(scene)} works here: it is before the first or after the last work.`
+    ? ` No ${deviceOf(scene)} works here: this is before the first or after the last work.`
     : " No rank has data here.";
 }
 
@@ -332,7 +327,7 @@ export function selectionText(
 
 export interface HitCount {
   text: string;
-  /** Hit that is shown, from 1; 0 if none is. */
+  /** Number of the hit that is shown, from 1; 0 for none. */
   index: number;
   total: number;
   inView: number | null;
@@ -352,33 +347,10 @@ export function brushText(span: Span): RichText {
   return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
 }
 
-// Python code for the view: valid source, whatever the names in the trace.
+// Python code for the view, which is valid for any names in the trace.
 
-const ESCAPES: Record<string, string> = {
-  "\\": "\\\\",
-  '"': '\\"',
-  "\n": "\\n",
-  "\r": "\\r",
-  "\t": "\\t",
-};
-
-/** A Python string literal. Control characters, special spaces and lone surrogates are escaped. */
 export function pythonString(text: string): string {
-  let out = "";
-  for (const character of text) {
-    const code = character.codePointAt(0) ?? 0;
-    const escaped = ESCAPES[character];
-    if (escaped !== undefined) out += escaped;
-    else if (character === " " || /[\p{L}\p{N}\p{S}\p{P}]/u.test(character)) out += character;
-    else if (code <= 0xff) out += `\\x${hex(code, 2)}`;
-    else if (code <= 0xffff) out += `\\u${hex(code, 4)}`;
-    else out += `\\U${hex(code, 8)}`;
-  }
-  return `"${out}"`;
-}
-
-function hex(code: number, digits: number): string {
-  return code.toString(16).padStart(digits, "0");
+  return toPythonString(text, '"');
 }
 
 /** An integer with the digit groups that make nanoseconds readable. */
@@ -391,7 +363,7 @@ function pythonList(items: readonly string[]): string {
   return `[${items.join(", ")}]`;
 }
 
-/** Keyword arguments of `traces.select` that stand for a selection. */
+/** The keyword arguments of `traces.select` for a selection. */
 function selectionArguments(selection: SelectionJson | null): string[] {
   const out: string[] = [];
   if (selection === null) return out;
@@ -409,7 +381,7 @@ function selectionArguments(selection: SelectionJson | null): string[] {
   return out;
 }
 
-/** The code of a selection; `clock`: that of its times, if it is not the recorded one. */
+/** Python code of a selection; `clock` is the clock of its times if that is not the recorded one. */
 export function selectionCode(selection: SelectionJson | null, clock?: "fitted"): string {
   const isTimed = selection !== null && (selection.start_ns ?? selection.end_ns) !== null;
   const traces = isTimed && clock !== undefined ? `traces.with_clock("${clock}")` : "traces";
@@ -449,7 +421,7 @@ export function nameFilter(name: string, category: string | null = null): string
 
 // Descriptions of a collective.
 
-/** The only rank that came last. */
+/** The rank that came last; null if several came last together. */
 export function lastRankOf(collective: Collective): Member | null {
   if (collective.late <= 0) return null;
   return collective.ranks.find(({ rank }) => rank === collective.last_rank) ?? null;

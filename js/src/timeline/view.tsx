@@ -195,13 +195,13 @@ export class TimelineApp {
     this.facts.reset();
   }
 
-  /** Called with the window in view, also while it moves. */
+  /** Call `listener` with the window in view, now and whenever it moves. */
   onView(listener: (view: Span) => void): void {
     this.ctx.stage.onView(listener);
     listener(this.ctx.stage.view());
   }
 
-  /** Outline an event as if the pointer were on it, on its rank's first rows or on its own lane. */
+  /** Outline an event as if the pointer were on it, in its rank's summary lane or in its own lane. */
   outlineEvent(event: Brief | null, inSummary = false): void {
     const { ctx, rows } = this;
     if (event === null) {
@@ -213,7 +213,7 @@ export class TimelineApp {
     ctx.stage.setOverlay({ hover: { lane: folded ?? lane, start, dur } });
   }
 
-  /** Height of the drawing; toolbar, status line and panels come on top. Rows may need less. */
+  /** Max height of the drawing in px, without toolbar, status line and panels. */
   get height(): number {
     return this.heightEdge.userHeight.value;
   }
@@ -250,12 +250,8 @@ export class TimelineApp {
     });
     onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
-    onSignal(
-      () => ctx.color.value,
-      (color) => stage.setColor(color),
-      abortSignal,
-    );
-    // Not called for other colours: a comparison sets classes of its own.
+    onSignal(ctx.color, (color) => stage.setColor(color), abortSignal);
+    // This is not called when other colors change, because a comparison sets its own classes.
     onSignal(
       computed(() => ctx.color.value === "bound"),
       (isByBound) => stage.setClasses(isByBound ? BOUND_PALETTE : null, true, null),
@@ -269,7 +265,7 @@ export class TimelineApp {
       (text) => status.setMessage("search", text),
       abortSignal,
     );
-    // The search describes a hit that was stepped to; any other event has its own text.
+    // If another event than the current hit is selected, its text replaces that of the search.
     onSignal(
       () => picking.brief,
       (brief) => brief !== null && !search.isAt(brief) && status.setMessage("search", null),
@@ -309,7 +305,7 @@ export class TimelineApp {
     this.status.ranks.value = [ranks?.length ?? all, all];
   }
 
-  /** Set the width; 0 means hidden, and does not count. */
+  /** Set the width; ignore 0, the width while hidden. */
   private setWidth(width: number): void {
     if (width === 0) return;
     setWidthClass(this.ctx.root, width);

@@ -132,12 +132,12 @@ export class ViewFacts {
         if (isSameJson(ctx.stage.view(), view)) show(reply);
       })
       .catch((error: unknown) => {
-        // Listeners of the source show the failure itself.
+        // A listener of the source shows the failure.
         if (!isAbort(error)) legend.setStats(null);
       });
   }
 
-  /** Show waits of the same ranks and window as the legend's other shares. */
+  /** Show the share of waits, if it is of the same window as the legend's other shares. */
   private showWaits(): void {
     const { lateness, shares: stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
@@ -193,8 +193,8 @@ export class ViewFacts {
     const empty = stats !== null && stats.data.length > 0 && stats.data.every((ns) => ns <= 0);
     if (!outside && !empty) return null;
     if (scene.events === 0) {
-      // MPI profiles, or servers that got no requests, have no window to search.
-      const text = "They hold totals, or nothing: tables and charts show what there is.";
+      // MPI profiles, and servers without requests, have no events at any time.
+      const text = "If the files have totals, the tables and charts show them.";
       return { title: "No events in these files", text, buttons: [] };
     }
     return {

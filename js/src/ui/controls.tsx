@@ -7,7 +7,7 @@ import { activeElement, h, renderElement } from "./dom";
 import type { RichText } from "./text";
 import { applyTheme } from "./theme";
 
-/** The name that a key has on this keyboard: on Macs, ⌘ for Ctrl. */
+/** The name of a key on this keyboard; on Macs, ⌘ replaces Ctrl. */
 function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
@@ -20,7 +20,7 @@ export interface ButtonProps {
   /** Shown text; an icon button has only a name. */
   text?: string;
   icon?: IconName;
-  /** Accessible name, shown as tooltip too. */
+  /** Accessible name, also shown as a tooltip. */
   name?: string;
   /** The key that does the same. */
   keys?: string;
@@ -30,7 +30,7 @@ export interface ButtonProps {
   title?: string;
   /** Whether it is switched on; undefined if it is not a switch. */
   on?: boolean;
-  /** Whether it has no effect now. Unlike a disabled button, it keeps the focus. */
+  /** Whether the button has no effect now. Unlike a disabled button, it can have the focus. */
   off?: boolean;
   hidden?: boolean;
   children?: ComponentChildren;
@@ -85,12 +85,12 @@ export function UndoRedoPair(history: {
   );
 }
 
-/** Letters kept at the end of a cut name, where names of kernels differ. */
+/** Number of letters after the cut of a long name, where names of kernels differ. */
 const NAME_END_LENGTH = 12;
 /** Words in parentheses that distinguish equal labels; they are not cut. */
 const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 
-/** A name that is cut before its end if it is too long. */
+/** A name that is truncated before its last letters if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
   const remaining = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
@@ -113,7 +113,7 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
   );
 }
 
-/** Placeholder bars while content is computed. */
+/** Bars in place of content that is being computed. */
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
@@ -128,7 +128,7 @@ export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }
 
-/** Buttons side by side; one is chosen. */
+/** A row of buttons of which one is chosen. */
 export function ChoiceButtons<T extends string>(props: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];
@@ -283,7 +283,7 @@ async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Refused, or plain http, which has no clipboard: the older way may still be allowed.
+    // Refused, or on plain http, where there is no clipboard. A selection may still be copied.
     return copyBySelection(text, inside);
   }
 }
@@ -351,7 +351,7 @@ export interface FactRow {
   name: string;
   value: ComponentChildren;
   title?: string | undefined;
-  /** In one line the link is truncated first. */
+  /** How the value is laid out: `line` truncates its link, `chain` its beginning, `wrapped` wraps. */
   className?: "chain" | "line" | "wrapped" | undefined;
 }
 
@@ -387,7 +387,7 @@ export function CopyButton(props: { copy: Copy; text: () => string; what: string
   );
 }
 
-/** Show the reason in place of a widget that failed, until the signal aborts. */
+/** Show the reason for a failure in place of the widget, until the signal aborts. */
 export function showFailurePanel(
   el: Element,
   title: string,

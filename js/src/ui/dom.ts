@@ -1,4 +1,4 @@
-/** Elements from code. Text enters the page as text nodes only, so no name in a trace can be markup. */
+/** Make elements. All text becomes text nodes, so that no name in a trace is read as HTML. */
 
 import { type ComponentChild, render } from "preact";
 
@@ -18,7 +18,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Replace everything inside; null, undefined and false are skipped. */
+/** Replace the children of an element; null, undefined and false are skipped. */
 export function replaceChildren(node: Element, ...children: Child[]): void {
   const shown = children.filter((child) => child !== null && child !== undefined);
   node.replaceChildren(...shown.filter((child) => child !== false));
@@ -41,7 +41,7 @@ export function composedParent(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
-/** Whether keys write text in this element. */
+/** Whether keys enter text in this element. */
 export function isTextEntry(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement) return true;
@@ -56,7 +56,7 @@ export function renderInto(children: ComponentChild, host: Element, signal: Abor
   signal.addEventListener("abort", () => render(null, host), { once: true });
 }
 
-/** The element of a component, for code that does not use components. */
+/** Render a component, and return its element for code that does not use components. */
 export function renderElement(node: ComponentChild): HTMLElement {
   const place = document.createDocumentFragment();
   render(node, place);

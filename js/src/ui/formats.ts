@@ -60,16 +60,13 @@ export function formatExact(ns: number): string {
 }
 
 /**
- * Label of an axis tick: the unit and the decimals that the step between ticks needs.
- * `maxMagnitude`: the axis' largest time, for `95.15 ms` instead of `95 150 µs`.
+ * Label of an axis tick, with the decimals that the step between ticks needs. `maxMagnitude` is the
+ * largest time of the axis, for `95.15 ms` instead of `95 150 µs`.
  */
 export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
-  const [unit, scale] =
-    step >= 1e9 || maxMagnitude >= 1e9
-      ? TIME_UNITS[0]!
-      : step >= 1e5 || maxMagnitude >= 1e6
-        ? TIME_UNITS[1]!
-        : TIME_UNITS[2]!;
+  let [unit, scale] = TIME_UNITS[2]!;
+  if (step >= 1e9 || maxMagnitude >= 1e9) [unit, scale] = TIME_UNITS[0]!;
+  else if (step >= 1e5 || maxMagnitude >= 1e6) [unit, scale] = TIME_UNITS[1]!;
   const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
   const text = (Math.abs(ns) / scale).toFixed(decimals);
   return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${groupDigits(text)}${THIN_SPACE}${unit}`;
@@ -124,7 +121,7 @@ function formatScaled(amount: number | null, units: readonly string[]): string {
   return `${amount < 0 ? MINUS : ""}${text}${THIN_SPACE}${units[unit]}`;
 }
 
-/** `64 KiB`: bounds of bins of sizes are powers of two. */
+/** `64 KiB`, for the limits of bins of sizes, which are powers of two. */
 export function formatBinarySize(high: number): string {
   if (high < 0) return "none";
   for (const [unit, scale] of [
@@ -149,12 +146,9 @@ export function formatValue(value: number, unit = ""): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   if (unit === "bytes" || unit === "B") return formatBytes(value);
   const size = Math.abs(value);
-  const text =
-    size === 0 || Number.isInteger(value)
-      ? groupDigits(String(size))
-      : size >= 1000
-        ? groupDigits(size.toFixed(0))
-        : String(Number(size.toPrecision(4)));
+  let text = groupDigits(size.toFixed(0));
+  if (Number.isInteger(value)) text = groupDigits(String(size));
+  else if (size < 1000) text = String(Number(size.toPrecision(4)));
   return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
@@ -173,7 +167,7 @@ export function formatRange(min: number, max: number): string {
   return joinRange(formatDuration(min), formatDuration(max));
 }
 
-/** Two amounts as a range, with one unit if it is that of both. */
+/** Two formatted amounts as a range, with the unit once if both have the same. */
 export function joinRange(low: string, high: string): string {
   // Digits of large numbers are grouped by the same space that precedes a unit.
   const unit = /\u202f[^\d\u202f]+$/u.exec(low)?.[0] ?? "";
@@ -182,7 +176,7 @@ export function joinRange(low: string, high: string): string {
     : `${low}–${high}`;
 }
 
-/** Runs of neighbours: from the first to the last of each. */
+/** The first and last rank of each run of consecutive ranks. */
 export function runsOf(ranks: readonly number[]): [number, number][] {
   const runs: [number, number][] = [];
   for (const rank of [...ranks].sort((a, b) => a - b)) {
@@ -201,14 +195,14 @@ export function rankRuns(ranks: readonly number[]): string[] {
   return runsOf(ranks).map(rangeText);
 }
 
-/** `0–3, 5`; of long lists the first and last. */
+/** `0–3, 5`; for long lists only the first two runs, the last run and the number of ranks. */
 export function rangesText(ranks: readonly number[]): string {
   const parts = rankRuns(ranks);
   if (parts.length <= 4) return parts.join(", ");
   return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }
 
-/** All that is loaded: a job, or an export of a part of one. */
+/** The name for everything that is loaded: a job, or an export of a part of it. */
 export function wholeRunName(scene: { part?: unknown }): string {
   return scene.part ? "whole export" : "whole job";
 }

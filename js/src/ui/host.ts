@@ -73,7 +73,7 @@ interface ElementSize {
   dpr: number;
 }
 
-/** Null while the element is hidden: hidden outputs have no size. */
+/** The size of an element; null while it is hidden, as in a hidden output. */
 export function sizeOf(el: HTMLElement): ElementSize | null {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
@@ -85,7 +85,7 @@ export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSi
   watchPixelRatio(onChange, signal);
 }
 
-/** Call back once with all elements whose size changed; at first with their initial sizes. */
+/** Call `onChange` once for all elements whose size has changed, and once at first. */
 export function watchBoxes(
   elements: readonly Element[],
   onChange: () => void,
@@ -96,7 +96,7 @@ export function watchBoxes(
   signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
-/** A query matches one density only: after each change the next one is registered. */
+/** Call `onChange` when the density changes. A query matches one density, so each needs its own. */
 function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const onDensityChange = () => {
@@ -108,7 +108,7 @@ function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
 
 // Whether an element is visible: near enough to the window, in a page in the foreground.
 
-/** Elements within this distance of the window count as visible: its own height. */
+/** Elements within this distance of the window count as visible: the height of the window. */
 const VISIBILITY_MARGIN = "100% 0px";
 
 export class ElementVisibility {
@@ -139,7 +139,7 @@ export class ElementVisibility {
     return this.isNear === true && document.visibilityState !== "hidden";
   }
 
-  /** Whether the element is known to be invisible. */
+  /** Whether the browser has reported that the element is not visible. */
   get isOut(): boolean {
     return this.isNear !== null && !this.now;
   }
@@ -149,7 +149,7 @@ export class ElementVisibility {
 
 /** Below this width chips and search fold into a button each. */
 export const NARROW_BELOW_PX = 900;
-/** Below this width the hint of keys has no room, and badges are brief. */
+/** Below this width the status line has no hint of keys, and badges are brief. */
 export const TIGHT_BELOW_PX = 760;
 /** From this width on the tables of totals have all their columns. */
 const ROOMY_FROM_PX = 1060;
@@ -163,8 +163,7 @@ export function setWidthClass(root: HTMLElement, width: number): void {
   root.classList.toggle("hta-wide", width >= WIDE_FROM_PX);
 }
 
-// Only visible panels send requests.
-
+/** Which of several elements are visible, so that only visible panels send requests. */
 export class VisibilityTracker {
   private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;
@@ -178,7 +177,7 @@ export class VisibilityTracker {
         }
         onChange();
       },
-      // A little beyond the window, so that numbers are ready when scrolled into view.
+      // Include elements near the window, so that numbers are ready when they scroll into view.
       { rootMargin: "200px" },
     );
     signal.addEventListener("abort", () => this.observer.disconnect(), { once: true });

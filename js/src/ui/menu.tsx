@@ -13,13 +13,13 @@ const EDGE_PX = 8;
 interface OpenPopover {
   root: HTMLElement;
   anchor: HTMLElement;
-  /** What had the focus before. */
+  /** The element that had the focus before. */
   focusBefore: Element | null;
   /** Aborted when the popover closes: removes its listeners. */
   listeners: AbortController;
 }
 
-/** A layer with content at a button; each opening may be at another button. */
+/** A layer with content at a button, which may be another one each time it opens. */
 export class Popover {
   private readonly el: HTMLElement;
   private openPopover: OpenPopover | null = null;
@@ -69,7 +69,7 @@ export class Popover {
     first?.focus({ preventScroll: true });
   }
 
-  /** False if it was not open. */
+  /** Close the popover. Return false if it was not open. */
   close(giveFocusBack = true): boolean {
     const { el, openPopover } = this;
     if (openPopover === null) return false;
@@ -108,7 +108,7 @@ export class Popover {
   }
 }
 
-/** Place a popover below its anchor, or above it if there is more room; always visible. */
+/** Place a popover below its anchor, or above it if there is more space, within the visible part. */
 function placePopover(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
   const visibleArea = visibleRect(root);
   const frame = root.getBoundingClientRect();
@@ -178,14 +178,14 @@ export interface MenuItem {
   note?: string;
   /** Whether it is chosen; undefined for commands. */
   on?: boolean;
-  /** Heading above the first of the entries that share it. */
+  /** Heading above the first item of a group. */
   group?: string;
   press(): void;
 }
 
 /**
- * A button with a menu; `keep`: it stays open while its switches are pressed; `search`: a field
- * above them narrows the list. `onClose` is called after it closes.
+ * A button with a menu. With `keep`, the menu stays open when an item is pressed. With `search`, it has
+ * a field that filters the items. `onClose` is called after it closes.
  */
 export function MenuButton({
   items,
@@ -221,10 +221,10 @@ interface MenuProps {
 
 function Menu({ items, close, search, onClose }: MenuProps) {
   useEffect(() => onClose, [onClose]);
-  const wanted = useSignal("");
-  const isWanted = ({ text, note = "", group = "" }: MenuItem): boolean =>
-    `${text} ${note} ${group}`.toLowerCase().includes(wanted.value.trim().toLowerCase());
-  const shown = items().filter(isWanted);
+  const filter = useSignal("");
+  const isShown = ({ text, note = "", group = "" }: MenuItem): boolean =>
+    `${text} ${note} ${group}`.toLowerCase().includes(filter.value.trim().toLowerCase());
+  const shown = items().filter(isShown);
   // A menu must not contain a field, so a menu with a search is a dialog with check boxes.
   const role = search === undefined ? "menuitemcheckbox" : "checkbox";
   return (
@@ -235,8 +235,8 @@ function Menu({ items, close, search, onClose }: MenuProps) {
           class="hta-input"
           placeholder={search}
           aria-label={search}
-          value={wanted.value}
-          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+          value={filter.value}
+          onInput={({ currentTarget }) => (filter.value = currentTarget.value)}
         />
       )}
       {shown.map(({ text, note, on, group, press }, index) => (
@@ -258,12 +258,12 @@ function Menu({ items, close, search, onClose }: MenuProps) {
           </button>
         </Fragment>
       ))}
-      {shown.length === 0 && <p class="hta-note">{`Nothing matches ${wanted.value}.`}</p>}
+      {shown.length === 0 && <p class="hta-note">{`Nothing matches ${filter.value}.`}</p>}
     </div>
   );
 }
 
-/** A toolbar is one stop of Tab; arrows, Home and End move in it. Fields keep their own keys. */
+/** A toolbar, which is one stop of Tab. Arrows, Home and End move in it, except in text fields. */
 export function Toolbar(props: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
   const items = (): HTMLElement[] =>

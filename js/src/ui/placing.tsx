@@ -18,7 +18,7 @@ export function outermostElement(root: HTMLElement): HTMLElement {
   return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
 }
 
-/** The part of an element inside the window and inside everything that scrolls or cuts it. */
+/** The part of an element that is inside the window and inside all ancestors that clip it. */
 export function visibleRect(el: HTMLElement): ViewportRect {
   const { left, top, right, bottom } = el.getBoundingClientRect();
   const box = { left, top, right, bottom };
@@ -29,12 +29,12 @@ export function visibleRect(el: HTMLElement): ViewportRect {
     box.bottom = Math.min(box.bottom, clip.bottom);
   };
   clipTo({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
-  // No ancestor clips a widget in the full window.
   for (let node: Node | null = el; node !== null; node = composedParent(node)) {
     if (!(node instanceof HTMLElement) || node === document.body) continue;
     if (node !== el && getComputedStyle(node).overflowY !== "visible") {
       clipTo(node.getBoundingClientRect());
     }
+    // No ancestor clips a widget in the full window.
     if (node.classList.contains(FULL)) break;
   }
   return box;
@@ -43,7 +43,7 @@ export function visibleRect(el: HTMLElement): ViewportRect {
 /** Lets a widget fill the window, over everything that its host draws. */
 export class FullWindow {
   private readonly on = signal(false);
-  /** Has the height of the widget in the host's page. */
+  /** Takes the space of the widget in the host's page. */
   private readonly placeholder = h("div", { "aria-hidden": "true" });
 
   constructor(
@@ -59,7 +59,7 @@ export class FullWindow {
     this.set(!this.isOn);
   }
 
-  /** False if it was not on. */
+  /** Leave the full window. Return false if the widget did not fill it. */
   leave(): boolean {
     const { isOn } = this;
     if (isOn) this.set(false);
@@ -90,7 +90,7 @@ export class FullWindow {
 
 const USED_KEY = "hta-full-window-used";
 
-/** `hint`: the button has its name next to the icon until it is used for the first time. */
+/** With `hint`, the button shows its name next to the icon until it is used for the first time. */
 export function FullButton({ full, hint = false }: { full: FullWindow; hint?: boolean }) {
   const isUsed = useSignal(!hint || readStored(USED_KEY) !== null);
   return (

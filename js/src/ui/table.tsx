@@ -6,6 +6,7 @@ import { useSignal } from "@preact/signals";
 import type { PanelFrame, CellValue } from "../protocol/source";
 import { Button, CutName } from "./controls";
 import { formatCount, formatDuration, plural } from "./formats";
+import { watchBoxes } from "./host";
 import { capitalizeSentence } from "./text";
 
 export interface TableColumn<Row> {
@@ -19,7 +20,7 @@ export interface TableColumn<Row> {
   /** Not shown below this width of the table. */
   from?: number;
   isNumber?: boolean;
-  /** `most`: the largest value of the column. `on`: the row is chosen. */
+  /** Draw a cell. `max` is the largest value of the column, `on` whether the row is chosen. */
   cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
@@ -32,9 +33,9 @@ interface TableProps<Row> {
   name: string;
   columns: readonly TableColumn<Row>[];
   rows: readonly Row[];
-  /** The sort key; null if rows keep their own order. */
+  /** Returns the value to sort by; null if rows cannot be sorted. */
   value: ((row: Row, by: string) => CellValue) | null;
-  /** How the given rows are sorted; null if by no column. */
+  /** How `rows` are sorted; null if by no column. */
   order?: SortOrder | null;
   /** Text that one of a row's names must contain. */
   filter?: string;
@@ -140,7 +141,7 @@ export function Table<Row>(props: TableProps<Row>) {
   );
 }
 
-/** The order after a press on the head of a column: by it, the other way, and as at `first`. */
+/** The order after a press on a column's head: by the column, then reversed, then as at `first`. */
 function nextOrder<Row>(
   now: SortOrder | null,
   { by, isNumber = false }: TableColumn<Row>,
@@ -152,7 +153,7 @@ function nextOrder<Row>(
   return first?.by === by ? { by, descending: down } : first;
 }
 
-/** The head of a column; `order` if rows are sorted by it, `sort` unless rows keep their order. */
+/** The head of a column. `order` is null unless rows are sorted by it, `sort` if they cannot be. */
 function ColumnHead<Row>(props: {
   column: TableColumn<Row>;
   order: SortOrder | null;
@@ -182,7 +183,7 @@ function ColumnHead<Row>(props: {
   );
 }
 
-/** One row; `cells` are its columns, with the largest value of each. */
+/** A row; `cells` are its columns and the largest value of each. */
 function TableRow<Row>(props: {
   table: TableProps<Row>;
   row: Row;
@@ -220,7 +221,7 @@ export function FilterField(props: { name: string; text?: string; set(text: stri
   );
 }
 
-/** The name of a row, as a button; its row receives the click. */
+/** The name of a row as a button; the row handles the click. */
 export function NameButton(props: { text: string; title: string; on: boolean }) {
   return (
     <button type="button" class="hta-name-button" title={props.title} aria-pressed={props.on}>
@@ -229,7 +230,7 @@ export function NameButton(props: { text: string; title: string; on: boolean }) 
   );
 }
 
-/** The width of an element, once it is in the page. */
+/** A ref for an element, and the width of the element once it is in the page. */
 function useWidth() {
   const width = useSignal(0);
   const place = useRef<HTMLDivElement>(null);
@@ -239,9 +240,9 @@ function useWidth() {
       if (el.clientWidth > 0) width.value = el.clientWidth;
     };
     update();
-    const resizes = new ResizeObserver(update);
-    resizes.observe(el);
-    return () => resizes.disconnect();
+    const aborter = new AbortController();
+    watchBoxes([el], update, aborter.signal);
+    return () => aborter.abort();
   }, []);
   return [place, width.value] as const;
 }
@@ -255,7 +256,7 @@ function compareValues(a: CellValue, b: CellValue): number {
   return String(a).localeCompare(String(b));
 }
 
-// Columns of numbers: their values, and the bars behind some.
+// Cells of numbers, and the bars behind some of them.
 
 export function numberOrNull(value: CellValue): number | null {
   return typeof value === "number" ? value : null;
@@ -296,7 +297,7 @@ export function toCsv(frame: PanelFrame): string {
   return `${lines.join("\r\n")}\r\n`;
 }
 
-/** Cells that spreadsheets take for a formula, also behind blanks and in full width. */
+/** Cells that spreadsheets take for a formula, also after blanks and with full-width characters. */
 const FORMULA = /^(?:\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/;
 
 function quoteCsv(value: CellValue): string {

@@ -13,21 +13,16 @@ let measureContext: CanvasRenderingContext2D | null | undefined;
 
 /** Width in CSS px; estimated if there is no canvas, as in tests without a browser. */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
-  const key = `${weight[0]}${size} ${text}`;
-  const cachedWidth = widths.get(key);
-  if (cachedWidth !== undefined) return cachedWidth;
-  measureContext ??= document.createElement("canvas").getContext("2d");
-  let width = text.length * size * 0.58;
-  if (measureContext !== null) {
-    measureContext.font = `${weight} ${size}px ${FONT_FAMILY}`;
-    width = measureContext.measureText(text).width;
-  }
   if (widths.size > MAX_CACHED_WIDTHS) widths.clear();
-  widths.set(key, width);
-  return width;
+  return getOrMake(widths, `${weight[0]}${size} ${text}`, () => {
+    measureContext ??= document.createElement("canvas").getContext("2d");
+    if (measureContext === null) return text.length * size * 0.58;
+    measureContext.font = `${weight} ${size}px ${FONT_FAMILY}`;
+    return measureContext.measureText(text).width;
+  });
 }
 
-/** Lines no wider than `maxWidth`; words that do not fit are broken. */
+/** Break a text into lines of at most `maxWidth`; words that are wider are broken too. */
 export function wrapText(
   text: string,
   maxWidth: number,
@@ -53,7 +48,7 @@ export function wrapText(
   return lines;
 }
 
-/** Shorten a text in the middle: names of matrix products differ at their ends. */
+/** Shorten a text in its middle, since names of matrix products differ at their ends. */
 export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= maxWidth) return text;
   const characters = Array.from(text);
@@ -70,7 +65,7 @@ export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "
   return cut(low);
 }
 
-/** Names shortened to fit; those that become equal are numbered. */
+/** Shorten names to fit, and number those that become equal. */
 export function fitNames(names: readonly string[], maxWidth: number): string[] {
   const counts = new Map<string, number>();
   return names.map((name) => {
@@ -87,7 +82,7 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
 
 /** Max length of distinguishing parts of names; rows with longer ones are numbered. */
 const MAX_LABEL_LENGTH = 28;
-/** As many characters of a name are read; a file may hold one of a megabyte. */
+/** Max number of characters of a name that are read; a file may have names of a megabyte. */
 const MAX_READ = 1 << 15;
 
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
@@ -115,12 +110,12 @@ export function disambiguate(labels: readonly string[], names: readonly string[]
 }
 
 function groupsOfSameLabel(labels: readonly string[]): number[][] {
-  const rows = new Map<string, number[]>();
-  labels.forEach((label, row) => rows.set(label, [...(rows.get(label) ?? []), row]));
-  return [...rows.values()].filter((rowsOfLabel) => rowsOfLabel.length > 1);
+  const rowsOfLabel = new Map<string, number[]>();
+  labels.forEach((label, row) => getOrMake(rowsOfLabel, label, () => []).push(row));
+  return [...rowsOfLabel.values()].filter((rows) => rows.length > 1);
 }
 
-/** The fewest words of each name that distinguish it from the others. */
+/** The first few words of each name that distinguish it from the other names. */
 function differingWords(names: readonly string[]): string[] {
   const wordsByName = names.map((name) =>
     Array.from(name.slice(0, MAX_READ).matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!).flatMap(
@@ -130,11 +125,11 @@ function differingWords(names: readonly string[]): string[] {
   );
   const chosenTexts = names.map(() => "");
   const longest = Math.max(...wordsByName.map((nameWords) => nameWords.length));
-  for (let place = 0; place < longest; place += 1) {
-    const open = groupsOfSameLabel(chosenTexts);
-    if (open.length === 0) break;
-    for (const rows of open) {
-      const wordOfRow = new Map(rows.map((row) => [row, wordsByName[row]![place] ?? ""]));
+  for (let index = 0; index < longest; index += 1) {
+    const equalRows = groupsOfSameLabel(chosenTexts);
+    if (equalRows.length === 0) break;
+    for (const rows of equalRows) {
+      const wordOfRow = new Map(rows.map((row) => [row, wordsByName[row]![index] ?? ""]));
       if (new Set(wordOfRow.values()).size < 2) continue;
       for (const row of rows) {
         const combined = [chosenTexts[row]!, wordOfRow.get(row)!]
@@ -147,10 +142,9 @@ function differingWords(names: readonly string[]): string[] {
   return chosenTexts;
 }
 
-// Labelled rows, if rows are closer together than lines of text.
-
 /**
- * Every `every`th row, after late rows and those stated as facts, unless a neighbour has a label.
+ * The rows with labels, if rows are closer together than lines of text: the rows in `first`, then
+ * every `every`th row, without those too close to a row with a label.
  */
 export function labelledRows(
   rows: number,
@@ -171,24 +165,25 @@ export function labelledRows(
   return takenRows;
 }
 
-// Labels that fit a mark: drawn whole, truncated with "…", or left out.
+// Labels of marks, which are truncated with "…" or left out if they do not fit.
 
 const ELLIPSIS = "…";
-/** A truncated label keeps at least this many characters, or is left out. */
+/** Labels truncated to fewer characters are left out. */
 const MIN_CHARACTERS = 4;
-/** Marks narrower than this carry no label. */
+/** Marks narrower than this have no label. */
 export const LABEL_FROM_PX = 26;
-const CACHED_TEXTS = 20_000;
+const MAX_CACHED_TEXTS = 20_000;
 
 interface MeasuredText {
   /** Width of the first n characters, for n from 0 to the length. */
   readonly prefix: Float32Array;
+  /** Truncated forms, by number of characters. */
   readonly cut: (string | undefined)[];
 }
 
 /**
- * Measures by summing the advances of single characters, so that fitting a label costs a binary
- * search and no call into the canvas. Kerning is left out, which errs by less than a pixel.
+ * Measures texts by adding the advances of their characters, so that fitting a label takes a binary
+ * search and no call of the canvas. Without kerning, the error is less than a pixel.
  */
 export class TextFitter {
   private readonly advances = new Map<string, number>();
@@ -216,12 +211,7 @@ export class TextFitter {
       else high = middle - 1;
     }
     if (low < MIN_CHARACTERS) return "";
-    let label = cut[low];
-    if (label === undefined) {
-      label = Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS;
-      cut[low] = label;
-    }
-    return label;
+    return (cut[low] ??= Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS);
   }
 
   private advance(character: string): number {
@@ -229,17 +219,15 @@ export class TextFitter {
   }
 
   private measureText(text: string): MeasuredText {
-    const cached = this.texts.get(text);
-    if (cached !== undefined) return cached;
-    const characters = Array.from(text);
-    const prefix = new Float32Array(characters.length + 1);
-    for (let i = 0; i < characters.length; i += 1) {
-      prefix[i + 1] = prefix[i]! + this.advance(characters[i]!);
-    }
-    const measured: MeasuredText = { prefix, cut: [] };
-    if (this.texts.size >= CACHED_TEXTS) this.texts.clear();
-    this.texts.set(text, measured);
-    return measured;
+    if (this.texts.size > MAX_CACHED_TEXTS) this.texts.clear();
+    return getOrMake(this.texts, text, () => {
+      const characters = Array.from(text);
+      const prefix = new Float32Array(characters.length + 1);
+      characters.forEach((character, i) => {
+        prefix[i + 1] = prefix[i]! + this.advance(character);
+      });
+      return { prefix, cut: [] };
+    });
   }
 }
 
@@ -249,7 +237,7 @@ export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
-/** A note or message as a sentence. */
+/** Make a sentence of a note or message: with a capital letter and a full stop. */
 export function capitalizeSentence(text: string): string {
   const first = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(first) ? first : `${first}.`;
@@ -260,19 +248,19 @@ export function frameNote(frame: PanelFrame): string {
   return typeof note === "string" ? note : "";
 }
 
-/** Why a panel has nothing to show: the frame's note, and what to do if a selection filters it. */
+/** Why a panel has nothing to show, and how to see all events if a selection filters the panel. */
 export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
   const isFiltered = frame.attrs.filtered === 1;
   const remedy = isFiltered ? "clear the selection to see all events" : "";
   return joinSentences(frameNote(frame) || otherwise, remedy);
 }
 
-/** Words for events that a frame lacks, where they differ from the key of `attrs.matched`. */
-const NAMES_WITHOUT: Record<string, string> = { memory: "copies", launched: "launched work" };
+/** Words for kinds of events, if they differ from the keys of `attrs.matched`. */
+const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
 
 /**
- * Text on the kinds without matching events, except those that the whole job lacks, which the page
- * lists once; on ranks without numbers; and the frame's note.
+ * Text on what a frame lacks: kinds without matching events, and ranks without numbers; and the note
+ * of the frame. Kinds that the job lacks are left out, because the page lists them once.
  */
 export function unmatchedText(
   frame: PanelFrame,
@@ -280,14 +268,16 @@ export function unmatchedText(
 ): string {
   const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
   const absent = frame.attrs.absent_kinds;
-  const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
-  const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
+  const jobKinds = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
+  const unmatched = Object.keys(matched).filter(
+    (key) => matched[key] === 0 && jobKinds.includes(key),
+  );
   const leftOut = ranksOfAttribute(frame, "left_out");
   const missing = ranksOfAttribute(frame, "missing_ranks").filter(
     (rank) => !leftOut.includes(rank),
   );
   return joinSentences(
-    none.map((key) => `no ${NAMES_WITHOUT[key] ?? key}`).join(" and "),
+    unmatched.map((key) => `no ${KIND_WORDS[key] ?? key}`).join(" and "),
     missing.length > 0 ? `nothing on ${ranksText(missing)}` : "",
     leftOutText(frame),
     frameNote(frame),
@@ -314,7 +304,7 @@ export function ranksText(ranks: readonly number[], maxShown = 3): string {
   return `rank${ranks.length === 1 ? "" : "s"} ${ranges.join(", ")}${more}`;
 }
 
-/** Rows with the smallest and the largest value, if there are more than 16 of them. */
+/** The smallest and the largest value and their rows, if there are more than 16 rows. */
 export function extremesText(
   names: readonly string[],
   values: readonly number[] | Float64Array,
@@ -351,7 +341,7 @@ export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   const span = Math.max(Math.abs(end), Math.abs(start));
   if (!(span > 0)) return [0];
   let step = niceStep((span / maxTicks) * 0.85);
-  // The next smaller step, as steps grow by 2.5 at most.
+  // Take the next smaller step: consecutive steps differ by a factor of at most 2.5.
   if (step > span) step = niceStep(step / 2.6);
   const ticks: number[] = [];
   const last = Math.floor(end / step + 1e-9);
@@ -360,6 +350,6 @@ export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   return ticks;
 }
 
-/** A piece of a sentence: plain, strong, or a key. */
+/** A part of a sentence: plain text, strong text, or the name of a key. */
 export type TextRun = string | { strong: string } | { key: string };
 export type RichText = TextRun[];

@@ -4,11 +4,11 @@ import tokens from "../../../hta_widgets/facts/tokens.json";
 import type { ThemeName } from "../protocol/source";
 
 /**
- * The colours of one theme. Tests check their contrast; drawing code does not choose colours.
+ * The colours of a theme. Drawing code uses no other colours. Tests check their contrast.
  *
- * `onKind` is text on a solid mark of the kind, `nameShades` the kind and two steps of the same
- * hue, for colour by name; calls of the host have `hostHues`. `busy` and `waiting` are ramps from
- * none to the maximum, `delta` runs from faster over equal to slower.
+ * `onKind` is the colour of text on a solid mark of a kind. `nameShades` are three shades of a kind
+ * for colours by name, and `hostHues` the hues for calls of the host. `busy` and `waiting` are ramps
+ * from nothing to the maximum, `delta` is a ramp from faster to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };
 
@@ -17,7 +17,7 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
   dark: { name: "dark", ...tokens.dark },
 };
 
-/** A colour between stops, at a share of the way. */
+/** The colour at a share of the way from the first stop to the last one. */
 export function interpolateStops(stops: readonly string[], share: number): string {
   const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const lower = Math.min(Math.floor(position), stops.length - 2);
@@ -31,7 +31,7 @@ export function interpolateStops(stops: readonly string[], share: number): strin
   return `#${mixed.join("")}`;
 }
 
-/** Text colour for a background. */
+/** The text colour with enough contrast to a background. */
 export function textOn(ground: string): string {
   const [red, green, blue] = [1, 3, 5].map(
     (from) => (parseInt(ground.slice(from, from + 2), 16) / 255) ** 2.2,
@@ -74,8 +74,7 @@ export const FONT = {
   bodyStrong: `600 12px ${FONT_FAMILY}`,
 } as const;
 
-// Sets the theme's colours as CSS variables: style sheets and canvases use the same table.
-
+/** Set the theme's colours as CSS variables, so that style sheets use the same table as canvases. */
 export function applyTheme(root: HTMLElement, name: ThemeName): void {
   const theme = THEMES[name];
   root.dataset.theme = name;

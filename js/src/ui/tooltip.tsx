@@ -1,4 +1,4 @@
-/** The tooltip and its place next to the pointer. */
+/** The tooltip and its position next to the pointer. */
 
 import { signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
@@ -9,7 +9,7 @@ export type TooltipLine = readonly ComponentChild[];
 
 interface TooltipPlacement {
   pointer: { x: number; y: number };
-  /** Box of the mark that it must not cover. */
+  /** Top and bottom of the mark that the tooltip must not cover. */
   mark: { top: number; bottom: number } | null;
   lines: readonly TooltipLine[];
 }
@@ -69,8 +69,8 @@ function visibleHeights(frame: HTMLElement, y: number): { top: number; height: n
 const GAP_PX = 12;
 
 /**
- * Return the place of a tooltip: right of and below the pointer and its mark, flipped at the edges
- * of the frame, whose visible part begins at `top`. The tooltip never covers the mark at the height of the pointer.
+ * Return the position of a tooltip: to the right of and below the pointer and its mark, or on the other
+ * side at the edges of the frame. The visible part of the frame begins at `top`.
  */
 export function placeTooltip(
   pointer: { x: number; y: number },

@@ -4,7 +4,7 @@ import type { Brief, CallFigures } from "../../protocol/source";
 import type { FactRow } from "../../ui/controls";
 import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats";
 
-/** Words for the limit of work, by its verdict. */
+/** Text on the limit of work, by its class. */
 const LIMITS_OF: Readonly<Record<string, string>> = {
   compute: "of what compute allows",
   memory: "of what memory allows",
@@ -34,7 +34,7 @@ export function figureRows(figures: CallFigures, event: Brief): FactRow[] {
   ];
   const rows = [
     factRow("FLOPs", work, reason),
-    factRow("Rate", rates, "FLOPs and least bytes by the time of the kernels"),
+    factRow("Rate", rates, "FLOPs and minimum bytes, divided by the time of the kernels"),
   ];
   const { roofline_share: share, bound, precision, device, peak_certainty: peak } = figures;
   if (share === null) return rows;

@@ -114,14 +114,14 @@ export class PanelControl {
     this.problemSheet.toggle(anchor);
   }
 
-  /** False if nothing was open. */
+  /** Close the panel. Return false if none was open. */
   close(): boolean {
     const isOpen = this.shown.value !== null;
     this.shown.value = null;
     return isOpen;
   }
 
-  /** In a dashboard, other panels show the selection and its totals. */
+  /** Whether there are totals to show; in a dashboard, another panel shows them. */
   get hasArea(): boolean {
     return this.app.picking.window !== null && !this.app.ctx.isLinkedPanel;
   }
@@ -131,8 +131,8 @@ export class PanelControl {
     const { shown } = this;
     const { ctx, picking, gapSelection, status } = this.app;
     const { signal: abortSignal } = ctx;
-    const show = (id: PanelId, isThere: boolean): void => {
-      if (isThere) this.show(id);
+    const show = (id: PanelId, hasContent: boolean): void => {
+      if (hasContent) this.show(id);
       else if (shown.value === id) {
         shown.value = picking.active ? "event" : this.hasArea ? "area" : null;
       }

@@ -15,10 +15,7 @@ const PANELS = {
   gap: { name: "Idle time", Panel: GapPanel },
 };
 
-/**
- * The place of the panels below the lanes; it shows one at a time. If it is not visible, the
- * panel moves up over the lanes.
- */
+/** Shows one panel below the lanes. If the panel would not be visible, it moves up over the lanes. */
 export function PanelDock({ panels }: { panels: PanelControl }) {
   const { shown } = panels;
   const { ctx, picking } = panels.app;
@@ -47,8 +44,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
       signal: abortSignal,
     });
     window.addEventListener("resize", reveal, { signal: abortSignal });
-    // The height of the lanes also changes, and content above the timeline grows. Moving the panel
-    // can change that height again, which an observer of sizes must not do at once.
+    // The height of the lanes may change. Moving the panel can change it again, which an observer of
+    // sizes must not do synchronously.
     watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), abortSignal);
     const observer = new IntersectionObserver(reveal, {
       threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
@@ -73,8 +70,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
 const EVENT_GAP_PX = 6;
 
 /**
- * Move a panel into the visible part of the timeline, without covering the row that it is about:
- * above the row if there is room, else as far as the row allows.
+ * Move a panel into the visible part of the timeline without covering the row of its event: above the
+ * row if it fits there, else up to the row.
  */
 function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
   const root = el.parentElement;

@@ -88,7 +88,7 @@ export function EventPanel({ panels }: EventPanelProps) {
         {brief === null ? null : collective !== null ? (
           <CollectivePanel
             collective={collective}
-            ownIndex={brief.rank}
+            ownRank={brief.rank}
             goTo={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
           />
         ) : detail !== null ? (
@@ -115,7 +115,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { detail, collective, figures } = picking.stateSignal.value;
   const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
-  /** Lists of an event that are shown in full. */
+  /** Which lists of the event `of` are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const eventKey = `${brief.rank}/${brief.table}/${brief.id}`;
   const open =
@@ -162,8 +162,8 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
 }
 
 /**
- * Enclosing events, outermost first: all, or the two nearest and a link to `expand` the list;
- * null if it is expanded.
+ * Enclosing events, outermost first. Only the two innermost ones and a link that calls `expand`,
+ * unless it is null.
  */
 function chainRows(
   name: string,
@@ -177,7 +177,7 @@ function chainRows(
   const value = [
     expand !== null &&
       shown.length < outermost.length && [
-        <Link text="…" title="Show all that enclose it" press={expand} />,
+        <Link text="…" title="Show all enclosing events" press={expand} />,
         " › ",
       ],
     shown.map((parent, index) => [index > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
@@ -259,7 +259,7 @@ function callRows(rank: number, collective: Collective | null): FactRow[] {
   return [...rows, { name: "Group", value: group === "" ? ranks : `${group} · ${ranks}` }];
 }
 
-/** The first arrow in and the first arrow out show the keys that follow them. */
+/** Arrows. The first one of each direction shows the key that follows it. */
 function flowRows(flows: readonly Flow[], goTo: (brief: Brief) => void): FactRow[] {
   const seen = new Set<string>();
   return flows.map((flow): FactRow => {
@@ -335,7 +335,7 @@ function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
 }
 
 const BANDWIDTHS =
-  "algorithm bandwidth: bytes by the time of the transfer; bus bandwidth: times the factor of the operation, as nccl-tests defines them";
+  "algorithm bandwidth: bytes divided by the transfer time; bus bandwidth: the same times the factor of the operation, as in nccl-tests";
 
 function messageText({ size, algbw, busbw }: Collective): string {
   const parts: string[] = [];
@@ -354,7 +354,7 @@ function delayText({ delay, direction }: Flow): string {
   return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
-/** Number of a step: BytePS counts its own, from 0 in each file. */
+/** Number of a step; BytePS counts steps from 0 in each file. */
 function stepText(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
   return counted ? `${step}, counted in the file` : String(step);
@@ -373,7 +373,7 @@ export function positionInBins(edges: readonly number[], value: number): number 
   return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
-/** The finding as text. */
+/** Compare the duration of an event with those of all events of its name. */
 export function histogramText(same: SameName, dur: number): string {
   const { min, max, median } = same;
   const events = plural(same.count, "event");
@@ -435,22 +435,26 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
 
 // One collective on all ranks: waits, last arrival, transfer.
 
-/** Larger groups show only the first and the last to arrive. */
+/** Larger groups show only the first and the last ranks to arrive. */
 const MAX_ROWS = 16;
+
+/** A part of a rank's bar, which the styles draw by its label. */
+type CallSegment = readonly [label: "late" | "wait" | "transfer", startNs: number, endNs: number];
 
 export function CollectivePanel(props: {
   collective: Collective;
-  ownIndex: number;
+  ownRank: number;
   goTo(rank: number, id: number): void;
 }) {
-  const { collective, ownIndex, goTo } = props;
-  const { ranks, late: lateRanks } = collective;
+  const { collective, ownRank, goTo } = props;
+  const { ranks, late: lateNs } = collective;
   const longestNs = Math.max(
     ...ranks.map((member) => member.arrival + member.wait + member.transfer),
     1,
   );
+  const percent = (ns: number): string => `${(ns / longestNs) * 100}%`;
   const last = lastRankOf(collective);
-  const shown = arrivalRows(ranks, ownIndex);
+  const shown = arrivalRows(ranks, ownRank);
   const waits = waitsText(collective);
   const title = `${collective.name} on ${ranks.length} ranks`;
   return (
@@ -461,9 +465,15 @@ export function CollectivePanel(props: {
         {shown.map((member) => {
           const { rank, id, arrival, wait, transfer } = member;
           const isLast = member === last;
+          const transferStart = arrival + wait;
+          const segments: CallSegment[] = [
+            ...(isLast ? [["late", Math.max(0, arrival - lateNs), arrival] as const] : []),
+            ...(wait > 0 ? [["wait", arrival, transferStart] as const] : []),
+            ["transfer", transferStart, transferStart + transfer],
+          ];
           return (
             <div
-              class={`hta-call${rank === ownIndex ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}
+              class={`hta-call${rank === ownRank ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}
             >
               <Link
                 text={`rank ${rank}`}
@@ -471,28 +481,12 @@ export function CollectivePanel(props: {
                 press={() => goTo(rank, id)}
               />
               <div class="hta-call-bar">
-                {isLast && (
-                  <CallSegment
-                    label="late"
-                    startNs={Math.max(0, arrival - lateRanks)}
-                    endNs={arrival}
-                    totalNs={longestNs}
+                {segments.map(([label, startNs, endNs]) => (
+                  <div
+                    class={`hta-call-part hta-${label}`}
+                    style={{ left: percent(startNs), width: percent(endNs - startNs) }}
                   />
-                )}
-                {wait > 0 && (
-                  <CallSegment
-                    label="wait"
-                    startNs={arrival}
-                    endNs={arrival + wait}
-                    totalNs={longestNs}
-                  />
-                )}
-                <CallSegment
-                  label="transfer"
-                  startNs={arrival + wait}
-                  endNs={arrival + wait + transfer}
-                  totalNs={longestNs}
-                />
+                ))}
               </div>
               <span class="hta-call-figure">
                 {isLast ? "last" : wait > 0 ? formatDuration(wait) : "no wait"}
@@ -512,22 +506,11 @@ export function CollectivePanel(props: {
   );
 }
 
-function CallSegment(props: { label: string; startNs: number; endNs: number; totalNs: number }) {
-  const { label, startNs, endNs, totalNs } = props;
-  const percent = (ns: number): string => `${(ns / totalNs) * 100}%`;
-  return (
-    <div
-      class={`hta-call-part hta-${label}`}
-      style={{ left: percent(startNs), width: percent(endNs - startNs) }}
-    />
-  );
-}
-
 /** All ranks; in large groups the first and last to arrive, and the selected event's rank. */
-function arrivalRows(ranks: readonly Member[], ownIndex: number): Member[] {
+function arrivalRows(ranks: readonly Member[], ownRank: number): Member[] {
   if (ranks.length <= MAX_ROWS) return [...ranks];
   const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);
   const half = MAX_ROWS >> 1;
   const shownMembers = new Set([...byArrival.slice(0, half), ...byArrival.slice(-half)]);
-  return ranks.filter((member) => shownMembers.has(member) || member.rank === ownIndex);
+  return ranks.filter((member) => shownMembers.has(member) || member.rank === ownRank);
 }

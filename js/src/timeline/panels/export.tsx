@@ -1,4 +1,4 @@
-/** Writing a window as a new trace file. */
+/** The form that writes a window as a new trace file. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -206,7 +206,7 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
   );
 }
 
-/** Switches of records that are written in addition to the events, or left out. */
+/** Switches for what is written with the events, or left out. */
 function ExportOptions({ form }: { form: ExportForm }) {
   return (
     <div class="hta-checks">
@@ -217,7 +217,7 @@ function ExportOptions({ form }: { form: ExportForm }) {
       />
       <Checkbox
         text="cut events at the edges"
-        hint="Cut events at the window's edges; otherwise they stay whole"
+        hint="Cut events at the edges of the window, instead of writing all of them"
         on={form.clip}
       />
       <Checkbox
@@ -227,7 +227,7 @@ function ExportOptions({ form }: { form: ExportForm }) {
       />
       <Checkbox
         text="without host names, users and paths"
-        hint="Scrubs host names, users, environment and paths"
+        hint="Remove host names, users, environment variables and paths"
         on={form.scrub}
       />
     </div>
@@ -236,10 +236,7 @@ function ExportOptions({ form }: { form: ExportForm }) {
 
 function exportOptions({ scene, selection, view }: ExportContext): [ExportContent, string][] {
   const options: [ExportContent, string][] = [
-    [
-      "view",
-      `What is in view: ${spanText(view)} (${formatDuration(view[1] - view[0])}), all ranks`,
-    ],
+    ["view", `The view: ${spanText(view)} (${formatDuration(view[1] - view[0])}), all ranks`],
     ["all", `Everything: ${formatCount(scene.events)} events`],
   ];
   if (selection === null) return options;

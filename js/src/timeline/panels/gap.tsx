@@ -54,10 +54,10 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
       </div>
       <div class="hta-column">
         <div class="hta-head">
-          <h3>The host meanwhile</h3>
+          <h3>The host during the gap</h3>
           {first !== undefined && (
             <span class="hta-note hta-grow">
-              {`${ctx.lanes.locate(first.longest.lane)?.track?.label ?? ""} · own time`}
+              {`${ctx.lanes.locate(first.longest.lane)?.track?.label ?? ""} · self time`}
             </span>
           )}
         </div>

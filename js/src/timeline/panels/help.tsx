@@ -13,14 +13,14 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
     "from the arrival of the other ranks to the start of a late kernel; red if they wait for it",
   ],
   ["none", "no data of this rank, or less detail in the page than the view needs"],
-  ["arrival", "below communication: an arrival after the median rank; the later, the darker"],
+  ["arrival", "below communication: an arrival after the median rank; later arrivals are darker"],
   ["step", "start of a step"],
   ["selected", "selected or found; everything else is dimmed"],
 ];
 
 export function Help(props: {
   more: readonly HelpGroup[];
-  /** Whether keys need no focus, as in a page of ours. */
+  /** Whether keys need no focus, as in pages of the package. */
   followsPointer: boolean;
   close(): void;
 }) {

@@ -1,5 +1,6 @@
 /** List of records that reading skipped, repaired or guessed. */
 
+import { getOrMake } from "../../protocol/maps";
 import type { ReadProblem, Scene } from "../../protocol/source";
 import { CloseButton } from "../../ui/controls";
 import { formatCount, plural, rangesText, THIN_SPACE } from "../../ui/formats";
@@ -61,21 +62,21 @@ export interface ProblemLine {
   kind: string;
   count: number;
   detail: string;
-  /** As the readers state them: several if the line stands for details of one form. */
+  /** Texts of the readers; several if the line represents details of one form. */
   details: Set<string>;
   ranks: number[];
   files: string[];
 }
 
-/** As many details that differ in names and numbers alone are one line. */
+/** At least so many details that differ only in names and numbers share a line. */
 const MIN_ALIKE = 3;
 
-/** `left out: … holds the same run` of details that name different files. */
+/** A detail without its names and numbers, such as `left out: … holds the same run`. */
 function formOf(detail: string): string {
   return detail.replace(/[^\s,;:()]*\d[^\s;:()]*(?<!,)/g, "…");
 }
 
-/** Thin spaces between thousands, as in the page; quoted names stay. */
+/** Separate thousands by thin spaces, as in the page, except in quoted names. */
 function groupThousands(text: string): string {
   return text.replace(/(["']).*?\1|(?<=\d),(?=\d{3}(?!\d))/g, (part) =>
     part === "," ? THIN_SPACE : part,
@@ -104,23 +105,19 @@ export function problemLines(scene: Scene): ProblemLine[] {
   }));
   const detailsOf = new Map<string, Set<string>>();
   for (const { kind, detail, form } of problems) {
-    const key = `${kind}\n${form}`;
-    detailsOf.set(key, (detailsOf.get(key) ?? new Set()).add(detail));
+    getOrMake(detailsOf, `${kind}\n${form}`, () => new Set()).add(detail);
   }
   const lines = new Map<string, ProblemLine>();
   for (const { kind, count, detail, form, rank, file } of problems) {
     const isAlike = detailsOf.get(`${kind}\n${form}`)!.size >= MIN_ALIKE;
     const text = isAlike ? form : groupThousands(detail);
-    const key = `${kind}\n${text}`;
-    const line = lines.get(key) ?? {
-      ...{ kind, count: 0, detail: text },
-      ...{ details: new Set<string>(), ranks: [], files: [] },
-    };
+    const line = getOrMake(lines, `${kind}\n${text}`, (): ProblemLine => {
+      return { kind, count: 0, detail: text, details: new Set(), ranks: [], files: [] };
+    });
     line.count += count;
     line.details.add(detail);
     if (rank !== null && !line.ranks.includes(rank)) line.ranks.push(rank);
     if (file !== null && !line.files.includes(file)) line.files.push(file);
-    lines.set(key, line);
   }
   return [...lines.values()];
 }

@@ -86,12 +86,7 @@ function AreaPanelBody({ panels }: { panels: PanelControl }) {
   }
   if (totals === null) return <p class="hta-note hta-pad">Computing…</p>;
   if (totals.events === 0) {
-    return (
-      <p class="hta-pad">
-        <b>No events in this selection. </b>
-        Not even one overlaps it.
-      </p>
-    );
+    return <p class="hta-pad">No events in this selection.</p>;
   }
   const { names, names_total: all } = totals;
   const kinds = sortTotals(totals.kinds, tables.kinds.value, (row) => kindName(row.kind));
@@ -127,7 +122,7 @@ function AreaPanelBody({ panels }: { panels: PanelControl }) {
         }
         foot={
           isPart
-            ? `${formatCount(names.length)} of ${plural(all, "name")}: those with most time.`
+            ? `${formatCount(names.length)} of ${plural(all, "name")}: those with the most time.`
             : ""
         }
       >
