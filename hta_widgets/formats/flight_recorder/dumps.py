@@ -25,11 +25,17 @@ import msgspec
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
-from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
+from hta_widgets.formats.stack_frames import (
+    DumpFrame,
+    as_integer,
+    as_list,
+    frame_text,
+    read_dump_value,
+    stack_of,
+)
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.short_paths import shorten_paths
 
@@ -89,7 +95,7 @@ def is_dump(start: FileStart) -> bool:
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
-    value = _value_of(path, problems, advance)
+    value = read_dump_value(path, problems, advance, remedy=_REMEDY, complete=_complete_entries)
     value = {"entries": value} if isinstance(value, list) else _mapping(value)
     if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
         value.setdefault("entries", [])
@@ -108,23 +114,8 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     return Outcome((trace,), problems)
 
 
-def _value_of(path: str, problems: Problems, advance: Advance) -> Any:
-    data = read_whole_file(path, problems, advance)
-    start = FileStart(path, data, len(data))
-    if is_pickle(start):
-        return read_pickle(path, data, problems)
-    try:
-        return msgspec.json.decode(start.without_bom)
-    except (msgspec.DecodeError, RecursionError) as cause:
-        whole = _whole_entries(start.without_bom) if "truncated" in str(cause) else None
-        if whole is None:
-            raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=_REMEDY) from None
-        problems.add("truncated", 1, "the JSON ends early: its whole entries are read", file=path)
-        return whole
-
-
-def _whole_entries(text: bytes) -> Any:
-    """Return JSON that is cut off, without its last entries; None if nothing is whole."""
+def _complete_entries(text: bytes) -> Any:
+    """Return JSON that ends early without its last entry; None if no entry is complete."""
     for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(text[: end.start() + 1] + b"]}")

@@ -39,7 +39,7 @@ class RankMemory(NamedTuple):
     @property
     def label(self) -> str:
         """The device's name, as PyTorch has it."""
-        return f"cuda:{self.memory.device}"
+        return self.snapshot.label(self.memory.device)
 
 
 def snapshot_memories(traces: TraceSet, ranks: Iterable[int] | None = None) -> list[RankMemory]:
@@ -73,7 +73,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -144,7 +144,7 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -202,7 +202,7 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -221,15 +221,15 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     """
     rows = []
     for trace in _snapshot_traces(traces, ranks):
-        segments = trace.profile.segments
-        for segment in sorted(segments, key=lambda entry: (entry.device, entry.address)):
+        snapshot = trace.profile
+        for segment in sorted(snapshot.segments, key=lambda entry: (entry.device, entry.address)):
             free_bytes = segment.total_bytes - segment.used_bytes
             fragmentation = np.nan
             if free_bytes > 0:
                 fragmentation = max(1 - segment.largest_free_bytes / free_bytes, 0.0)
             rows.append(
                 (
-                    *(trace.rank, f"cuda:{segment.device}", segment.kind, segment.stream),
+                    *(trace.rank, snapshot.label(segment.device), segment.kind, segment.stream),
                     *(segment.address, segment.is_expandable, segment.total_bytes),
                     *(segment.used_bytes, free_bytes, segment.free_blocks),
                     *(segment.largest_free_bytes, fragmentation),
