@@ -18,7 +18,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from hta_widgets.analysis.efficiency.attention_work import attention_work
+from hta_widgets.analysis.efficiency.attention_work import (
+    attention_work,
+    unmasked_attention_work,
+)
 from hta_widgets.analysis.efficiency.calls import (
     NO_VALUES,
     OTHER_ARGUMENTS,
@@ -37,6 +40,7 @@ from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_E
 _FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
+_EVERY_GRADIENT: Final = "the file does not state which gradients are computed"
 _NO_STATES: Final = "without the bytes between time steps"
 
 
@@ -221,8 +225,11 @@ def _te_product(call: OperatorCall) -> Work:
     return _gemm_work(call, (1, m, n, k), size, layout=layout)
 
 
-def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
-    """Return the work of a layer without operators below, by the matrices among its arguments."""
+def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
+    """Return the work of a layer without operators below, by the matrices among its arguments.
+
+    Each row of the input goes through all weights; in a grouped layer, through one of equal shape.
+    """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
         raise CallError(OTHER_ARGUMENTS)
@@ -231,6 +238,9 @@ def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
     m, k = prod(x.dims[:-1]), x.dims[-1]
     if not weights or weights[0].dims[1] != k:
         raise CallError(OTHER_ARGUMENTS)
+    if is_grouped and len({weight.dims for weight in weights}) > 1:
+        raise CallError(OTHER_ARGUMENTS)
+    weights = weights[:1] if is_grouped else weights
     width = weights[-1].dims[0]
     size = sum(tensor.size_bytes for tensor in call.tensors()) + elements_bytes(m * width, x.type)
     return _layers(call, m, k, weights, size, EVERY_MATRIX)
@@ -362,6 +372,9 @@ def _gradients(
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
+    if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
+        work = _gradients(call, (1, 2, 0), (True, True, True))
+        return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
     mask = call.mask(10)
     if len(mask) != 3:
         raise CallError(NO_VALUES)
@@ -388,5 +401,6 @@ MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "convolution_backward": _convolution_backward,
     "cudnn_convolution_backward": _cudnn_convolution_backward,
     "attention": attention_work,
+    "unmasked_attention": unmasked_attention_work,
     **ENGINE_FORMULAS,
 }
