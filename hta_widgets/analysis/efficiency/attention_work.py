@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-import numpy as np
-
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     OTHER_ARGUMENTS,
@@ -57,7 +55,13 @@ def attention_pairs(
 
 def _triangle(queries: int, keys: int, shift: int) -> int:
     """Return the sum over queries i of ``min(max(i + 1 + shift, 0), keys)``."""
-    return int(np.clip(np.arange(queries) + 1 + shift, 0, keys).sum())
+    return _ramp_sum(queries + shift, keys) - _ramp_sum(shift, keys)
+
+
+def _ramp_sum(last: int, limit: int) -> int:
+    """Return the sum over i from 1 to `last` of ``min(i, limit)``, 0 if `last` is negative."""
+    rising = min(max(last, 0), limit)
+    return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
 #: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.

@@ -49,6 +49,8 @@ BOUNDS: Final = ("compute", "memory", "overhead", "unknown")
 #: Columns that verdicts follow from.
 _MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
 
+_MAX_NS: Final = float(1 << 62)
+
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
 _VECTOR_PRECISION = {
     **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
@@ -253,10 +255,15 @@ def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
         "compute_share": compute_share,
         "memory_share": memory_share,
         "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
-        "roofline_ns": np.where(is_known, limit_ns, -1).round().astype(np.int64),
-        "saving_ns": np.where(is_known, saving_ns, -1).round().astype(np.int64),
+        "roofline_ns": _round_ns(np.where(is_known, limit_ns, -1)),
+        "saving_ns": _round_ns(np.where(is_known, saving_ns, -1)),
         "bound": np.select(
             [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
         ),
         "above_peak": shares > THRESHOLDS["above_peak_share"],
     }
+
+
+def _round_ns(time_ns: Floats) -> Ints:
+    """Return whole nanoseconds; a tiny rate may give more than fits."""
+    return np.minimum(time_ns, _MAX_NS).round().astype(np.int64)

@@ -43,6 +43,8 @@ _MEMORY_TOLERANCE: Final = 0.08
 #: A device with fewer units than this share of its row's is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
 
+_MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
+
 #: Note of frames without device work.
 NO_DEVICE: Final = "no device is used: no kernels and no copies"
 
@@ -308,21 +310,31 @@ def used_device(
 
     `peaks` replaces the match for one call. `added` are the user's devices of another process.
     """
-    table = trace.table
     rows = device_work_rows(trace)
     if not len(rows):
         return None
-    pids = [track.pid for track in table.tracks]
-    busiest = np.bincount(table.track[rows]).argmax()
-    device_id = int(pids[busiest]) if pids[busiest].isdecimal() else 0
-    stated = trace.metadata.get("deviceProperties")
-    stated = stated if isinstance(stated, list) else []
-    listed = [entry for entry in stated if isinstance(entry, dict)]
-    entries = [entry for entry in listed if entry.get("id") == device_id] or listed[:1] or [{}]
-    device = _stated_device(trace.rank, device_id, entries[0])
+    busiest = np.bincount(trace.table.track[rows]).argmax()
+    pid = trace.table.tracks[busiest].pid
+    device_id = int(pid) if pid.isdecimal() and len(pid) < _MAX_DIGITS else 0
+    entry = device_properties(trace, device_id)
+    device = _stated_device(trace.rank, device_id, entry)
     if peaks is not None:
         return replace(device, matched_by="user", row=device_of_peaks(peaks))
-    return match_device(device, entries[0], added)
+    return match_device(device, entry, added)
+
+
+def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
+    """Return the entry of a device in ``deviceProperties``, or else the first; empty for none."""
+    stated = trace.metadata.get("deviceProperties")
+    stated = stated if isinstance(stated, list) else []
+    entries = [entry for entry in stated if isinstance(entry, dict)]
+    named = [entry for entry in entries if entry.get("id") == device_id]
+    return next(iter(named or entries), {})
+
+
+def whole_number(value: object) -> int:
+    """Return a number that a file states; -1 if it is none, negative or too large."""
+    return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
 def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
@@ -331,20 +343,19 @@ def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
 
 
 def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:
-    def number(key: str) -> int:
-        value = entry.get(key)
-        return value if isinstance(value, int) else -1
-
     name = entry.get("name")
-    major, minor = number("computeMajor"), number("computeMinor")
+    major, minor, units, memory_bytes, warp_size = (
+        whole_number(entry.get(key))
+        for key in ("computeMajor", "computeMinor", "numSms", "totalGlobalMem", "warpSize")
+    )
     return UsedDevice(
         rank,
         device_id,
         name if isinstance(name, str) else "",
-        number("numSms"),
-        number("totalGlobalMem"),
+        units,
+        memory_bytes,
         f"{major}.{minor}" if major >= 0 else "",
-        number("warpSize"),
+        warp_size,
     )
 
 

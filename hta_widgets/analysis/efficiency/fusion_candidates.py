@@ -34,6 +34,8 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+_MAX_BYTES: Final = 1 << 50  # larger results are of damaged shapes
+
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
@@ -154,6 +156,7 @@ def _result(texts: Texts) -> tuple[tuple[int, ...], int] | None:
             if isinstance(shape, list) and shape and all(type(size) is int for size in shape)
         ]
         shape = broadcast([tensor.dims for tensor in tensors])
-        return (shape, prod(shape) * item_bytes(tensors[0].type)) if tensors else None
+        size_bytes = prod(shape) * item_bytes(tensors[0].type) if tensors else _MAX_BYTES
     except CallError:
         return None
+    return (shape, size_bytes) if size_bytes < _MAX_BYTES else None

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.devices import device_properties, used_device, whole_number
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.module_owners import module_owners
 from hta_widgets.analysis.efficiency.signatures import signatures
@@ -34,6 +35,7 @@ from hta_widgets.trace.traceset import TraceSet
 _SHORT_NS: Final = 10_000
 #: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
+_UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
 _GEOMETRY: Final = (
     "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
     "waves", "sm_efficiency_share", "occupancy_share", "limited_by",
@@ -144,8 +146,11 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
+    device = used_device(trace)
+    properties = device_properties(trace, device.device_id) if device else {}
     geometry = [
-        _geometry(trace, launches.texts[code // 2], in_threads=bool(code % 2)) for _, code in keys
+        _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
+        for _, code in keys
     ]
     tensor_core = [
         "no" if each.tensor_core == "unknown" and below else each.tensor_core
@@ -173,14 +178,14 @@ def _longest(events: pd.DataFrame, key: str) -> pd.Series:
     return ordered.groupby(["name", "launch"])[key].last()
 
 
-def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dict[str, Any]:
-    """Return the columns of a launch, `_GEOMETRY`."""
+def _geometry(
+    device: dict[str, Any], text: tuple[bytes, ...], *, in_threads: bool
+) -> dict[str, Any]:
+    """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
     grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(_decode, text)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
-    device = _first_device(trace)
-    units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")
-    warp = device.get("warpSize") or 32
+    units, max_threads, warp = (max(whole_number(device.get(key)), 0) for key in _UNIT_KEYS)
     threads = prod(block) if _is_sizes(block) else -1
     per_sm = float("nan")
     if isinstance(blocks_per_sm, (int, float)) and 0 < blocks_per_sm < float("inf"):
@@ -196,10 +201,10 @@ def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dic
         "grid": json.dumps(grid) if _is_sizes(grid) else "",
         "block": json.dumps(block) if _is_sizes(block) else "",
         "threads": threads,
-        "registers": registers if type(registers) is int else -1,
-        "shared_memory": shared if type(shared) is int else -1,
+        "registers": whole_number(registers),
+        "shared_memory": whole_number(shared),
         "blocks_per_sm": per_sm,
-        "warps_per_sm": per_sm * threads / warp if threads > 0 else float("nan"),
+        "warps_per_sm": per_sm * threads / (warp or 32) if threads > 0 else float("nan"),
         "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
         "sm_efficiency_share": min(per_sm, 1.0) if per_sm == per_sm else float("nan"),  # noqa: PLR0124
         "occupancy_share": share,
@@ -215,13 +220,8 @@ def _decode(text: bytes) -> Any:
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
-
-
-def _first_device(trace: Trace) -> dict[str, Any]:
-    devices = trace.metadata.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices else {}
-    return first if isinstance(first, dict) else {}
+    is_list = isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+    return is_list and whole_number(prod(value)) > 0
 
 
 def _is_below_vector_work(trace: Trace, rows: Rows) -> Any:

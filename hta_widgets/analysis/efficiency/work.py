@@ -57,6 +57,10 @@ CATEGORIES: Final[tuple[str, ...]] = (
 )  # fmt: skip
 
 
+#: Shapes with larger figures are damaged; sums of such figures would not fit 64 bits.
+_MAX_FIGURE: Final = 1 << 60
+
+
 class ListedOperator(NamedTuple):
     """An operator of the table: its formula, how it counts, and its category."""
 
@@ -129,8 +133,17 @@ def call_work(call: OperatorCall) -> Work:
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # Arguments of another version of the schema.
         work = Work(reason=OTHER_ARGUMENTS)
+    if not _fits_columns(work):
+        work = Work(reason=OTHER_ARGUMENTS)
     kind = "vector" if listed.role == "listed" else "matrix"
     return replace(work, category=work.category or listed.category, kind=kind)
+
+
+def _fits_columns(work: Work) -> bool:
+    """Return whether all numbers are below `_MAX_FIGURE`, or unknown."""
+    numbers = [work.flops, work.min_bytes]
+    numbers += [size for size in (work.parameters or {}).values() if not isinstance(size, str)]
+    return not any(number >= _MAX_FIGURE for number in numbers)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:

@@ -47,6 +47,7 @@ _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 #: The change of reserved memory by an event of a segment.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_US = (1 << 62) // 1000
+_MAX_BYTES = 1 << 50
 _KEYS = (b"segment_type", b"device_traces")
 #: The environment variable of the allocator, among its settings; XPU's names no device.
 _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
@@ -201,7 +202,7 @@ class _SnapshotReader:
         reserved, has_times = 0, False
         for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
-            action, size = entry.get("action"), as_integer(entry.get("size"))
+            action, size = str(entry.get("action")), _size(entry.get("size"))
             address, time_us = (
                 as_integer(entry.get("addr")),
                 as_integer(entry.get("time_us"), _MAX_US),
@@ -238,7 +239,7 @@ class _SnapshotReader:
     ) -> None:
         """Compute what was in use at the start, and the older blocks that still are."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        total = sum(max(as_integer(entry.get("total_size")), 0) for entry in segments)
+        total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
@@ -259,7 +260,7 @@ class _SnapshotReader:
             for block in entry.get("blocks") or ():
                 if not isinstance(block, dict):
                     continue
-                size, address = as_integer(block.get("size")), block.get("address", after)
+                size, address = _size(block.get("size")), block.get("address", after)
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
@@ -372,9 +373,7 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
     blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
     free = [
-        max(as_integer(block.get("size")), 0)
-        for block in blocks
-        if block.get("state") == "inactive"
+        max(_size(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
     ]
     return MemorySegment(
         max(as_integer(entry.get("device")), 0),
@@ -382,7 +381,7 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
         as_integer(entry.get("stream")),
         str(entry.get("segment_type") or "unknown"),
         entry.get("is_expandable") is True,
-        max(as_integer(entry.get("total_size")), 0),
+        max(_size(entry.get("total_size")), 0),
         max(_used_bytes(entry), 0),
         len(free),
         max(free, default=0),
@@ -391,8 +390,13 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
 
 def _used_bytes(entry: Mapping[str, Any]) -> int:
     """Return the bytes of blocks in use, those that wait for streams included."""
-    active = as_integer(entry.get("active_size"))
-    return active if active >= 0 else as_integer(entry.get("allocated_size"))
+    active = _size(entry.get("active_size"))
+    return active if active >= 0 else _size(entry.get("allocated_size"))
+
+
+def _size(value: Any) -> int:
+    """Return a number of bytes; -1 for anything else, such as more than a device can have."""
+    return as_integer(value, _MAX_BYTES)
 
 
 def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets.analysis import operator_efficiency, step_efficiency
-from hta_widgets.analysis.efficiency.attention_work import AttentionArguments
+from hta_widgets.analysis.efficiency.attention_work import AttentionArguments, attention_pairs
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
@@ -426,3 +426,31 @@ def test_what_inductor_counts_takes_the_place_of_ours(tmp_path, name, kind):
 )  # fmt: skip
 def test_kernels_by_name(name, category, tensor_core, precision):
     assert (kernel_category(name), *kernel_units(name)) == (category, tensor_core, precision)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values"),
+    [
+        ("aten::mm", [[10**19, 2], [2, 3]], []),
+        ("aten::bmm", [[2**40, 2**40, 2], [2**40, 2, 3]], []),
+        ("aten::add", [[10**19], [1]], []),
+        ("aten::_scaled_dot_product_flash_attention", [[1, 1, 10**12, 64]] * 3,
+         ["", "", "", "0", "True", "False", ""]),
+    ],
+)  # fmt: skip
+def test_figures_beyond_64_bits_are_unknown(tmp_path, name, dims, values):
+    events = [
+        op(name, 100, 200, dims, **({"Concrete Inputs": values} if values else {})),
+        call(110, 120, 1), kernel(300, 400, launch=1),
+    ]  # fmt: skip
+    row = operator_efficiency(load(tmp_path, events), peaks={"bf16": 1e-9}).iloc[0]
+    assert math.isnan(row["flops"])
+    assert row["reason"] == "arguments of an unknown version"
+
+
+def test_pairs_of_a_causal_mask_are_exact_for_any_length():
+    """Of two million queries each sees itself and all before: n · (n + 1) / 2."""
+    assert attention_pairs(2_000_000, 2_000_000, right=0) == 2_000_001_000_000
+    assert attention_pairs(3, 5, right=0, bottom_right=True) == 3 + 4 + 5
+    assert attention_pairs(5, 3, right=0, bottom_right=True) == 1 + 2 + 3
+    assert attention_pairs(4, 4, left=1, right=0) == 1 + 2 + 2 + 2

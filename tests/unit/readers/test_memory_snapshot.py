@@ -210,3 +210,12 @@ def test_the_same_snapshot_as_json(traces, tmp_path, sort_keys):
     path.write_text(json.dumps(value)[:-900])
     with pytest.raises(hw.TraceError, match=r"damaged JSON.*Dump it again"):
         load(path)
+
+
+def test_sizes_beyond_any_device_are_skipped(tmp_path):
+    ring = events(("alloc", 1, 1 << 60, "model"), ("alloc", 2, 20, "model"))
+    ring.append({"action": ["alloc"], "size": 1})
+    held = [segment(0, [block(2, 20)]), segment(9, [block(9, 1 << 61)])]
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=held))
+    assert analysis.snapshot_timeline(traces)["used_bytes"].tolist() == [20]
+    assert "skipped" in set(traces.problems["kind"])
