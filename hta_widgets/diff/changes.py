@@ -508,7 +508,7 @@ def _significant(
     )
     alpha = np.where(gap >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
     alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
-    return np.flatnonzero((gap >= min_gap) & (untested | (p_value < alpha)))
+    return np.flatnonzero((gap > 0) & (gap >= min_gap) & (untested | (p_value < alpha)))
 
 
 def _time_change(
