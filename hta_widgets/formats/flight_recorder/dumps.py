@@ -147,8 +147,8 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
     ]
     dump.entries.extend(filter(None, collectives))
     if not dump.entries:
-        reached = (_last_collective(*each, number_of) for each in status.items())
-        dump.entries.extend(filter(None, reached))
+        last_of_groups = (_last_collective(*item, number_of) for item in status.items())
+        dump.entries.extend(filter(None, last_of_groups))
     dump.stacks.extend(map(list, number_of))
     skipped = collectives.count(None)
     problems.add("skipped", skipped, "entries without a process group and a number", file=path)
@@ -209,24 +209,24 @@ def _collective(
 
 
 def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name of an entry's process group, or else its number, and its description."""
-    stated = entry.get("process_group", entry.get("pg_name"))
-    names = [
-        shorten_paths(str(part))
-        for part in (stated if isinstance(stated, (list, tuple)) else [stated])
-        if isinstance(part, (str, int))
+    """Return the name of an entry's process group, or its number, and the description."""
+    group = entry.get("process_group", entry.get("pg_name"))
+    texts = [
+        shorten_paths(str(text))
+        for text in (group if isinstance(group, (list, tuple)) else [group])
+        if isinstance(text, (str, int))
     ]
-    name, description = (*names, "", "")[:2]
+    name, description = (*texts, "", "")[:2]
     return name or str(entry.get("pg_id", "")), description
 
 
 def _last_collective(
-    group: str, reached: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
+    group: str, status: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
 ) -> EnqueuedCollective | None:
-    """Return the last collective of a group, of a dump that holds only how far groups got."""
+    """Return the last collective of a group by ``pg_status``, for a dump without entries."""
     sequence, started, completed = (
-        as_integer(reached.get(f"last_{what}_collective"))
-        for what in ("enqueued", "started", "completed")
+        as_integer(status.get(f"last_{state}_collective"))
+        for state in ("enqueued", "started", "completed")
     )
     if sequence < 0:
         return None
@@ -249,7 +249,10 @@ def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
         )
         for entry in entries
     ]
-    names = [f"{e.operation}{'' if e.is_finished else ' (unfinished)'}" for e in entries]
+    names = [
+        entry.operation if entry.is_finished else f"{entry.operation} (unfinished)"
+        for entry in entries
+    ]
     times_ns = [entry.created_ns for entry in entries]
     rows.add(
         start_ns=times_ns, end_ns=times_ns, name=rows.name_codes(names), category=CATEGORY,
@@ -297,6 +300,4 @@ def _ranks(config: Mapping[str, Any]) -> list[int]:
 
 def _sizes(sizes: Any) -> str:
     """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
-    return ", ".join(
-        f"[{', '.join(str(each) for each in as_list(shape))}]" for shape in as_list(sizes)
-    )
+    return ", ".join(f"[{', '.join(map(str, as_list(shape)))}]" for shape in as_list(sizes))

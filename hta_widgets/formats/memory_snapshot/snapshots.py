@@ -7,7 +7,7 @@ memory is in use already. How much follows from its end::
     in use at the end, by the segments           19.4 GB
     allocated less released by the ring's events  0.0 GB
     in use at the start                          19.4 GB
-    peak: start and the largest sum of events    25.0 GB   (by the events alone it were 5.6 GB)
+    peak: start and the largest sum of events    25.0 GB   (5.6 GB by the events alone)
 
 A block is in use until ``free_completed``: after ``free_requested``, streams may still need it.
 """
@@ -55,7 +55,7 @@ _ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
 
 @dataclass(frozen=True, slots=True)
 class MemorySegment:
-    """Memory that the allocator got from the device, and what it holds at the end."""
+    """Memory that the allocator got from the device, and its blocks at the end."""
 
     device: int
     address: int
@@ -75,11 +75,11 @@ class DeviceMemory:
     device: int
     start_bytes: int = 0
     start_reserved_bytes: int = 0
-    #: of each event: its place in the ring, its time and so on
+    #: by event: its position in the ring, its time and so on
     place: list[int] = field(default_factory=list)
     time_ns: list[int] = field(default_factory=list)
     change_bytes: list[int] = field(default_factory=list)
-    reserved_bytes: list[int] = field(default_factory=list)  # after it
+    reserved_bytes: list[int] = field(default_factory=list)  # after the event
     address: list[int] = field(default_factory=list)
     #: position in `MemorySnapshot.stacks` of the allocation; -1 if it is before the ring
     stack: list[int] = field(default_factory=list)
@@ -237,7 +237,7 @@ class _SnapshotReader:
         live: Mapping[int, tuple[int, int]],
         reserved: int,
     ) -> None:
-        """Compute what was in use at the start, and the older blocks that still are."""
+        """Compute what was in use at the start, and which blocks from then still are at the end."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
         total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:

@@ -239,7 +239,7 @@ def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
     (sentence,) = sentences(write_dumps(tmp_path / "job", dumps, as_json=True))
     assert sentence.startswith("Rank 1 did not enqueue collective #3 of 0, for which rank 0 waits")
     traces = load(write_dumps(tmp_path / "none", {0: dump([], {"0": [0]})}))
-    assert str(headline(traces)) == "No rank waits in a collective: the dumps hold no collectives."
+    assert str(headline(traces)) == "No rank waits in a collective: the dumps have no collectives."
 
 
 def _bare_entries(number):
