@@ -48,7 +48,7 @@ _MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
 #: Note of frames without device work.
 NO_DEVICE: Final = "no device is used: no kernels and no copies"
 
-#: Peaks given for one call: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
+#: Peaks for one call of an analysis: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
 Peaks = str | Mapping[str, float]
 
 
@@ -94,7 +94,7 @@ class UsedDevice:
 
     @property
     def certainty(self) -> str:
-        """``uncertain`` if the peaks, the match or the device's share are."""
+        """``uncertain`` unless the peaks are certain and the name matches a whole device."""
         is_certain = self.matched_by in {"user", "name"} and self.scaled == 1
         return self.row.certainty if self.row and is_certain else "uncertain"
 
@@ -277,10 +277,13 @@ def of(traces: TraceSet) -> pd.DataFrame:
         "link_gb_s": "float64", "pcie_gb_s": "float64", "scaled": "float64", "source": "str",
         "certainty": "str",
     }  # fmt: skip
-    of_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
+    # Columns of the row in `table`, with their values for devices without a row.
+    without_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
     rows = [
         [
-            getattr(device.row, name, of_row[name]) if name in of_row else getattr(device, name)
+            getattr(device.row, name, without_row[name])
+            if name in without_row
+            else getattr(device, name)
             for name in schema
         ]
         for device in used
@@ -290,7 +293,7 @@ def of(traces: TraceSet) -> pd.DataFrame:
 
 
 def unknown_device_note(used: Sequence[UsedDevice]) -> str:
-    """Return a sentence about devices without peaks; empty if all have some."""
+    """Return a sentence about devices without peaks; empty if there are none."""
     names = sorted({device.name for device in used if device.row is None})
     if not names:
         return ""
@@ -414,7 +417,7 @@ def added_devices() -> tuple[Device, ...]:
 
 
 def device_columns(device: UsedDevice | None, count: int) -> dict[str, list[str]]:
-    """Return the columns of frames that say whose peaks their shares are of."""
+    """Return the columns of frames that name the device of the peaks and their source."""
     row = device.row if device else None
     texts = [row.device, row.source] if row else ["", ""]
     texts.append(device.certainty if device and row else "")

@@ -24,7 +24,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Rows, positions_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
 from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
@@ -120,30 +120,30 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    launches = launch_args(trace, rows)
-    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
-    launch = launches.code * 2 + in_threads
-    tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
-    classes = list(dict.fromkeys(owners.class_names))
-    class_of = np.array([classes.index(name) for name in owners.class_names], dtype=np.int64)
+    launches = launch_args(trace, rows)
+    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[call]
+    module_code, classes = _module_classes(trace, call)
+    tree = operator_tree(trace)
     innermost = tree.innermost[call]
     operator = np.where(innermost >= 0, table.name[np.append(tree.rows, 0)[innermost]], -1)
     events = pd.DataFrame(
         {
             "name": table.name[rows],
-            "launch": launch,
+            "launch": launches.code * 2 + in_threads,
             "time_ns": part.durations(rows),
             "operator": operator,
-            "module": np.append(class_of, -1)[np.maximum(np.append(owners.owner, -1)[call], -1)],
+            "module": module_code,
             "is_vector": _is_below_vector_work(trace, rows),
         }
     )
     groups = events.groupby(["name", "launch"], sort=False)
     times = groups["time_ns"].agg(["count", "sum", "mean", "min", "max"])
     keys = times.index
-    operator_of, class_of_kernel = (_longest(events, key) for key in ("operator", "module"))
-    named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
+    main_operator = _value_with_most_time(events, "operator")
+    main_module = _value_with_most_time(events, "module")
+    has_operator = events["operator"] >= 0
+    operators = events[has_operator].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
     device = used_device(trace)
@@ -164,14 +164,23 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         **{key: np.array([each[key] for each in geometry]) for key in _GEOMETRY},
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
-        "operator": [table.names[code] if code >= 0 else "" for code in operator_of[keys]],
-        "operators": named.reindex(keys, fill_value=0).to_numpy(),
-        "module": [classes[at] if at >= 0 else "" for at in class_of_kernel[keys]],
+        "operator": [table.names[code] if code >= 0 else "" for code in main_operator[keys]],
+        "operators": operators.reindex(keys, fill_value=0).to_numpy(),
+        "module": [classes[code] if code >= 0 else "" for code in main_module[keys]],
         "short": times["mean"].to_numpy() < _SHORT_NS,
     }
 
 
-def _longest(events: pd.DataFrame, key: str) -> pd.Series:
+def _module_classes(trace: Trace, call: Rows) -> tuple[Ints, list[str]]:
+    """Return the code of the module class of each launching call, -1 for none; and the classes."""
+    owners = module_owners(trace)
+    classes = list(dict.fromkeys(owners.class_names))
+    class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
+    module = np.append(owners.owner, -1)[call]
+    return class_of_module[np.maximum(module, -1)], classes
+
+
+def _value_with_most_time(events: pd.DataFrame, key: str) -> pd.Series:
     """Return the value of a column with the most time, by kernel and launch."""
     sums = events.groupby(["name", "launch", key], sort=False)["time_ns"].sum()
     ordered = sums.reset_index().sort_values("time_ns", kind="stable")
@@ -224,9 +233,12 @@ def _is_sizes(value: Any) -> bool:
     return is_list and whole_number(prod(value)) > 0
 
 
-def _is_below_vector_work(trace: Trace, rows: Rows) -> Any:
+def _is_below_vector_work(trace: Trace, rows: Rows) -> Bools:
     """Return whether each kernel belongs to an operator that has no matrix work."""
-    calls = signatures(trace)
-    place = positions_of_rows(calls.calls.work, len(trace))[rows]
-    call = np.append(calls.calls.call_of_work, -1)[place]
-    return np.append(calls.of_calls(lambda work: work.kind == "vector", bool), False)[call]
+    signature_set = signatures(trace)
+    calls = signature_set.calls
+    position = positions_of_rows(calls.work, len(trace))[rows]
+    call = np.append(calls.call_of_work, -1)[position]
+    is_vector = signature_set.of_calls(lambda work: work.kind == "vector", bool)
+    is_below: Bools = np.append(is_vector, False)[call]
+    return is_below

@@ -222,8 +222,9 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
-    args = map(decode_arg, signature.texts)
-    return call_work(OperatorCall(signature.name, *args, signature.context, signature.gradients))
+    dims, types, strides, values = map(decode_arg, signature.texts)
+    context, gradients = signature.context, signature.gradients
+    return call_work(OperatorCall(signature.name, dims, types, strides, values, context, gradients))
 
 
 def _work_without_products(work: Work) -> Work:

@@ -35,7 +35,7 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
     if not len(peak):
         return peak
     peaks = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
-    rank, device = peaks.idxmax()
+    rank, device = peaks.index[int(peaks.to_numpy().argmax())]
     highest = peak[(peak["rank"] == rank) & (peak["device"] == device)]
     rest = highest.iloc[_TOP:]
     if len(rest):
