@@ -78,7 +78,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the whole comparison that has this pair of ranks or, at a place, of steps
+    #: the comparison that this is a part of; with the position of the steps' pair, if it is of one
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)

@@ -28,7 +28,7 @@ from hta_widgets.trace.traceset import TraceSet
 PartsByRank = dict[int, RankPart]
 
 
-class _RankSteps(NamedTuple):
+class _SideSteps(NamedTuple):
     """Numbers and bounds (steps, 2) of a rank's steps, and the time by which steps overlapped."""
 
     numbers: Ints
@@ -190,7 +190,7 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
 
 
-def _steps_within(part: RankPart, *, on_device: bool) -> _RankSteps:
+def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
     """Return the steps that are completely in the selection.
 
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
@@ -221,7 +221,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> _RankSteps:
     overlap_ns = int((end - start).sum() - (until - start[order]).sum())
     end = until[np.argsort(order)]
     bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
-    return _RankSteps(numbers[is_compared], bounds[is_compared], overlap_ns)
+    return _SideSteps(numbers[is_compared], bounds[is_compared], overlap_ns)
 
 
 def _whole_window(part: RankPart) -> Ints:

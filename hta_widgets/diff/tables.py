@@ -1,4 +1,4 @@
-"""Compare two runs in tables: by name, by operator, and those that formats or users add."""
+"""Tables of a comparison: by name, by operator, and those that formats or users add."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
 
 
 def iter_rows(frame: pd.DataFrame) -> Iterator[Any]:
-    """Yield the rows of a frame, with its columns as attributes."""
+    """Yield the rows of a frame, with the columns as attributes."""
     yield from frame.itertuples(index=False)
 
 
@@ -421,7 +421,7 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     return of_events | names_of_format | added
 
 
-#: Tables of events; `Format.diff` has the tables of a format.
+#: Tables of events; `FormatComparison.tables` has those of a format.
 _TABLES: dict[str, Table] = {
     "waterfall": waterfall,
     "steps": steps,

@@ -140,7 +140,7 @@ def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, A
 
 
 def _chains(
-    part: RankPart, signature_set: Signatures, results: Sequence[_Result | None]
+    part: RankPart, signature_set: Signatures, results: Sequence[_PointwiseResult | None]
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
     """Yield the device work of each chain, and the codes of the signatures of its calls.
 
@@ -168,12 +168,12 @@ def _chains(
             yield work[members], tuple(code[members].tolist())
 
 
-class _Result(NamedTuple):
+class _PointwiseResult(NamedTuple):
     shape: tuple[int, ...]
     size_bytes: int
 
 
-def _pointwise_result(texts: Texts) -> _Result | None:
+def _pointwise_result(texts: Texts) -> _PointwiseResult | None:
     """Return the result of a pointwise operator, None if it is unknown."""
     dims, types = decode_arg(texts[0]), decode_arg(texts[1])
     try:
@@ -186,4 +186,4 @@ def _pointwise_result(texts: Texts) -> _Result | None:
         size_bytes = prod(shape) * item_bytes(tensors[0].type) if tensors else _MAX_BYTES
     except CallError:
         return None
-    return _Result(shape, size_bytes) if size_bytes < _MAX_BYTES else None
+    return _PointwiseResult(shape, size_bytes) if size_bytes < _MAX_BYTES else None

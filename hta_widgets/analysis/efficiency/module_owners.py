@@ -1,4 +1,4 @@
-"""The module that each event of a rank works for, in its forward pass, backward pass or again.
+"""The module of each event of a rank, and its pass: forward, backward or recomputation.
 
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
@@ -91,7 +91,7 @@ class _ModuleCalls:
 
 @memoize
 def module_owners(trace: Trace) -> ModuleOwners:
-    """Return the modules of a rank and what works for them."""
+    """Return the modules of a rank, and the module and phase of each event."""
     table = trace.table
     nodes = name_mask(trace, is_autograd_node)
     optimizer = name_mask(trace, lambda name: name.startswith("Optimizer.step"))

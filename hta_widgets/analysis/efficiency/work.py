@@ -1,9 +1,10 @@
 """FLOPs and least bytes of a call of any operator, and which of nested operators counts.
 
-``facts/operators.json`` is the table of operators, by how they count: ``gemm``, the innermost;
-``outermost``, convolutions and attention; ``fallback``, only if no operator of these encloses it or
-is within it; ``listed``, without matrix products. A row names a formula, its arguments (the places
-of operands among its arguments) and the operators that have them::
+``facts/operators.json`` is the table of operators, by how they count where they are nested:
+``gemm``, the innermost; ``outermost``, the outermost, such as convolutions and attention;
+``fallback``, only without any of these above or below it; ``listed``, without matrix products. A
+row names a formula, the positions of its operands among the arguments of a call, and the operators
+that have them::
 
     {
         "formula": "product",
