@@ -99,20 +99,23 @@ _MODULES = {
 }
 
 
-def _make(name: str) -> None:
+def _make_module(name: str) -> None:
     """Make one of HTA's modules, which imports each name on first access."""
     module = ModuleType(f"{__name__}.{name}")
     sources = _MODULES.get(name, {})
-    origin = {each: source for source, names in sources.items() for each in names.split()}
+    source_of = {
+        attribute: source for source, names in sources.items() for attribute in names.split()
+    }
 
-    def find(attribute: str) -> Any:
-        if attribute not in origin:
+    def import_attribute(attribute: str) -> Any:
+        if attribute not in source_of:
             raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
-        value = getattr(import_module(f"{__name__}.{origin[attribute]}"), attribute)
+        value = getattr(import_module(f"{__name__}.{source_of[attribute]}"), attribute)
         setattr(module, attribute, value)
         return value
 
-    vars(module).update(__getattr__=find, __all__=sorted(origin), __dir__=lambda: sorted(origin))
+    names = sorted(source_of)
+    vars(module).update(__getattr__=import_attribute, __all__=names, __dir__=lambda: names)
     module.__spec__ = ModuleSpec(module.__name__, None, is_package=name in _PACKAGES)
     if name in _PACKAGES:
         vars(module).update(__path__=[], __dir__=partial(sorted, vars(module)))
@@ -122,7 +125,7 @@ def _make(name: str) -> None:
 
 
 for _name in (*_PACKAGES, *_MODULES):
-    _make(_name)
+    _make_module(_name)
 
 
 def __dir__() -> list[str]:

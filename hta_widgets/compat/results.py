@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -41,37 +41,95 @@ _OTHERS = "others"
 _MIN_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
-_NAMES = (
-    "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
-    " mean (us)=mean_ns:us"
-)
-#: HTA's columns by analysis, each as ``name=100*ours:form``. `ours` is our column, left out if it
-#: has the same name; the factor ``100*`` and `form` are optional. Columns in ns become µs.
-#: `form` is a number of decimals, a dtype, or ``us``, which divides by 1000 instead of `in_us`.
-COLUMNS = {
-    "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
-    " non_compute_time(us)=non_compute_ns, kernel_time(us)=span_ns, idle_time_pctg=idle_pct:2,"
-    " compute_time_pctg=compute_pct:2, non_compute_time_pctg=non_compute_pct:2",
-    "idle_time_breakdown": "rank, stream, idle_category:str, idle_time=idle_ns,"
-    " idle_time_ratio=idle_share:2",
-    "idle_interval_stats": "rank, stream, count:float64, mean=mean_ns:2, std=std_ns:2, "
-    "min=min_ns:2, 25%=p25_ns:2, 50%=p50_ns:2, 75%=p75_ns:2, max=max_ns:2, idle_category:str",
-    "kernel_type_breakdown": "kernel_type, sum=sum_ns, percentage=100*share:1",
-    "kernel_breakdown": f"{_NAMES}, kernel_type, rank:int64",
-    "user_annotation_breakdown": f"{_NAMES}, rank:int64",
-    "comm_comp_overlap": "rank, comp_comm_overlap_pctg=100*overlap_share:2",
-    "launch_stats": "correlation, cpu_duration=cpu_dur_ns, gpu_duration=gpu_dur_ns,"
-    " launch_delay=launch_delay_ns, kernel, launch",
-    "operator_launch_delays": "aten_op_name=operator, kernel_sequence, occurrence_count,"
-    " avg_aten_op_launch_delay=avg_operator_launch_delay_ns:3,"
-    " avg_runtime_delay=avg_runtime_delay_ns:3",
-    "frequent_kernel_sequences": "pattern, count, GPU kernel duration (us)=kernel_ns,"
-    " CPU op duration (us)=operator_ns",
-    "memory_events": "ts=time_ns, device_id, device_type, bytes_delta=bytes,"
-    " total_allocated=total_allocated_bytes, total_reserved=total_reserved_bytes, addr=address,"
-    " operator",
-}
-_COLUMN = re.compile(r"([^=:]+)(?:=(100\*)?(\w+))?(?::(\w+))?")
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of HTA, and ours that it shows.
+
+    `source` is our column, if its name differs; one in ns becomes µs. `percent` multiplies a share
+    by 100. Times are whole numbers if all are whole, unless `decimals` or `dtype` is given.
+    """
+
+    name: str
+    source: str = ""
+    percent: bool = False
+    decimals: int | None = None
+    dtype: Literal["str", "int64", "float64"] | None = None
+
+    def values_of(self, frame: pd.DataFrame) -> Any:
+        """Return the column's values from the frame of our analysis."""
+        source = self.source or self.name
+        values: Any = 100 * frame[source] if self.percent else frame[source]
+        is_plain = self.decimals is None and self.dtype is None
+        if source.endswith("_ns"):
+            values = in_us(values) if is_plain else values / 1000
+        if self.decimals is not None:
+            return values.round(self.decimals)
+        return values if self.dtype is None else values.astype(self.dtype)
+
+
+_STATISTICS = (
+    _Column("name"), _Column("sum (us)", "sum_ns"), _Column("max (us)", "max_ns"),
+    _Column("min (us)", "min_ns"), _Column("stddev", "std_ns", dtype="float64"),
+    _Column("mean (us)", "mean_ns", dtype="float64"),
+)  # fmt: skip
+#: HTA's columns by analysis.
+COLUMNS: dict[str, tuple[_Column, ...]] = {
+    "temporal_breakdown": (
+        _Column("rank"), _Column("idle_time(us)", "idle_ns"),
+        _Column("compute_time(us)", "compute_ns"),
+        _Column("non_compute_time(us)", "non_compute_ns"), _Column("kernel_time(us)", "span_ns"),
+        _Column("idle_time_pctg", "idle_pct", decimals=2),
+        _Column("compute_time_pctg", "compute_pct", decimals=2),
+        _Column("non_compute_time_pctg", "non_compute_pct", decimals=2),
+    ),
+    "idle_time_breakdown": (
+        _Column("rank"), _Column("stream"), _Column("idle_category", dtype="str"),
+        _Column("idle_time", "idle_ns"), _Column("idle_time_ratio", "idle_share", decimals=2),
+    ),
+    "idle_interval_stats": (
+        _Column("rank"), _Column("stream"), _Column("count", dtype="float64"),
+        _Column("mean", "mean_ns", decimals=2), _Column("std", "std_ns", decimals=2),
+        _Column("min", "min_ns", decimals=2), _Column("25%", "p25_ns", decimals=2),
+        _Column("50%", "p50_ns", decimals=2), _Column("75%", "p75_ns", decimals=2),
+        _Column("max", "max_ns", decimals=2), _Column("idle_category", dtype="str"),
+    ),
+    "kernel_type_breakdown": (
+        _Column("kernel_type"), _Column("sum", "sum_ns"),
+        _Column("percentage", "share", percent=True, decimals=1),
+    ),
+    "kernel_breakdown": (
+        *_STATISTICS, _Column("kernel_type"), _Column("rank", dtype="int64"),
+    ),
+    "user_annotation_breakdown": (
+        *_STATISTICS, _Column("rank", dtype="int64"),
+    ),
+    "comm_comp_overlap": (
+        _Column("rank"),
+        _Column("comp_comm_overlap_pctg", "overlap_share", percent=True, decimals=2),
+    ),
+    "launch_stats": (
+        _Column("correlation"), _Column("cpu_duration", "cpu_dur_ns"),
+        _Column("gpu_duration", "gpu_dur_ns"), _Column("launch_delay", "launch_delay_ns"),
+        _Column("kernel"), _Column("launch"),
+    ),
+    "operator_launch_delays": (
+        _Column("aten_op_name", "operator"), _Column("kernel_sequence"),
+        _Column("occurrence_count"),
+        _Column("avg_aten_op_launch_delay", "avg_operator_launch_delay_ns", decimals=3),
+        _Column("avg_runtime_delay", "avg_runtime_delay_ns", decimals=3),
+    ),
+    "frequent_kernel_sequences": (
+        _Column("pattern"), _Column("count"), _Column("GPU kernel duration (us)", "kernel_ns"),
+        _Column("CPU op duration (us)", "operator_ns"),
+    ),
+    "memory_events": (
+        _Column("ts", "time_ns"), _Column("device_id"), _Column("device_type"),
+        _Column("bytes_delta", "bytes"), _Column("total_allocated", "total_allocated_bytes"),
+        _Column("total_reserved", "total_reserved_bytes"), _Column("addr", "address"),
+        _Column("operator"),
+    ),
+}  # fmt: skip
 #: Our columns with the number of gaps. As in HTA, rows with 0 gaps are left out, except `other`.
 _GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 
@@ -80,19 +138,7 @@ def hta_columns(
     name: str, frame: pd.DataFrame, attrs_of: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Return the frame of one of our analyses as in HTA, with the attributes of `attrs_of`."""
-    data: dict[str, Any] = {}
-    for text in COLUMNS[name].split(", "):
-        column, factor, own_name, form = _COLUMN.findall(text)[0]
-        own_name = own_name or column
-        values = 100 * frame[own_name] if factor else frame[own_name]
-        if own_name.endswith("_ns"):
-            values = values / 1000 if form else in_us(values)
-        if (form or "us").isdecimal():
-            values = values.round(int(form))
-        elif form and form != "us":
-            values = values.astype(form)
-        data[column] = values
-    converted = pd.DataFrame(data)
+    converted = pd.DataFrame({column.name: column.values_of(frame) for column in COLUMNS[name]})
     if name in _GAPS:
         is_shown = (frame[_GAPS[name]] > 0) | (frame["idle_category"] == "other")
         converted = converted[is_shown].reset_index(drop=True)

@@ -167,7 +167,7 @@ class TraceAnalysis:
         /,
         **options: object,
     ) -> dict[int, pd.DataFrame]:
-        """Return the result of `_made` for each rank."""
+        """Return the result of `_hta_result` for each rank."""
         chosen = self._ranks(ranks)
         return {rank: self._hta_result(name, figure, ranks=[rank], **options) for rank in chosen}
 
@@ -213,15 +213,15 @@ class TraceAnalysis:
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
-        cache, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
+        traces, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
-        kernels = analysis.kernel_breakdown(cache, **options)
+        kernels = analysis.kernel_breakdown(traces, **options)
         if visualize:
             show("kernel_breakdown", kernels, top=num_kernels)
             by_rank = analysis.kernel_duration_by_rank
             if len(kernels):
                 options["top"] = num_kernels
-                show("kernel_duration_by_rank", lambda: by_rank(cache, **options))
+                show("kernel_duration_by_rank", lambda: by_rank(traces, **options))
         kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
         every = kernels.assign(kernel_type=kind)
         every = shown_statistics(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
@@ -271,16 +271,16 @@ class TraceAnalysis:
         None if no trace has annotations on devices, as in HTA. `shortern_names` is the spelling of
         HTA 0.5; see `analysis.kernels_by_annotation`.
         """
-        cache, symbols = self.kept, self.t.symbol_table
+        traces, symbols = self.kept, self.t.symbol_table
         if "gpu_user_annotation" not in symbols.sym_index:
             logger.warning(
                 "the traces have no annotations on devices; hta_widgets.analysis."
                 "kernels_by_annotation takes the host's annotations at the launch"
             )
             return None
-        kernels = analysis.kernels_by_annotation(cache, ranks=[rank], source="device")
+        kernels = analysis.kernels_by_annotation(traces, ranks=[rank], source="device")
         frame = hta_frame(
-            cache[rank],
+            traces[rank],
             kernels["id"].to_numpy(),
             symbols,
             zero_ns=self._zero_ns,
@@ -352,9 +352,9 @@ class TraceAnalysis:
         `compress_other_kernels` drops the args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
-        cache = self.kept
+        traces = self.kept
         patterns = analysis.frequent_kernel_sequences(
-            cache, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
+            traces, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
         )
         frame = hta_columns("frequent_kernel_sequences", patterns)
         if not len(patterns):
@@ -362,7 +362,7 @@ class TraceAnalysis:
         if visualize:
             show("frequent_kernel_sequences", patterns.head(top_k))
         export_patterns(
-            cache,
+            traces,
             operator_name,
             new_folder(output_dir),
             rank=rank,
@@ -504,12 +504,12 @@ class TraceAnalysis:
                 if working_folder in inputs
                 else working_folder
             )
-        cache, folder, written = self.kept, new_folder(output_dir), []
+        traces, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
             target = folder / f"{_file_stem(name)}{suffix}{ending}"
-            report = add_counters(cache, target, kinds=kinds, ranks=[rank])
+            report = add_counters(traces, target, kinds=kinds, ranks=[rank])
             written.append(Path(report.path))
             print(f"rank {rank} with counters: {report.path}")
         return written
@@ -521,13 +521,13 @@ class TraceAnalysis:
 
         See `analysis.cupti_counters`.
         """
-        cache, frames = self.kept, []
-        zero_ns = first_event_ns(cache.values())
+        traces, frames = self.kept, []
+        zero_ns = first_event_ns(traces.values())
         for rank in self._ranks(ranks):
-            counters = analysis.cupti_counters(cache, ranks=[rank])
+            counters = analysis.cupti_counters(traces, ranks=[rank])
             if not len(counters):
                 continue
-            trace, rows = cache[rank], counters["id"].to_numpy()
+            trace, rows = traces[rank], counters["id"].to_numpy()
             symbols = TraceSymbolTable(symbols_of(trace.table, rows))
             events = hta_frame(trace, rows, symbols, zero_ns=zero_ns).reset_index(drop=True)
             symbols.decode_df(events, create_new_columns=False)
@@ -665,8 +665,8 @@ class TraceAnalysis:
         """Return the given ranks; else rank 0 as in HTA, or the first."""
         if requested := [] if ranks is None else [int(rank) for rank in ranks]:
             return requested
-        cache = self.kept
-        return [0] if 0 in cache else cache.ranks[:1]
+        traces = self.kept
+        return [0] if 0 in traces else traces.ranks[:1]
 
     def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
         """Return a rank's frame with ``rank``; args are read from the file on request only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -157,37 +157,39 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         A step of several ranks runs from its earliest start to its latest end.
     """
     labels = [_step_labels(side) if side.has_steps else ["all"] for side in diff.sides]
-    marks = [side.envelope() for side in diff.sides]
+    edges = [side.envelope() for side in diff.sides]
     note = ""
     if base == "collectives":
-        pairs = _collectives(diff)
-        if pairs is None:
+        collectives = _collectives(diff)
+        if collectives is None:
             note = "no collectives belong together: steps are lined up instead"
         else:
-            marks, labels = pairs
-    if base in ("steps", "collectives"):
-        before, after = _time_maps(marks)
-    else:
-        first = [int(start[0]) for start, _ in marks]
-        lengths = [
-            max(int(end[-1]) - first_start, 1)
-            for (_, end), first_start in zip(marks, first, strict=True)
-        ]
-        common = lengths if base != "scaled" else [max(lengths)] * 2
-        starts = first if base == "absolute" else [first[0]] * 2
-        before, after = (
-            TimeMap(
-                *(np.array([time]) for time in (first_ns, first_ns + length, start, start + size))
-            )
-            for first_ns, length, start, size in zip(first, lengths, starts, common, strict=True)
-        )
-    return Alignment(
-        base, before, after, _slots((before, after), marks, labels, note), _gap_frame(before, after)
+            edges, labels = collectives
+    maps = _slot_maps(edges) if base in ("steps", "collectives") else _run_maps(edges, base)
+    slots = _slots(maps, edges, labels, note)
+    return Alignment(base, *maps, slots, _gap_frame(*maps))
+
+
+def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, TimeMap]:
+    """Return maps of one piece each: of the whole runs, moved or stretched."""
+    before_ns, after_ns = (int(start[0]) for start, _ in edges)
+    before_length, after_length = (
+        max(int(end[-1]) - first_ns, 1)
+        for (_, end), first_ns in zip(edges, (before_ns, after_ns), strict=True)
     )
+    longest = max(before_length, after_length)
+
+    def piece(first_ns: int, length: int) -> TimeMap:
+        common_ns = first_ns if base == "absolute" else before_ns
+        common_length = longest if base == "scaled" else length
+        ends = first_ns, first_ns + length, common_ns, common_ns + common_length
+        return TimeMap(*(np.array([end]) for end in ends))
+
+    return piece(before_ns, before_length), piece(after_ns, after_length)
 
 
 def _step_labels(side: RunSide) -> list[str]:
-    """Return the name of each step in the file; one that repeats a number also has its own."""
+    """Return the name of each step in the file, with its number here where that differs."""
     table = next(iter(side.parts.values())).table
     named = step_numbers(table.names.values)[table.name]
     rows = np.flatnonzero((named >= 0) & (table.stream < 0))
@@ -199,11 +201,11 @@ def _step_labels(side: RunSide) -> list[str]:
     return labels
 
 
-def _time_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
-    """Return maps on which all slots start together."""
+def _slot_maps(edges: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
+    """Return maps on which both runs start each slot together."""
     # Steps of several ranks may overlap, and need not follow each other in order.
     before, after = (
-        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in marks
+        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in edges
     )
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
@@ -218,17 +220,17 @@ def _time_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
 
 def _slots(
     maps: tuple[TimeMap, TimeMap],
-    marks: list[tuple[Ints, Ints]],
+    edges: list[tuple[Ints, Ints]],
     labels: list[list[str]],
     note: str,
 ) -> pd.DataFrame:
-    columns: dict[str, Any] = {"slot": np.arange(len(marks[0][0]), dtype=np.int64)}
+    columns: dict[str, Any] = {"slot": np.arange(len(edges[0][0]), dtype=np.int64)}
     columns["before_label"], columns["after_label"] = (
         pd.array(label, dtype="str") for label in labels
     )
-    for word, (start, end) in zip(("before", "after"), marks, strict=True):
+    for word, (start, end) in zip(("before", "after"), edges, strict=True):
         columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
-    sides = list(zip(maps, marks, strict=True))
+    sides = list(zip(maps, edges, strict=True))
     columns["common_start_ns"] = np.minimum(
         *(time_map.to_common(start) for time_map, (start, _) in sides)
     )
@@ -239,7 +241,7 @@ def _slots(
             for time_map, (start, end) in sides
         )
     )
-    lengths = [end - start for start, end in marks]
+    lengths = [end - start for start, end in edges]
     columns["delta_ns"] = lengths[1] - lengths[0]
     return result_frame(columns, matched={"slots": len(lengths[0])}, note=note)
 
@@ -259,34 +261,39 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
 def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[str]]] | None:
     """Return starts and ends of the matched collectives, and their names; None without any."""
     codes: dict[str, int] = {}
-    ranks = [
+    before, after = (
         _collectives_of(side, rank, codes)
         for side, rank in zip(diff.sides, diff.rank_pairs[0], strict=True)
-    ]
-    pairs = [np.empty((2, 0), np.int64)]
+    )
+    pairs = [np.empty((0, 2), np.int64)]
     for step in range(diff.step_count):
-        rows = [np.flatnonzero(collectives_of_rank[2] == step) for collectives_of_rank in ranks]
-        a, b = (
-            collectives_of_rank[3][row]
-            for collectives_of_rank, row in zip(ranks, rows, strict=True)
-        )
-        places = align_positions(a, b, a.astype(np.uint64), b.astype(np.uint64))
-        pairs.append(np.stack([row[place] for row, place in zip(rows, places.T, strict=True)]))
-    both = list(zip(ranks, np.concatenate(pairs, axis=1), strict=True))
-    if not len(both[0][1]):
+        before_rows = np.flatnonzero(before.step == step)
+        after_rows = np.flatnonzero(after.step == step)
+        a, b = before.name[before_rows], after.name[after_rows]
+        positions = align_positions(a, b, a.astype(np.uint64), b.astype(np.uint64))
+        pairs.append(np.stack([before_rows[positions[:, 0]], after_rows[positions[:, 1]]], axis=1))
+    rows_of_sides = np.concatenate(pairs).T
+    if not rows_of_sides.size:
         return None
     names = list(codes)
-    marks = [(start[rows], end[rows]) for (start, end, *_), rows in both]
-    return marks, [
-        [names[code] for code in collectives_of_rank[3][rows].tolist()]
-        for collectives_of_rank, rows in both
+    sides = list(zip((before, after), rows_of_sides, strict=True))
+    edges = [(collectives.start[rows], collectives.end[rows]) for collectives, rows in sides]
+    return edges, [
+        [names[code] for code in collectives.name[rows].tolist()] for collectives, rows in sides
     ]
 
 
-def _collectives_of(
-    side: RunSide, rank: int, codes: dict[str, int]
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return start, end, step and name code of a rank's collectives, in order of start."""
+class _RankCollectives(NamedTuple):
+    """The collectives of a rank in order of their starts; names as codes."""
+
+    start: Ints
+    end: Ints
+    step: Ints
+    name: Ints
+
+
+def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> _RankCollectives:
+    """Return the collectives of a rank; new names are added to `codes`."""
     part = side.parts[rank]
     match = matching(side.traces)
     number = [trace.rank for trace in match.traces].index(rank)
@@ -297,7 +304,7 @@ def _collectives_of(
     step = step_at(side, rank, start)
     rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
     code = [codes.setdefault(table.names[k], len(codes)) for k in table.name[rows].tolist()]
-    return start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64)
+    return _RankCollectives(start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64))
 
 
 def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
@@ -307,7 +314,7 @@ def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints
         return value
     terms = value, numerator, denominator
     if int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0)) >= _MAX_NS:
-        # Beyond int64 Python's own integers are exact, if slower.
+        # Python's integers are exact beyond 64 bits, but slower.
         terms = tuple(term.astype(object) for term in terms)  # type: ignore[assignment]
     product = terms[0] * terms[1]
     exact = -(-product // terms[2]) if up else product // terms[2]

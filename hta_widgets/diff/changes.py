@@ -53,6 +53,8 @@ _ADDED, _REMOVED, _MOVED, _REPLACED = (
     STATUSES.index(word) for word in ("added", "removed", "moved", "replaced")
 )
 _COMMUNICATION = KINDS.index("communication")
+#: Measures of time, as positions in `_PairSums`.
+_DEVICE, _HOST = 0, 1
 _NTH = 0xFFFFFFFF  # the bits of `number_occurrences` that count occurrences
 
 # Minimum changes, as shares of the longer of two times.
@@ -170,7 +172,7 @@ def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     )
 
 
-def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
+def _p_values_of_calls(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
     """Return the p-values of the device and host times of each path, testing pairs of calls."""
     # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
     # one sample, its mean. All other calls are separate samples.
@@ -400,7 +402,7 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
 
 
 class _ChangeGroup:
-    """All nodes of one change and name."""
+    """All nodes of one change and name: counts, times and names by side, and times by path."""
 
     def __init__(self, steps: int) -> None:
         self.counts = np.zeros((2, steps), dtype=np.int64)
@@ -452,11 +454,11 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         for k in (0, 1)
     ]
     sums_of_sides = [_sums_of_pairs(diff, k, paired_nodes[k]) for k in (0, 1)]
-    by_call = None if diff.step_count >= _MIN_STEPS else _chance_by_call(diff, paired_nodes[0])
+    by_call = None if diff.step_count >= _MIN_STEPS else _p_values_of_calls(diff, paired_nodes[0])
     is_tested = np.ones(len(matches.path_name), dtype=bool)
     is_tested[sorted(path for path in listed if path >= 0)] = False
     tests = []
-    for measure in (0, 1):
+    for measure in (_DEVICE, _HOST):
         before, after = (sums[measure] for sums in sums_of_sides)
         mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
         path = np.flatnonzero(is_tested & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns))
@@ -471,7 +473,9 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
     p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean, p_value) in enumerate(tests):
-        for index in _significant(mean, p_value, min_relative, diff.step_ns, tested).tolist():
+        for index in _significant_positions(
+            mean, p_value, min_relative, diff.step_ns, tested
+        ).tolist():
             word = "slower" if mean[1, index] > mean[0, index] else "faster"
             key = word, int(matches.path_name[path[index]])
             flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[index]))
@@ -483,20 +487,26 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
     return changes_of_names, tested
 
 
-def _sums_of_pairs(
-    diff: Comparison, side: int, paired_nodes: list[Bools]
-) -> tuple[Floats, Floats, Floats]:
-    """Return times on the device and host, and counts, of matched nodes by step and path."""
+class _PairSums(NamedTuple):
+    """Sums over the matched nodes of one side: arrays (steps, paths)."""
+
+    device_ns: Floats
+    host_ns: Floats
+    counts: Floats
+
+
+def _sums_of_pairs(diff: Comparison, side: int, paired_nodes: list[Bools]) -> _PairSums:
+    """Return times on the device and host, and counts, of matched nodes."""
     matches = match_ranks(diff)
     nodes = [times[side] for times in node_times(diff)]
     # Moved nodes count on their shared path, on both sides.
     paths = [shared[side] for shared in matches.shared_paths]
     sums = partial(_step_sums, diff, side, chosen=paired_nodes, paths=paths)
-    device = _time_by_launching_path(matches, sums([node.device_ns for node in nodes]))
-    return device, sums([node.host_self_ns for node in nodes]), sums(None)
+    device_ns = _time_by_launching_path(matches, sums([node.device_ns for node in nodes]))
+    return _PairSums(device_ns, sums([node.host_self_ns for node in nodes]), sums(None))
 
 
-def _significant(
+def _significant_positions(
     mean: Floats, p_value: Floats, min_relative: float, step_ns: float, tested: int
 ) -> Ints:
     """Return the positions of the times whose means differ by enough, and not by chance."""
@@ -508,12 +518,12 @@ def _significant(
     )
     alpha = np.where(gap >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
     alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
-    return np.flatnonzero((gap >= min_gap) & (untested | (p_value < alpha)))
+    return np.flatnonzero((gap > 0) & (gap >= min_gap) & (untested | (p_value < alpha)))
 
 
 def _time_change(
     matches: Matches,
-    sums_of_sides: list[tuple[Floats, Floats, Floats]],
+    sums_of_sides: list[_PairSums],
     key: tuple[str, int],
     paths_by_measure: dict[int, list[int]],
     p_value: float,
@@ -523,21 +533,20 @@ def _time_change(
     Times are those on the device, if they changed there, else those on the host. The two are not
     added.
     """
-    paths = sorted({path for places in paths_by_measure.values() for path in places})
-    timed = min(paths_by_measure)
-    times = [
-        float(sums[timed][:, paths_by_measure[timed]].mean(axis=0).sum()) for sums in sums_of_sides
-    ]
-    counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
+    paths = sorted({path for of_measure in paths_by_measure.values() for path in of_measure})
+    main_measure = min(paths_by_measure)
+    timed_paths = paths_by_measure[main_measure]
+    times = [float(sums[main_measure][:, timed_paths].mean(axis=0).sum()) for sums in sums_of_sides]
+    counts = [float(sums.counts[:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
     main_path = max(
         paths,
         key=lambda path: (
-            max(float(sums[m][:, path].sum()) for sums in sums_of_sides for m in (0, 1)),
+            max(float(sums[k][:, path].sum()) for sums in sums_of_sides for k in (_DEVICE, _HOST)),
             -matches.rank_of_path[path],
         ),
     )
     word, code = key
-    measure = " and ".join(("device", "host")[m] for m in sorted(paths_by_measure))
+    measure = " and ".join({_DEVICE: "device", _HOST: "host"}[k] for k in sorted(paths_by_measure))
     return _Change(
         word, measure, matches.pool.names[code], matches.callers[main_path], len(paths),
         counts[0], counts[1], times[0], times[1], p_value=p_value,

@@ -78,7 +78,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the whole comparison that has this pair of ranks or, at a place, of steps
+    #: the comparison that this is a part of; with the position of the steps' pair, if it is of one
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -476,7 +476,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     ]
     if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
-    if diff.matched_by == "order":
+    if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
         yield "steps have other numbers: they are matched in their order"
     for side in diff.sides:
         if side.overlap_ns:

@@ -115,7 +115,7 @@ def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Find
 
 
 def _with_sentences(diff: Comparison, records: list[Finding]) -> list[Finding]:
-    """Return the records in the order of their sentences' functions, with their sentences."""
+    """Return the records with their sentences, in the order of the topics."""
     words = dict(WORDS)
     formats = formats_named(diff.before.formats | diff.after.formats)
     for words_of_format in load_references(format_.comparison.finding_words for format_ in formats):
@@ -187,9 +187,10 @@ def _step_times(diff: Comparison, kind: str, **fields: Any) -> Finding:
 
 
 def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
-    """Return the change of the step that other findings follow, though it may be chance.
+    """Return the change of the step as the first of other findings, though it may be chance.
 
-    It has its causes from 1 % on: all if it is not tested, for lack of steps, else ranks only.
+    A change of 1 % or more has causes: all of them if there are too few steps for a test, else only
+    ranks.
     """
     lengths = _step_times(diff, "slight", p_value=steps(diff).attrs["p_value"])
     if lengths.weight < _SMALL * max(lengths.before, lengths.after):

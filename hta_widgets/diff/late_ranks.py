@@ -7,10 +7,10 @@ are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
-A rank that changed alone has the same finding without a verdict on who waits. What changed
-*usually* is the change of the rank in the middle, by size. For compute that changes by 0.1, 0.2,
-2.1 and 0.1 ms on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the
-others is 0.1 ms.
+A rank that changed alone has the same finding without a verdict on who waits. The *usual* change is
+that of the rank in the middle, if ranks are sorted by the size of their change. For compute that
+changes by 0.1, 0.2, 2.1 and 0.1 ms on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and
+the spread of the others is 0.1 ms.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
 
 _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
-_MIN_WAITS_RATIO = (
-    0.25  # minimum change of a wait for naming its rank, as a share of the largest change
-)
+#: Minimum change of a wait for naming its rank, as a share of the largest change.
+_MIN_WAITS_RATIO = 0.25
 # Minimum excess of a rank that changed alone.
 _MIN_EXCESS = 0.05  # as a share of the longer of its two times
 _MIN_EXCESS_OF_STEP = 0.01
@@ -59,7 +58,7 @@ class RankTimes:
 
     @property
     def excess_ns(self) -> Floats:
-        """How much more each time changed than it usually did: (kinds, ranks)."""
+        """By how much each change differs from the usual one: (kinds, ranks)."""
         change_ns = self.change_ns
         if len(self.ranks) == 1:
             return change_ns
@@ -67,7 +66,7 @@ class RankTimes:
 
     @property
     def usual_rank(self) -> Ints:
-        """Place of the rank in the middle by the size of its change, for each kind."""
+        """Position of the rank whose change is in the middle by size, for each kind."""
         middle = (len(self.ranks) - 1) // 2
         return np.argsort(np.abs(self.change_ns), axis=1, kind="stable")[:, middle]
 
@@ -156,7 +155,7 @@ def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
-    """Return the kinds of own time and ranks that changed unlike most ranks: (kinds, ranks)."""
+    """Return a mask of the times that changed unlike those of most ranks: (kinds, ranks)."""
     step_count = times.own_ns.shape[-1]
     if step_count == 1 and len(times.ranks) < 3:
         return np.zeros(times.own_ns.shape[:2], dtype=bool)

@@ -113,7 +113,7 @@ class TreeMatcher:
             a, b = new_pairs[is_operator].T
 
     def _match_children(self, a: Ints, b: Ints) -> Ints:
-        """Match the children of pairs of nodes; return the pairs found."""
+        """Match the children of pairs of nodes; return the new pairs."""
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
         counts = [
@@ -189,7 +189,7 @@ class TreeMatcher:
         return self.alignments[key]
 
     def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
-        """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
+        """Pair nodes, as replaced work or as the same."""
         a, b = pairs.T
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
@@ -223,9 +223,11 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _edge_candidates(self, side: int) -> Ints:
-        """Return pairs of unmatched calls: one of each side, here one whose caller is matched."""
-        # The operator has a partner, and the call of the other side is within the partner's times,
-        # or exceeds them by no more than rounding does.
+        """Return pairs of unmatched calls, first that of the other side.
+
+        The call of `side` has a matched caller. The call of the other side is within the times of
+        that caller's partner, or exceeds them by no more than rounding does.
+        """
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
         inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
@@ -278,9 +280,11 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by class and nearest caller with a partner, in order."""
-        # Callers are given as nodes of the first side; outermost nodes have their root instead.
-        # Between a node and its caller are only Python functions without a partner.
+        """Return nodes without a partner by nearest caller with a partner, and class, in order.
+
+        Callers are nodes of the first side; outermost nodes have their root instead. Between a node
+        and its caller are only Python functions without a partner.
+        """
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
         callers_of_nodes = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]

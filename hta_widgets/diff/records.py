@@ -1,8 +1,8 @@
 """A finding as data, and the order of findings.
 
-A finding states what changed by how much, in fields that programs can use. It has no sentence until
-all findings are known, sorted, and without what another one states. For a run whose second rank
-computes longer after an update:
+A finding states what changed and by how much, in fields that programs can use. Its sentence is
+added last, when findings are sorted and those that repeat another are left out. For a run whose
+second rank computes longer after an update:
 
     Finding("straggler", ranks=(1,), measure="compute", before=8e6, after=10e6, unit="ns",
             diff_ns=2e6, parts=(…), details={"sign": 1, "excess_ns": 1.9e6, "appears": True})

@@ -2,7 +2,7 @@
 
 Each topic has one function, which gets the finding and the comparison and returns the sentence. The
 tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; a format's come
-between the two (`FormatComparison.finding_words`). No number is written before:
+between the two (`FormatComparison.finding_words`). Numbers become text only here:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
     "gemm goes from 7 to 3 a step (−40.0 µs)."

@@ -12,8 +12,8 @@ the end of one step's work to the end of the next one's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,16 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.traceset import TraceSet
 
 PartsByRank = dict[int, RankPart]
+
+
+class _SideSteps(NamedTuple):
+    """Numbers and bounds (steps, 2) of a rank's steps, and the time by which steps overlapped."""
+
+    numbers: Ints
+    bounds: Ints
+    overlap_ns: int
+
+
 _OTHER = KINDS.index("other")
 
 
@@ -41,8 +51,8 @@ class RunSide:
     parts : dict of int to Part
         The selected events of each rank that is compared.
     steps : array of int
-        Numbers of the steps that all these ranks have and that the selection holds completely; a
-        single -1 if there are none and the whole selection is compared.
+        Numbers of the steps that all these ranks have, completely in the selection; a single -1 if
+        there are none and the whole selection is compared.
     windows : dict of int to array
         By rank, start and end of each step, (steps, 2), with the clock's shift. They do not
         overlap: a step ends where the next one begins. See `compare` on hosts that are ahead.
@@ -150,30 +160,29 @@ def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSid
 
 def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
     steps_by_rank = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
-    steps_of_ranks = {
-        rank: steps_of_rank
-        for rank, steps_of_rank in steps_by_rank.items()
-        if len(steps_of_rank[0])
-    }
-    if not steps_of_ranks:
-        return _whole_side(label, traces, parts)
     # A rank without steps, such as a server's, cannot be compared step by step.
-    left_out = tuple(rank for rank in parts if rank not in steps_of_ranks)
-    parts = {rank: part for rank, part in parts.items() if rank in steps_of_ranks}
-    common = next(iter(steps_of_ranks.values()))[0]
-    for numbers, *_ in steps_of_ranks.values():
-        common = np.intersect1d(common, numbers)
+    left_out = tuple(rank for rank, steps in steps_by_rank.items() if not len(steps.numbers))
+    if len(left_out) == len(parts):
+        return _whole_side(label, traces, parts)
+    parts = {rank: part for rank, part in parts.items() if rank not in left_out}
+    common = reduce(np.intersect1d, (steps_by_rank[rank].numbers for rank in parts))
     if not len(common):
         return _whole_side(label, traces, parts)
-    windows = {
-        rank: bounds[np.searchsorted(numbers, common)]
-        for rank, (numbers, bounds, _) in steps_of_ranks.items()
-    }
+    windows = {}
+    for rank in parts:
+        steps = steps_by_rank[rank]
+        windows[rank] = steps.bounds[np.searchsorted(steps.numbers, common)]
     order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
-    windows = {rank: bounds[order] for rank, bounds in windows.items()}
-    overlap_ns = max(overlap_ns for *_, overlap_ns in steps_of_ranks.values())
-    about: dict[str, Any] = {"overlap_ns": overlap_ns, "on_device": on_device}
-    return RunSide(label, traces, parts, common[order], windows, left_out, **about)
+    return RunSide(
+        label,
+        traces,
+        parts,
+        common[order],
+        {rank: bounds[order] for rank, bounds in windows.items()},
+        left_out,
+        overlap_ns=max(steps_by_rank[rank].overlap_ns for rank in parts),
+        on_device=on_device,
+    )
 
 
 def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
@@ -181,11 +190,10 @@ def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
 
 
-def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
-    """Return numbers and bounds of the steps that the selection holds completely.
+def _steps_within(part: RankPart, *, on_device: bool) -> _SideSteps:
+    """Return the steps that are completely in the selection.
 
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
-    Also returns the time by which the steps overlapped.
     """
     table = part.table
     steps_of = load_references(
@@ -213,7 +221,7 @@ def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
     overlap_ns = int((end - start).sum() - (until - start[order]).sum())
     end = until[np.argsort(order)]
     bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
-    return numbers[is_compared], bounds[is_compared], overlap_ns
+    return _SideSteps(numbers[is_compared], bounds[is_compared], overlap_ns)
 
 
 def _whole_window(part: RankPart) -> Ints:

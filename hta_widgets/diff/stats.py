@@ -29,7 +29,7 @@ MIN_PAIRS = 3  # minimum number of differences for estimating their spread
 
 def mean_parts(sums: Ints, count: int) -> Ints:
     """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean."""
-    # The largest remainder method: round down, then give the missing units to the largest ones.
+    # The largest remainder method: round down, then add 1 where most was cut off.
     quotients, remainders = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
     missing = total - int(quotients.sum())
@@ -41,14 +41,13 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 def welch_p_value(before: Floats, after: Floats) -> Floats:
     """Return the two-sided p-value of Welch's t-test of each column; rows are steps."""
     # The steps of one run count as independent draws; the two sides may spread differently.
-    counts = len(before), len(after)
-    if min(counts) < 2:
+    if min(len(before), len(after)) < 2:
         return np.full(before.shape[1], np.nan)
     gap = after.mean(axis=0) - before.mean(axis=0)
-    errors = [side.var(axis=0, ddof=1) / len(side) for side in (before, after)]
-    error = errors[0] + errors[1]
+    before_error, after_error = (side.var(axis=0, ddof=1) / len(side) for side in (before, after))
+    error = before_error + after_error
     freedom = error**2 / np.maximum(
-        errors[0] ** 2 / (counts[0] - 1) + errors[1] ** 2 / (counts[1] - 1), _SMALLEST
+        before_error**2 / (len(before) - 1) + after_error**2 / (len(after) - 1), _SMALLEST
     )
     return _p_value(gap, error, freedom)
 
@@ -78,9 +77,8 @@ def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
     """Return the p-value of each column by Welch's test, also paired if `by_step`."""
-    # It is the smaller of the two, each multiplied by its factor, because two tests have more false
-    # positives than one. With the default factors Welch's test decides among many columns, and
-    # together both have at most a tenth more.
+    # The smaller of the two, each multiplied by its factor: two tests have more false positives
+    # than one. The default factors add at most a tenth to those of Welch's test.
     p_value = welch_p_value(before, after)
     if by_step and len(before) >= MIN_PAIRS:
         p_value = np.fmin(factors[0] * p_value, factors[1] * paired_steps_p_value(before, after))
@@ -90,29 +88,26 @@ def combined_p_value(
 def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
     """Return the p-value of Student's t for means with squared standard errors `error`."""
     # Rounding of means must not count as spread.
-    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
-    freedom = np.where(still, 1.0, freedom)
-    p_value = _regularised_beta(
-        freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error))
-    )
-    return np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), p_value)
+    is_constant = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
+    freedom = np.where(is_constant, 1.0, freedom)
+    t_squared = mean**2 / np.where(is_constant, 1.0, error)
+    p_value = _regularised_beta(freedom / 2, 0.5, freedom / (freedom + t_squared))
+    return np.where(is_constant, np.where(np.abs(mean) > 0, 0.0, 1.0), p_value)
 
 
-def _regularised_beta(a: Floats, b: float, x: Floats) -> Floats:
+def _regularised_beta(a: Floats, b: float | Floats, x: Floats) -> Floats:
     """Return the regularised incomplete beta function, by its continued fraction."""
     x = np.clip(x, 0.0, 1.0)
-    swap = x > (a + 1) / (a + b + 2)
-    first, two = np.where(swap, b, a), np.where(swap, a, b)
-    point = np.where(swap, 1 - x, x)
-    inside = (point > 0) & (point < 1)
-    safe = np.where(inside, point, 0.5)
-    front = np.exp(
-        _lgamma(first + two) - _lgamma(first) - _lgamma(two)
-        + first * np.log(safe) + two * np.log1p(-safe)
-    ) / first  # fmt: skip
-    value = front * _beta_fraction(first, two, safe)
-    value = np.where(inside, value, np.where(point <= 0, 0.0, 1.0))
-    return np.where(swap, 1 - value, value)
+    # The fraction converges fast below this limit; above it, I(x; a, b) = 1 - I(1 - x; b, a).
+    is_mirrored = x > (a + 1) / (a + b + 2)
+    a, b = np.where(is_mirrored, b, a), np.where(is_mirrored, a, b)
+    point = np.where(is_mirrored, 1 - x, x)
+    is_inside = (point > 0) & (point < 1)
+    inner = np.where(is_inside, point, 0.5)
+    log_front = _lgamma(a + b) - _lgamma(a) - _lgamma(b) + a * np.log(inner) + b * np.log1p(-inner)
+    value = np.exp(log_front) / a * _beta_fraction(a, b, inner)
+    value = np.where(is_inside, value, np.where(point <= 0, 0.0, 1.0))
+    return np.where(is_mirrored, 1 - value, value)
 
 
 def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:

@@ -1,10 +1,10 @@
-"""Compare two runs in tables: by name, by operator, and those that formats or users add."""
+"""Tables of a comparison: by name, by operator, and those that formats or users add."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -103,7 +103,7 @@ def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
 
 
 def iter_rows(frame: pd.DataFrame) -> Iterator[Any]:
-    """Yield the rows of a frame, with its columns as attributes."""
+    """Yield the rows of a frame, with the columns as attributes."""
     yield from frame.itertuples(index=False)
 
 
@@ -179,7 +179,7 @@ def names(
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },
-        matched={word: len(code) for word, (_, code, *_) in zip(_SIDES, events, strict=True)},
+        matched={word: len(codes.name) for word, codes in zip(_SIDES, events, strict=True)},
         note="" if texts else "no events in the steps that are compared",
         steps=diff.step_count,
         before_ranks=len(diff.before.ranks),
@@ -187,28 +187,37 @@ def names(
     )
 
 
+class _EventCodes(NamedTuple):
+    """The counted events of a side: step, name and kind as codes, and duration."""
+
+    step: Ints
+    name: Ints
+    kind: Ints
+    dur_ns: Ints
+
+
 def _counts_and_times(
-    diff: Comparison, events: list[tuple[Ints, Ints, Ints, Ints]], size: int
+    diff: Comparison, events: list[_EventCodes], size: int
 ) -> tuple[dict[str, Any], list[Floats]]:
     """Return counts and times by name as means over ranks, and the times by step and name."""
     columns: dict[str, Any] = {}
     per_rank = []
-    for word, side, (step, code, _, length) in zip(_SIDES, diff.sides, events, strict=True):
-        n = len(side.ranks)
-        time = np.zeros((diff.step_count, size), dtype=np.int64)
-        np.add.at(time, (step, code), length)
-        columns[f"{word}_count"] = np.bincount(code, minlength=size) / n
-        columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
-        per_rank.append(time / n)
+    for word, side, codes in zip(_SIDES, diff.sides, events, strict=True):
+        ranks = len(side.ranks)
+        time_ns = np.zeros((diff.step_count, size), dtype=np.int64)
+        np.add.at(time_ns, (codes.step, codes.name), codes.dur_ns)
+        columns[f"{word}_count"] = np.bincount(codes.name, minlength=size) / ranks
+        columns[f"{word}_ns"] = (2 * time_ns.sum(axis=0) + ranks) // (2 * ranks)  # rounded
+        per_rank.append(time_ns / ranks)
     columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
     return columns, per_rank
 
 
-def _main_kinds(events: list[tuple[Ints, Ints, Ints, Ints]], size: int) -> Ints:
+def _main_kinds(events: list[_EventCodes], size: int) -> Ints:
     """Return the kind of most of the time of each name; of most events if they have no length."""
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
-    for _, code, kind, length in events:
-        np.add.at(weights, (code, kind), 2 * length + 1)
+    for codes in events:
+        np.add.at(weights, (codes.name, codes.kind), 2 * codes.dur_ns + 1)
     kinds: Ints = weights.argmax(axis=1)
     return kinds
 
@@ -264,8 +273,8 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
 
 def _event_codes(
     side: RunSide, device: str, pool: NamePool, *, short: bool, frames: bool
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return step, name, kind and duration of the events of all ranks."""
+) -> _EventCodes:
+    """Return the counted events of all ranks."""
     blocks = []
     for part in side.parts.values():
         table, rows = part.table, part.rows
@@ -285,8 +294,7 @@ def _event_codes(
             codes.append(pool.code(*map(short_name, texts) if short else texts))
         code = np.array(codes, dtype=np.int64)[position]
         blocks.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
-    step, code, kind, length = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    return step, code, kind, length
+    return _EventCodes(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> Ints:
@@ -413,7 +421,7 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     return of_events | names_of_format | added
 
 
-#: Tables of events; `Format.diff` has the tables of a format.
+#: Tables of events; `FormatComparison.tables` has those of a format.
 _TABLES: dict[str, Table] = {
     "waterfall": waterfall,
     "steps": steps,

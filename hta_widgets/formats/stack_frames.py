@@ -1,15 +1,54 @@
-"""Values and frames of stacks in dumps of PyTorch: the user's own line, files without folders."""
+"""Values and frames of stacks in dumps of PyTorch: the user's own line, files without folders.
+
+A dump is a pickle, or the same values as JSON.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+
+from hta_widgets.errors import TraceError
+from hta_widgets.readers.formats import Advance, FileStart
+from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.short_paths import package_part, shorten_paths
 
 _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger)\.py")
+
+
+def read_dump_value(
+    path: str,
+    problems: Problems,
+    advance: Advance,
+    *,
+    remedy: str,
+    complete: Callable[[bytes], Any] = lambda _text: None,
+) -> Any:
+    """Return the value of a pickle or of JSON.
+
+    Parameters
+    ----------
+    complete : (bytes) -> value, optional
+        Returns the complete part of JSON that ends early, or None if it has none.
+    """
+    data = read_whole_file(path, problems, advance)
+    start = FileStart(path, data, len(data))
+    if is_pickle(start):
+        return read_pickle(path, data, problems)
+    try:
+        return msgspec.json.decode(start.without_bom)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        value = complete(start.without_bom) if "truncated" in str(cause) else None
+        if value is None:
+            raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=remedy) from None
+        problems.add("truncated", 1, "the JSON ends early: its whole entries are read", file=path)
+        return value
 
 
 def as_integer(value: Any, limit: int = 1 << 62) -> int:

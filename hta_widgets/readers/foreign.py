@@ -1,7 +1,7 @@
 """Names of files that are not read, and what their users can do.
 
 A file is recognized by how it begins and by words that it holds, a report of Nsight also by its
-ending. For example a pickle that holds ``device_traces`` is a snapshot of CUDA's memory, and any
+ending. For example a pickle that holds ``device_traces`` is a snapshot of device memory, and any
 other pickle is "a Python pickle". The words that a database holds are the names of its tables,
 which may lie anywhere in the file.
 """

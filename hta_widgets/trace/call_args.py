@@ -209,21 +209,37 @@ def plain_text(text: bytes) -> bytes:
 
 
 def decode_arg(text: bytes) -> list[Any]:
-    """Return the list that is an argument of a call; an empty list if there is none.
+    r"""Return the list that is an argument of a call; an empty list if there is none.
 
     Examples
     --------
     >>> decode_arg(b'"[[6, 8], [10]]"')
     [[6, 8], [10]]
+    >>> decode_arg(rb'"6,8;\r\n10;\r\n"')
+    [[6, 8], [10], []]
     """
     value: Any = text or "[]"
-    for _ in range(2):  # some converters write lists as text
-        if isinstance(value, (str, bytes)):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                return []
+    if isinstance(value, bytes):
+        value = _decode_json(value)
+    if isinstance(value, str) and value:  # some converters write lists as text, as Ascend does
+        value = _decode_json(value) if value.startswith("[") else _split_arguments(value)
     return value if isinstance(value, list) else []
+
+
+def _decode_json(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _split_arguments(text: str) -> list[Any]:
+    """Return shapes or types of a text with a semicolon between arguments."""
+    arguments = [argument.strip() for argument in text.split(";")]
+    shapes = [[size for size in argument.split(",") if size] for argument in arguments]
+    if all(size.isdecimal() for shape in shapes for size in shape):
+        return [[int(size) for size in shape] for shape in shapes]
+    return arguments
 
 
 def launch_args(trace: Trace, rows: Rows) -> LaunchArgs:

@@ -58,9 +58,10 @@ def test_memory_of_snapshots(name):
     assert segments["used_bytes"].sum() == wanted["active_bytes_at_end"]
     assert segments["free_blocks"].sum() == wanted["blocks_by_state"]["inactive"]
     timeline, peak = analysis.snapshot_timeline(traces), analysis.snapshot_peak(traces)
-    for memory in traces[0].profile.devices:
+    snapshot = traces[0].profile
+    for memory in snapshot.devices:
         of = wanted["devices"][str(memory.device)]
-        rows = timeline[timeline["device"] == f"cuda:{memory.device}"]
+        rows = timeline[timeline["device"] == snapshot.label(memory.device)]
         changes = of["actions"]["alloc"] + of["actions"]["free_completed"]
         assert len(rows) == changes
         assert rows["change_bytes"].sum() == of["net_bytes"]

@@ -1,4 +1,4 @@
-"""Small snapshots of CUDA's memory, by PyTorch's schema."""
+"""Small snapshots of a device's memory, by PyTorch's schema."""
 
 import pickle
 from pathlib import Path

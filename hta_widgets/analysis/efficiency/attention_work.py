@@ -7,16 +7,18 @@ scores again. Softmax is not counted. For example, causal attention of 8 queries
 
 Sequences of different lengths are packed into one, and their lengths are the contents of a tensor.
 They are equally long if the tokens are as many as the sequences times the longest length.
+
+Ascend's operators have their layout and mask as a text and a number, which its profiler leaves out.
+Of query and key (2, 8, 1024, 64) the longer of the middle dimensions counts as the sequence, and
+all 1024² pairs count: an upper bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
-
-import numpy as np
 
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
@@ -30,6 +32,7 @@ from hta_widgets.analysis.efficiency.calls import (
 )
 
 _HIDDEN_WINDOW: Final = "a window of the attention would not be among the arguments"
+_HIDDEN_LAYOUT: Final = "all pairs count; the longer dimension is taken for the sequence"
 
 
 def attention_pairs(
@@ -52,7 +55,13 @@ def attention_pairs(
 
 def _triangle(queries: int, keys: int, shift: int) -> int:
     """Return the sum over queries i of ``min(max(i + 1 + shift, 0), keys)``."""
-    return int(np.clip(np.arange(queries) + 1 + shift, 0, keys).sum())
+    return _ramp_sum(queries + shift, keys) - _ramp_sum(shift, keys)
+
+
+def _ramp_sum(last: int, limit: int) -> int:
+    """Return the sum over i from 1 to `last` of ``min(i, limit)``, 0 if `last` is negative."""
+    rising = min(max(last, 0), limit)
+    return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
 #: Whether a mask is causal, and whether the last query sees all keys, by the text of its argument.
@@ -143,18 +152,14 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
     out = elements_bytes(rows * queries * value_width, out_type)
     is_saved = places.saved if isinstance(places.saved, bool) else call.flag(places.saved)
     size += 4 * rows * queries * is_saved
-    if places.backward:
-        flops = rows * pairs * (6 * width + 4 * value_width)
-        model = rows * pairs * (4 * width + 4 * value_width)
-        # The gradient of the output and the output are as large; three gradients are written.
-        size += 2 * out + sum(elements_bytes(prod(shape), type_name) for shape in (q, k, v))
-    else:
-        flops = model = 2 * rows * pairs * (width + value_width)
-        size += out
+    flops, model_flops = _attention_flops(
+        rows * pairs * width, rows * pairs * value_width, backward=places.backward
+    )
+    size += _output_bytes(out, (q, k, v), type_name, backward=places.backward)
     return matrix_work(
         flops,
         size,
-        model_flops=model,
+        model_flops=model_flops,
         certainty="upper bound" if is_masked or places.is_bound else "exact",
         reason=_HIDDEN_WINDOW if places.is_bound else "",
         batch=batch,
@@ -165,3 +170,50 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
         head_size=width,
         causal=right == 0,
     )
+
+
+def unmasked_attention_work(call: OperatorCall, *, backward: bool = False) -> Work:
+    """Return the most that attention computes whose layout and mask are not in the file.
+
+    Query, key and value are of (batch, sequence, size) or (sequence, batch, size), or have the
+    heads before or after the sequence.
+    """
+    q, k, v = shapes = [call.shape(place) for place in range(3)]
+    if {*map(len, shapes)} not in ({3}, {4}):
+        raise CallError(OTHER_ARGUMENTS)
+    if "ScalarList" in call.types:  # the lengths of packed sequences
+        raise CallError(DATA_DEPENDENT)
+    axis = max((0, 1) if len(k) == 3 else (1, 2), key=lambda axis: k[axis])
+    type_name, out_elements = call.type_of(0), prod(q) * v[-1] // k[-1]
+    flops, model_flops = _attention_flops(
+        prod(q) * k[axis], out_elements * k[axis], backward=backward
+    )
+    size = call.size_bytes(0, 1, 2)
+    size += _output_bytes(
+        elements_bytes(out_elements, type_name), shapes, type_name, backward=backward
+    )
+    return matrix_work(
+        flops,
+        size,
+        model_flops=model_flops,
+        certainty="upper bound",
+        reason=_HIDDEN_LAYOUT,
+        query_length=q[axis],
+        key_length=k[axis],
+    )
+
+
+def _attention_flops(scores: int, outputs: int, *, backward: bool) -> tuple[int, int]:
+    """Return FLOPs and model FLOPs from the multiply-adds of the scores and of the outputs."""
+    if backward:  # the scores are computed again
+        return 6 * scores + 4 * outputs, 4 * scores + 4 * outputs
+    return 2 * (scores + outputs), 2 * (scores + outputs)
+
+
+def _output_bytes(
+    out_bytes: int, shapes: Iterable[Sequence[int]], type_name: str, *, backward: bool
+) -> int:
+    """Return the bytes of the output; backward of it, its gradient and those of the inputs."""
+    if not backward:
+        return out_bytes
+    return 2 * out_bytes + sum(elements_bytes(prod(shape), type_name) for shape in shapes)

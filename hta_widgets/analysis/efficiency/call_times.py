@@ -25,7 +25,17 @@ from hta_widgets.analysis.efficiency.kernel_names import call_precision, kernel_
 from hta_widgets.analysis.efficiency.signatures import Signatures, signatures_with_stated_work
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Codes,
+    Floats,
+    Ints,
+    Rows,
+    group_by_columns,
+    mask_of_rows,
+    sum_by_group,
+)
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.trace import Trace
 
@@ -49,6 +59,8 @@ BOUNDS: Final = ("compute", "memory", "overhead", "unknown")
 #: Columns that verdicts follow from.
 _MEASURES: Final = ("device_ns", "kernels", "is_limited", "compute_ns", "memory_ns", "limit_ns")
 
+_MAX_NS: Final = float(1 << 62)
+
 #: Work without matrices runs on ordinary units, in FP32 also for smaller types.
 _VECTOR_PRECISION = {
     **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
@@ -61,7 +73,7 @@ class CallTimes:
     """Figures of the counted calls of a rank; `precision` is a code into `PRECISION_NAMES`.
 
     `compute_ns` is the time of kernels that compute, without copies and communication. `inside` is
-    the part of each call's work that is in the window. `is_host_copy` marks copies over the link
+    the share of each call's work that is in the window. `is_host_copy` marks copies over the link
     to the host, which memory bandwidth does not limit.
     """
 
@@ -93,39 +105,42 @@ def call_times(part: RankPart, device: UsedDevice | None) -> CallTimes:
     calls, table = signature_set.calls, part.table
     count = len(calls)
     start, end = part.clip_rows(calls.work)
-    inside = end > start
+    is_inside = end > start
     if part.low is None and part.high is None:
-        inside = np.ones(len(start), dtype=bool)
+        is_inside = np.ones(len(start), dtype=bool)
     work, start, end, call = (
-        values[inside] for values in (calls.work, start, end, calls.call_of_work)
+        column[is_inside] for column in (calls.work, start, end, calls.call_of_work)
     )
     kind = table.kind[work]
     time_ns = end - start
-    linked = call >= 0
-    of_kernels = kind == _COMPUTE
-    covered, overlapped = unions_of_calls(
-        call[linked], start[linked], end[linked], count, part.union_of_all_of_kinds("communication")
+    has_call, is_compute = call >= 0, kind == _COMPUTE
+    device_ns, overlapped_ns = unions_of_calls(
+        call[has_call],
+        start[has_call],
+        end[has_call],
+        count,
+        part.union_of_all_of_kinds("communication"),
     )
-    communicates = mask_of_rows(call[linked & (kind == _COMMUNICATION)], count)
-    copies = _host_copies(part.trace)[table.name[work]]
-    of_calls = linked & of_kernels
+    communicates = mask_of_rows(call[has_call & (kind == _COMMUNICATION)], count)
+    is_host_copy = _host_copy_names(part.trace)[table.name[work]]
+    computes = has_call & is_compute
     return CallTimes(
-        signature_set,
-        part.contains(calls.rows),
-        covered,
-        sum_by_group(call[of_calls], time_ns[of_calls], count),
-        np.where(communicates, 0, overlapped),
-        np.bincount(call[linked], minlength=count),
-        _precisions(part.trace, signature_set, work[linked], call[linked], device),
-        communicates,
-        mask_of_rows(call[linked & copies], count),
-        _share_inside(part, covered),
-        int(time_ns.sum()),
-        int(time_ns[of_kernels].sum()),
+        signatures=signature_set,
+        is_selected=part.contains(calls.rows),
+        device_ns=device_ns,
+        compute_ns=sum_by_group(call[computes], time_ns[computes], count),
+        overlapped_ns=np.where(communicates, 0, overlapped_ns),
+        kernels=np.bincount(call[has_call], minlength=count),
+        precision=_precisions(part.trace, signature_set, work[has_call], call[has_call], device),
+        communicates=communicates,
+        is_host_copy=mask_of_rows(call[has_call & is_host_copy], count),
+        inside=_share_inside(part, device_ns),
+        all_work_ns=int(time_ns.sum()),
+        all_compute_ns=int(time_ns[is_compute].sum()),
     )
 
 
-def _host_copies(trace: Trace) -> Bools:
+def _host_copy_names(trace: Trace) -> Bools:
     """Return which names are copies between host and device."""
     return np.array(
         [bool(_HOST_COPY.search(name)) for name in trace.table.names.values], dtype=bool
@@ -133,7 +148,7 @@ def _host_copies(trace: Trace) -> Bools:
 
 
 def _share_inside(part: RankPart, covered: Ints) -> Floats:
-    """Return the part of each call's device time that is in the window; 1 without a window."""
+    """Return the share of each call's device time in the window; 1 without a window."""
     if part.low is None and part.high is None:
         return np.ones(len(covered))
     calls, table = signatures_with_stated_work(part.trace).calls, part.table
@@ -172,8 +187,8 @@ def unions_of_calls(
 
 
 @cache
-def _likeness(name: str) -> int:
-    """Return how much a kernel looks like the matrix work of its operator."""
+def _matrix_score(name: str) -> int:
+    """Return 2 for kernels on tensor cores, 1 for those named like matrix work, 0 for the rest."""
     if kernel_units(name).tensor_core == "yes":
         return 2
     return int(_MATRIX_WORDS.search(name) is not None)
@@ -183,31 +198,46 @@ def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice | None
 ) -> Ints:
     """Return the precision of each matrix call, and FP32 or FP64 of other calls."""
-    names, calls = trace.table.names, signature_set.calls
     vector = [_VECTOR_PRECISION.get(name, 0) for name in signature_set.input_types]
     precision = np.array(vector, dtype=np.int64)[signature_set.code]
-    precision[calls.is_matrix] = 0
-    of_matrix = calls.is_matrix[call]
-    work, call = work[of_matrix], call[of_matrix]
-    if not len(work):
-        return precision
-    name = trace.table.name[work].astype(np.int64)
-    used, place = np.unique(name, return_inverse=True)
-    likeness = np.array([_likeness(names[code]) for code in used.tolist()])[place]
-    order = np.lexsort((trace.table.dur_ns[work], likeness, call))
-    last = np.append(call[order][1:] != call[order][:-1], True)
-    main, of_call = name[order][last], call[order][last]
-    count = len(signature_set.names)
-    key, inverse = np.unique(main * count + signature_set.code[of_call], return_inverse=True)
+    is_matrix = signature_set.calls.is_matrix
+    precision[is_matrix] = 0
+    is_of_matrix = is_matrix[call]
+    matrix_call, kernel_name = _main_kernels(trace, work[is_of_matrix], call[is_of_matrix])
+    signature = signature_set.code[matrix_call]
+    first, pair = group_by_columns([kernel_name, signature])
     capability = device.compute_capability if device else ""
     is_amd = bool(device and device.is_amd)
-    codes = []
-    for kernel, signature in zip(*(part.tolist() for part in np.divmod(key, count)), strict=True):
-        type_name = signature_set.input_types[signature]
-        units = kernel_units(names[kernel])
-        codes.append(call_precision(units, type_name, capability, is_amd=is_amd))
-    precision[of_call] = np.array(list(map(PRECISION_NAMES.index, codes)), dtype=np.int64)[inverse]
+    codes = [
+        PRECISION_NAMES.index(
+            call_precision(
+                kernel_units(trace.table.names[name_code]),
+                signature_set.input_types[signature_code],
+                capability,
+                is_amd=is_amd,
+            )
+        )
+        for name_code, signature_code in zip(
+            kernel_name[first].tolist(), signature[first].tolist(), strict=True
+        )
+    ]
+    precision[matrix_call] = np.array(codes, dtype=np.int64)[pair]
     return precision
+
+
+def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Codes]:
+    """Return the calls with work, and the name of the kernel of each that does the matrix work.
+
+    It is the longest of those that look most like matrix work.
+    """
+    name = trace.table.name[work]
+    used, position = np.unique(name, return_inverse=True)
+    scores = [_matrix_score(trace.table.names[code]) for code in used.tolist()]
+    score = np.array(scores, dtype=np.int64)[position]
+    order = np.lexsort((trace.table.dur_ns[work], score, call))
+    call, name = call[order], name[order]
+    is_last_of_call = np.append(call[1:] != call[:-1], True)[: len(call)]
+    return call[is_last_of_call], name[is_last_of_call]
 
 
 def limits(columns: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
@@ -253,10 +283,15 @@ def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
         "compute_share": compute_share,
         "memory_share": memory_share,
         "roofline_share": np.where(is_limited, limit_ns / time, np.nan),
-        "roofline_ns": np.where(is_known, limit_ns, -1).round().astype(np.int64),
-        "saving_ns": np.where(is_known, saving_ns, -1).round().astype(np.int64),
+        "roofline_ns": _round_ns(np.where(is_known, limit_ns, -1)),
+        "saving_ns": _round_ns(np.where(is_known, saving_ns, -1)),
         "bound": np.select(
             [~is_known, is_short, is_compute], ["unknown", "overhead", "compute"], "memory"
         ),
         "above_peak": shares > THRESHOLDS["above_peak_share"],
     }
+
+
+def _round_ns(time_ns: Floats) -> Ints:
+    """Return whole nanoseconds; a tiny rate may give more than fits."""
+    return np.minimum(time_ns, _MAX_NS).round().astype(np.int64)

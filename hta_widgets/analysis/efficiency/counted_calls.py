@@ -20,10 +20,12 @@ import numpy as np
 from hta_widgets.analysis.efficiency.work import role_of
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, occurring_codes
-from hta_widgets.trace.host_stack import Forest, OperatorTree, operator_tree
+from hta_widgets.trace.host_stack import Forest, OperatorTree, name_mask, operator_tree
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
+#: Encloses an operator for each gradient that it computes, until PyTorch 1.9.
+_OLD_BACKWARD = "aten::cudnn_convolution_backward"
 _NODE = "autograd::engine::evaluate_function"
 _BACKWARD_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 
@@ -32,8 +34,9 @@ _BACKWARD_SUFFIXES = tuple(f"Backward{number}" for number in ("", *range(10)))
 class CountedCalls:
     """The counted calls of a rank, ascending, and the device work below each.
 
-    `work` and `call_of_work` list device work with the position of its call, -1 for none.
-    `launched_nothing` are matrix operators without device work, on ranks that have some.
+    `call_of_work` is the position of the call of each row of device work, -1 for none.
+    `launched_nothing` is the number of matrix operators without device work, on ranks that have
+    some. `gradients` are those that a backward call of a convolution computes.
     """
 
     rows: Rows
@@ -65,19 +68,19 @@ def counted_calls(trace: Trace) -> CountedCalls:
         launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
         is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
         launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
-        places = np.flatnonzero(launches)
+        counted = np.flatnonzero(launches)
     else:
-        places = _leaves(tree.forest, owner, roles, is_matrix)
-    number = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-    number[places] = np.arange(len(places))
+        counted = _counted_without_device(tree.forest, owner, roles, is_matrix)
+    call_of_operator = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
+    call_of_operator[counted] = np.arange(len(counted))
     return CountedCalls(
-        tree.rows[places],
-        is_matrix[places],
-        _below_backward(trace, tree)[places],
-        _gradient_counts(trace, tree)[places],
-        work,
-        number[owner_of_work],
-        launched_nothing,
+        rows=tree.rows[counted],
+        is_matrix=is_matrix[counted],
+        is_backward=_below_backward(trace, tree)[counted],
+        gradients=_gradient_counts(trace, tree)[counted],
+        work=work,
+        call_of_work=call_of_operator[owner_of_work],
+        launched_nothing=launched_nothing,
     )
 
 
@@ -85,30 +88,33 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
     """Return the device work that encloses no other, each piece as a call of its own."""
     encloses = mask_of_rows(trace.table.parent[work], len(trace))[work]
     rows = work[~encloses]
-    flags = np.zeros(len(rows), bool)
-    call = np.where(encloses, -1, np.cumsum(~encloses) - 1)
-    return CountedCalls(rows, flags, flags, np.full(len(rows), 2), work, call, 0)
-
-
-def _names(trace: Trace, tree: OperatorTree) -> Ints:
-    return trace.table.name[tree.rows].astype(np.int64)
+    never = np.zeros(len(rows), bool)
+    return CountedCalls(
+        rows=rows,
+        is_matrix=never,
+        is_backward=never,
+        gradients=np.full(len(rows), 2),
+        work=work,
+        call_of_work=np.where(encloses, -1, np.cumsum(~encloses) - 1),
+        launched_nothing=0,
+    )
 
 
 def _roles(trace: Trace, tree: OperatorTree) -> dict[str, Bools]:
     """Return which operators have each role."""
-    names, name = trace.table.names.values, _names(trace, tree)
+    names, name = trace.table.names.values, trace.table.name[tree.rows].astype(np.int64)
     used = occurring_codes(name).tolist()
     role_of_name = {code: role_of(names[code]) for code in used}
     masks = {}
     for role in ("gemm", "outermost", "fallback", "listed"):
-        wanted = np.zeros(len(names) + 1, dtype=bool)
-        wanted[[code for code in used if role_of_name[code] == role]] = True
-        masks[role] = wanted[name]
+        has_role = np.zeros(len(names) + 1, dtype=bool)
+        has_role[[code for code in used if role_of_name[code] == role]] = True
+        masks[role] = has_role[name]
     return masks
 
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
-    """Return the operator that device work launched by each belongs to, and which have matrices."""
+    """Return the operator that counts for each operator's device work, and which do matrix work."""
     size = len(forest.parent)
     outermost = _topmost(forest, roles["outermost"])
     below = _has_below(forest, roles["gemm"])
@@ -146,12 +152,14 @@ def _topmost(forest: Forest, stops: Bools) -> Ints:
     return topmost
 
 
-def _has_below(forest: Forest, marks: Bools) -> Bools:
-    """Return which operators enclose a marked one."""
-    return forest.subtree_sums(marks.astype(np.int64)) > marks
+def _has_below(forest: Forest, targets: Bools) -> Bools:
+    """Return which operators have one of `targets` below them."""
+    return forest.subtree_sums(targets.astype(np.int64)) > targets
 
 
-def _leaves(forest: Forest, owner: Ints, roles: dict[str, Bools], is_matrix: Bools) -> Rows:
+def _counted_without_device(
+    forest: Forest, owner: Ints, roles: dict[str, Bools], is_matrix: Bools
+) -> Rows:
     """Return the counted operators of a rank without device work, which has no launches."""
     listed = roles["listed"] & ~_has_below(forest, roles["listed"])
     return np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | listed))
@@ -164,31 +172,17 @@ def is_autograd_node(name: str) -> bool:
 
 def _below_backward(trace: Trace, tree: OperatorTree) -> Bools:
     """Return which operators are at or below a node of autograd."""
-    names = trace.table.names.values
-    nodes = [
-        code
-        for code in occurring_codes(_names(trace, tree)).tolist()
-        if is_autograd_node(names[code])
-    ]
-    is_node = mask_of_rows(np.array(nodes, np.int64), len(names) + 1)[_names(trace, tree)]
+    is_node = name_mask(trace, is_autograd_node)[tree.rows]
     return _nearest(tree.forest, is_node) >= 0
 
 
 def _gradient_counts(trace: Trace, tree: OperatorTree) -> Ints:
     """Return how many gradients each ``cudnn_convolution_backward`` of old files computes."""
-    names, counts = trace.table.names.values, np.full(len(tree.rows), 2, dtype=np.int64)
-    kinds = [
-        [
-            code
-            for code, name in enumerate(names)
-            if name == f"aten::cudnn_convolution_backward{end}"
-        ]
-        for end in ("", "_input", "_weight")
-    ]
-    if not kinds[0]:
-        return counts
-    name = _names(trace, tree)
-    backwards = np.flatnonzero(np.isin(name, kinds[0]))
-    has_child = [_has_below(tree.forest, np.isin(name, codes)) for codes in kinds[1:]]
-    counts[backwards] = sum(mask[backwards].astype(np.int64) for mask in has_child)
-    return counts
+    if _OLD_BACKWARD not in trace.table.names.values:
+        return np.full(len(tree.rows), 2, dtype=np.int64)
+    is_backward, *is_gradient = (
+        name_mask(trace, f"{_OLD_BACKWARD}{ending}".__eq__)[tree.rows]
+        for ending in ("", "_input", "_weight")
+    )
+    computed = sum(_has_below(tree.forest, mask).astype(np.int64) for mask in is_gradient)
+    return np.where(is_backward, computed, 2)

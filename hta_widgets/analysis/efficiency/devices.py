@@ -43,10 +43,12 @@ _MEMORY_TOLERANCE: Final = 0.08
 #: A device with fewer units than this share of its row's is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
 
+_MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits
+
 #: Note of frames without device work.
 NO_DEVICE: Final = "no device is used: no kernels and no copies"
 
-#: Peaks given for one call: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
+#: Peaks for one call of an analysis: a device's name, or TFLOP/s by precision and ``memory_gb_s``.
 Peaks = str | Mapping[str, float]
 
 
@@ -92,7 +94,7 @@ class UsedDevice:
 
     @property
     def certainty(self) -> str:
-        """``uncertain`` if the peaks, the match or the device's share are."""
+        """``uncertain`` unless the peaks are certain and the name matches a whole device."""
         is_certain = self.matched_by in {"user", "name"} and self.scaled == 1
         return self.row.certainty if self.row and is_certain else "uncertain"
 
@@ -275,10 +277,13 @@ def of(traces: TraceSet) -> pd.DataFrame:
         "link_gb_s": "float64", "pcie_gb_s": "float64", "scaled": "float64", "source": "str",
         "certainty": "str",
     }  # fmt: skip
-    of_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
+    # Columns of the row in `table`, with their values for devices without a row.
+    without_row = {"device": "", "source": "", "link_gb_s": None, "pcie_gb_s": None}
     rows = [
         [
-            getattr(device.row, name, of_row[name]) if name in of_row else getattr(device, name)
+            getattr(device.row, name, without_row[name])
+            if name in without_row
+            else getattr(device, name)
             for name in schema
         ]
         for device in used
@@ -288,7 +293,7 @@ def of(traces: TraceSet) -> pd.DataFrame:
 
 
 def unknown_device_note(used: Sequence[UsedDevice]) -> str:
-    """Return a sentence about devices without peaks; empty if all have some."""
+    """Return a sentence about devices without peaks; empty if there are none."""
     names = sorted({device.name for device in used if device.row is None})
     if not names:
         return ""
@@ -308,21 +313,31 @@ def used_device(
 
     `peaks` replaces the match for one call. `added` are the user's devices of another process.
     """
-    table = trace.table
     rows = device_work_rows(trace)
     if not len(rows):
         return None
-    pids = [track.pid for track in table.tracks]
-    busiest = np.bincount(table.track[rows]).argmax()
-    device_id = int(pids[busiest]) if pids[busiest].isdecimal() else 0
-    stated = trace.metadata.get("deviceProperties")
-    stated = stated if isinstance(stated, list) else []
-    listed = [entry for entry in stated if isinstance(entry, dict)]
-    entries = [entry for entry in listed if entry.get("id") == device_id] or listed[:1] or [{}]
-    device = _stated_device(trace.rank, device_id, entries[0])
+    busiest = np.bincount(trace.table.track[rows]).argmax()
+    pid = trace.table.tracks[busiest].pid
+    device_id = int(pid) if pid.isdecimal() and len(pid) < _MAX_DIGITS else 0
+    entry = device_properties(trace, device_id)
+    device = _stated_device(trace.rank, device_id, entry)
     if peaks is not None:
         return replace(device, matched_by="user", row=device_of_peaks(peaks))
-    return match_device(device, entries[0], added)
+    return match_device(device, entry, added)
+
+
+def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
+    """Return the entry of a device in ``deviceProperties``, or else the first; empty for none."""
+    stated = trace.metadata.get("deviceProperties")
+    stated = stated if isinstance(stated, list) else []
+    entries = [entry for entry in stated if isinstance(entry, dict)]
+    named = [entry for entry in entries if entry.get("id") == device_id]
+    return next(iter(named or entries), {})
+
+
+def whole_number(value: object) -> int:
+    """Return a number that a file states; -1 if it is none, negative or too large."""
+    return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
 def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
@@ -331,20 +346,19 @@ def device_of_entry(entry: Mapping[str, Any]) -> UsedDevice | None:
 
 
 def _stated_device(rank: int, device_id: int, entry: Mapping[str, Any]) -> UsedDevice:
-    def number(key: str) -> int:
-        value = entry.get(key)
-        return value if isinstance(value, int) else -1
-
     name = entry.get("name")
-    major, minor = number("computeMajor"), number("computeMinor")
+    major, minor, units, memory_bytes, warp_size = (
+        whole_number(entry.get(key))
+        for key in ("computeMajor", "computeMinor", "numSms", "totalGlobalMem", "warpSize")
+    )
     return UsedDevice(
         rank,
         device_id,
         name if isinstance(name, str) else "",
-        number("numSms"),
-        number("totalGlobalMem"),
+        units,
+        memory_bytes,
         f"{major}.{minor}" if major >= 0 else "",
-        number("warpSize"),
+        warp_size,
     )
 
 
@@ -403,7 +417,7 @@ def added_devices() -> tuple[Device, ...]:
 
 
 def device_columns(device: UsedDevice | None, count: int) -> dict[str, list[str]]:
-    """Return the columns of frames that say whose peaks their shares are of."""
+    """Return the columns of frames that name the device of the peaks and their source."""
     row = device.row if device else None
     texts = [row.device, row.source] if row else ["", ""]
     texts.append(device.certainty if device and row else "")

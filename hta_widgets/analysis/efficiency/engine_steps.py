@@ -38,6 +38,7 @@ _SGLANG: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+) bs=(?P<bs>\d+)(?P<rest>
 _ATOM: Final = re.compile(
     r"(?P<mode>prefill|decode)\[bs=(?P<bs>\d+)(?:/(?P<padded>\d+))? tok=(?P<tokens>\d+)"
 )
+_LONG_NUMBER: Final = re.compile(r"\d{19}")  # may not fit 64 bits
 _DIFFUSION: Final = re.compile(r"execute_diffusion_\d+_\d+x\d+")
 
 
@@ -71,6 +72,8 @@ def parse_step_name(name: str) -> StepName | None:
     >>> parse_step_name("step[DECODE bs=64]").decode_tokens
     64
     """
+    if _LONG_NUMBER.search(name):
+        return None
     if match := _VLLM.match(name):
         return _vllm_step(match.groupdict())
     if match := _SGLANG.match(name):

@@ -78,12 +78,12 @@ def match_expert_kernel(name: str) -> re.Match[str] | None:
 
 
 class _ExpertProduct(NamedTuple):
-    """A product of experts: tiles and columns of its output, pairs of a tile."""
+    """A product of experts, from the grid and the name of its kernel."""
 
-    blocks: int
+    blocks: int  # tiles of pairs of token and expert
     columns: int
-    tile: int
-    bits: float
+    tile: int  # pairs of a tile
+    bits: float  # of a weight
 
 
 def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
@@ -125,13 +125,13 @@ def _launched_experts(call: OperatorCall) -> Work:
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)
     blocks = up.blocks
-    # Tiles hold up to `tile` - 1 more pairs.
-    pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
-    last = pairs + (up.tile - 1 if blocks >= experts else 0)
-    chosen = -(-pairs // tokens)
-    if not pairs or tokens * chosen > last or tokens * (chosen + 1) <= last:
+    # The last tile has up to `tile` pairs, so the blocks fit a range of pairs.
+    min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
+    max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
+    experts_per_token = -(-min_pairs // tokens)
+    pairs = tokens * experts_per_token
+    if not min_pairs or pairs > max_pairs or pairs + tokens <= max_pairs:
         raise CallError("the grids of kernels fit no number of experts per token, or several")
-    pairs = tokens * chosen
     is_gated = any("glu" in name.lower() for name, _ in call.context.kernels)
     inner = up.columns // 2 if is_gated else up.columns
     bits = hidden * (up.columns * up.bits + inner * down.bits)

@@ -6,10 +6,11 @@ would keep both results between them in registers: 2 · 2 · 8 MB are not moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,16 +24,19 @@ from hta_widgets.analysis.efficiency.calls import (
     item_bytes,
 )
 from hta_widgets.analysis.efficiency.devices import Device, added_devices, used_device
-from hta_widgets.analysis.efficiency.signatures import signatures
+from hta_widgets.analysis.efficiency.signatures import Signatures, signatures
 from hta_widgets.analysis.frames import result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.call_args import Texts, decode_arg
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
+
+_MAX_BYTES: Final = 1 << 50  # larger results are of damaged shapes
 
 _SCHEMA: Final = {
     "rank": "int64",
@@ -90,7 +94,7 @@ def fusion_candidates(
 
 
 def _note_of(parts: RankParts) -> str:
-    """Return why no chain was found."""
+    """Return why there is no chain."""
     if not parts.traces:
         return note_text("no_ranks")
     if not any(map(has_shapes, iter_ranks(parts.traces))):
@@ -99,53 +103,78 @@ def _note_of(parts: RankParts) -> str:
 
 
 def _chains_of_rank(part: RankPart, *, added: tuple[Device, ...]) -> dict[str, Any]:
-    table, calls = part.table, signatures(part.trace)
+    """Return the chains of a rank, each a tuple of the codes of its signatures, as columns."""
+    signature_set = signatures(part.trace)
     results = [
-        _result(texts) if work.category == "elementwise" else None
-        for texts, work in zip(calls.texts, calls.works, strict=True)
+        _pointwise_result(texts) if work.category == "elementwise" else None
+        for texts, work in zip(signature_set.texts, signature_set.works, strict=True)
     ]
-    shapes = {shape: at for at, shape in enumerate({each[0] for each in results if each})}
-    shape_of = np.array([shapes[each[0]] if each else -1 for each in results] or [-1])
-    work, call = calls.calls.work, calls.calls.call_of_work
-    is_chosen = part.contains(work)
-    work, call = work[is_chosen], call[is_chosen]
-    order = np.lexsort((table.start_ns[work], table.track[work]))
-    work, call = work[order], call[order]
-    code = np.append(calls.code, -1)[call]
-    shape = np.where(code >= 0, shape_of[code], -1)
-    follows = (shape[1:] >= 0) & (shape[1:] == shape[:-1]) & (call[1:] != call[:-1])
-    follows &= table.track[work][1:] == table.track[work][:-1]
-    chain = np.concatenate(([0], np.cumsum(~follows)))[: len(work)]
-    time_ns = part.durations(work)
-    chains: dict[tuple[int, ...], list[int]] = {}
-    in_chain = np.bincount(chain)[chain] > 1 if len(chain) else np.zeros(0, bool)
-    places = np.flatnonzero(in_chain)
-    for members in np.split(places, np.flatnonzero(np.diff(chain[places])) + 1):
-        if len(members):
-            totals = chains.setdefault(tuple(code[members].tolist()), [0, 0])
-            totals[0] += 1
-            totals[1] += int(time_ns[members].sum())
+    count: Counter[tuple[int, ...]] = Counter()
+    device_ns: Counter[tuple[int, ...]] = Counter()
+    for work, codes in _chains(part, signature_set, results):
+        count[codes] += 1
+        device_ns[codes] += int(part.durations(work).sum())
+    chains = list(count)
+    results_of_chains = [
+        [result for code in codes if (result := results[code])] for codes in chains
+    ]
+    saved_bytes = np.array(
+        [2 * sum(result.size_bytes for result in of[:-1]) for of in results_of_chains], np.int64
+    )
+    counts = np.array([count[codes] for codes in chains], dtype=np.int64)
     device = used_device(part.trace, None, added)
     bandwidth = device.memory_gb_s if device else float("nan")
-    saved = [2 * sum((results[at] or ((), 0))[1] for at in key[:-1]) for key in chains]
-    sums = np.array(list(chains.values()), dtype=np.int64).reshape(-1, 2)
-    total = np.array(saved, dtype=np.int64) * sums[:, 0]
-    is_known = bandwidth > 0
+    total_bytes = saved_bytes * counts
+    saving_ns = total_bytes / bandwidth if bandwidth > 0 else np.full(len(chains), -1)
     return {
         "rank": part.rank,
-        "operators": [" → ".join(calls.names[at] for at in key) for key in chains],
-        "shape": ["×".join(map(str, (results[key[0]] or ((), 0))[0])) for key in chains],
-        "length": np.array([len(key) for key in chains], dtype=np.int64),
-        "count": sums[:, 0],
-        "device_ns": sums[:, 1],
-        "saved_bytes": np.array(saved, dtype=np.int64),
-        "total_saved_bytes": total,
-        "saving_ns": (total / bandwidth).astype(np.int64) if is_known else np.full(len(total), -1),
+        "operators": [" → ".join(signature_set.names[code] for code in codes) for codes in chains],
+        "shape": ["×".join(map(str, of[0].shape)) for of in results_of_chains],
+        "length": np.array(list(map(len, chains)), dtype=np.int64),
+        "count": counts,
+        "device_ns": np.array([device_ns[codes] for codes in chains], dtype=np.int64),
+        "saved_bytes": saved_bytes,
+        "total_saved_bytes": total_bytes,
+        "saving_ns": saving_ns.astype(np.int64),
     }
 
 
-def _result(texts: Texts) -> tuple[tuple[int, ...], int] | None:
-    """Return the shape and the bytes of a pointwise operator's result, None if unknown."""
+def _chains(
+    part: RankPart, signature_set: Signatures, results: Sequence[_PointwiseResult | None]
+) -> Iterator[tuple[Rows, tuple[int, ...]]]:
+    """Yield the device work of each chain, and the codes of the signatures of its calls.
+
+    Work follows other work in a chain if it is the next on the stream, of another call, and has a
+    result of the same shape.
+    """
+    table, calls = part.table, signature_set.calls
+    shape_codes: dict[tuple[int, ...], int] = {}
+    shape_of_code = [
+        shape_codes.setdefault(result.shape, len(shape_codes)) if result else -1
+        for result in results
+    ]
+    is_chosen = part.contains(calls.work)
+    work, call = calls.work[is_chosen], calls.call_of_work[is_chosen]
+    order = np.lexsort((table.start_ns[work], table.track[work]))
+    work, call = work[order], call[order]
+    code = np.append(signature_set.code, -1)[call]
+    shape, track = np.array([*shape_of_code, -1])[code], table.track[work]
+    follows = (shape[1:] >= 0) & (shape[1:] == shape[:-1]) & (call[1:] != call[:-1])
+    follows &= track[1:] == track[:-1]
+    chain = np.cumsum(np.append(True, ~follows)[: len(work)]) - 1
+    in_chains = np.flatnonzero(np.bincount(chain)[chain] > 1)
+    for members in np.split(in_chains, np.flatnonzero(np.diff(chain[in_chains])) + 1):
+        if len(members):
+            yield work[members], tuple(code[members].tolist())
+
+
+class _PointwiseResult(NamedTuple):
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+def _pointwise_result(texts: Texts) -> _PointwiseResult | None:
+    """Return the result of a pointwise operator, None if it is unknown."""
     dims, types = decode_arg(texts[0]), decode_arg(texts[1])
     try:
         tensors = [
@@ -154,6 +183,7 @@ def _result(texts: Texts) -> tuple[tuple[int, ...], int] | None:
             if isinstance(shape, list) and shape and all(type(size) is int for size in shape)
         ]
         shape = broadcast([tensor.dims for tensor in tensors])
-        return (shape, prod(shape) * item_bytes(tensors[0].type)) if tensors else None
+        size_bytes = prod(shape) * item_bytes(tensors[0].type) if tensors else _MAX_BYTES
     except CallError:
         return None
+    return _PointwiseResult(shape, size_bytes) if size_bytes < _MAX_BYTES else None

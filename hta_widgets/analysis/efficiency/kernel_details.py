@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.efficiency.devices import device_properties, used_device, whole_number
 from hta_widgets.analysis.efficiency.kernel_names import kernel_units
 from hta_widgets.analysis.efficiency.module_owners import module_owners
 from hta_widgets.analysis.efficiency.signatures import signatures
@@ -23,7 +24,7 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
-from hta_widgets.trace.arrays import Rows, positions_of_rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
 from hta_widgets.trace.call_args import launch_args
 from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.selection import Selection
@@ -34,6 +35,7 @@ from hta_widgets.trace.traceset import TraceSet
 _SHORT_NS: Final = 10_000
 #: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
+_UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
 _GEOMETRY: Final = (
     "grid", "block", "threads", "registers", "shared_memory", "blocks_per_sm", "warps_per_sm",
     "waves", "sm_efficiency_share", "occupancy_share", "limited_by",
@@ -118,34 +120,37 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     trace, table = part.trace, part.table
     rows = part.rows_of_kinds("compute")
     rows = rows[table.stream[rows] >= 0]
-    launches = launch_args(trace, rows)
-    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
-    launch = launches.code * 2 + in_threads
-    tree, owners = operator_tree(trace), module_owners(trace)
     call = trace.launch_of[rows]
-    classes = list(dict.fromkeys(owners.class_names))
-    class_of = np.array([classes.index(name) for name in owners.class_names], dtype=np.int64)
+    launches = launch_args(trace, rows)
+    in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[call]
+    module_code, classes = _module_classes(trace, call)
+    tree = operator_tree(trace)
     innermost = tree.innermost[call]
     operator = np.where(innermost >= 0, table.name[np.append(tree.rows, 0)[innermost]], -1)
     events = pd.DataFrame(
         {
             "name": table.name[rows],
-            "launch": launch,
+            "launch": launches.code * 2 + in_threads,
             "time_ns": part.durations(rows),
             "operator": operator,
-            "module": np.append(class_of, -1)[np.maximum(np.append(owners.owner, -1)[call], -1)],
+            "module": module_code,
             "is_vector": _is_below_vector_work(trace, rows),
         }
     )
     groups = events.groupby(["name", "launch"], sort=False)
     times = groups["time_ns"].agg(["count", "sum", "mean", "min", "max"])
     keys = times.index
-    operator_of, class_of_kernel = (_longest(events, key) for key in ("operator", "module"))
-    named = events[events["operator"] >= 0].groupby(["name", "launch"])["operator"].nunique()
+    main_operator = _value_with_most_time(events, "operator")
+    main_module = _value_with_most_time(events, "module")
+    has_operator = events["operator"] >= 0
+    operators = events[has_operator].groupby(["name", "launch"])["operator"].nunique()
     only_vector = groups["is_vector"].all()
     units = [kernel_units(table.names[name]) for name, _ in keys]
+    device = used_device(trace)
+    properties = device_properties(trace, device.device_id) if device else {}
     geometry = [
-        _geometry(trace, launches.texts[code // 2], in_threads=bool(code % 2)) for _, code in keys
+        _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
+        for _, code in keys
     ]
     tensor_core = [
         "no" if each.tensor_core == "unknown" and below else each.tensor_core
@@ -159,28 +164,37 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
         **{key: np.array([each[key] for each in geometry]) for key in _GEOMETRY},
         "tensor_core": tensor_core,
         "precision": [each.precision for each in units],
-        "operator": [table.names[code] if code >= 0 else "" for code in operator_of[keys]],
-        "operators": named.reindex(keys, fill_value=0).to_numpy(),
-        "module": [classes[at] if at >= 0 else "" for at in class_of_kernel[keys]],
+        "operator": [table.names[code] if code >= 0 else "" for code in main_operator[keys]],
+        "operators": operators.reindex(keys, fill_value=0).to_numpy(),
+        "module": [classes[code] if code >= 0 else "" for code in main_module[keys]],
         "short": times["mean"].to_numpy() < _SHORT_NS,
     }
 
 
-def _longest(events: pd.DataFrame, key: str) -> pd.Series:
+def _module_classes(trace: Trace, call: Rows) -> tuple[Ints, list[str]]:
+    """Return the code of the module class of each launching call, -1 for none; and the classes."""
+    owners = module_owners(trace)
+    classes = list(dict.fromkeys(owners.class_names))
+    class_of_module = np.array([*map(classes.index, owners.class_names), -1], dtype=np.int64)
+    module = np.append(owners.owner, -1)[call]
+    return class_of_module[np.maximum(module, -1)], classes
+
+
+def _value_with_most_time(events: pd.DataFrame, key: str) -> pd.Series:
     """Return the value of a column with the most time, by kernel and launch."""
     sums = events.groupby(["name", "launch", key], sort=False)["time_ns"].sum()
     ordered = sums.reset_index().sort_values("time_ns", kind="stable")
     return ordered.groupby(["name", "launch"])[key].last()
 
 
-def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dict[str, Any]:
-    """Return the columns of a launch, `_GEOMETRY`."""
+def _geometry(
+    device: dict[str, Any], text: tuple[bytes, ...], *, in_threads: bool
+) -> dict[str, Any]:
+    """Return the columns of a launch, `_GEOMETRY`, on a device of ``deviceProperties``."""
     grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(_decode, text)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
-    device = _first_device(trace)
-    units, max_threads = device.get("numSms"), device.get("maxThreadsPerMultiprocessor")
-    warp = device.get("warpSize") or 32
+    units, max_threads, warp = (max(whole_number(device.get(key)), 0) for key in _UNIT_KEYS)
     threads = prod(block) if _is_sizes(block) else -1
     per_sm = float("nan")
     if isinstance(blocks_per_sm, (int, float)) and 0 < blocks_per_sm < float("inf"):
@@ -196,10 +210,10 @@ def _geometry(trace: Trace, text: tuple[bytes, ...], *, in_threads: bool) -> dic
         "grid": json.dumps(grid) if _is_sizes(grid) else "",
         "block": json.dumps(block) if _is_sizes(block) else "",
         "threads": threads,
-        "registers": registers if type(registers) is int else -1,
-        "shared_memory": shared if type(shared) is int else -1,
+        "registers": whole_number(registers),
+        "shared_memory": whole_number(shared),
         "blocks_per_sm": per_sm,
-        "warps_per_sm": per_sm * threads / warp if threads > 0 else float("nan"),
+        "warps_per_sm": per_sm * threads / (warp or 32) if threads > 0 else float("nan"),
         "waves": max(per_sm / resident, 1.0) if resident > 0 else float("nan"),
         "sm_efficiency_share": min(per_sm, 1.0) if per_sm == per_sm else float("nan"),  # noqa: PLR0124
         "occupancy_share": share,
@@ -215,18 +229,16 @@ def _decode(text: bytes) -> Any:
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+    is_list = isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+    return is_list and whole_number(prod(value)) > 0
 
 
-def _first_device(trace: Trace) -> dict[str, Any]:
-    devices = trace.metadata.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices else {}
-    return first if isinstance(first, dict) else {}
-
-
-def _is_below_vector_work(trace: Trace, rows: Rows) -> Any:
+def _is_below_vector_work(trace: Trace, rows: Rows) -> Bools:
     """Return whether each kernel belongs to an operator that has no matrix work."""
-    calls = signatures(trace)
-    place = positions_of_rows(calls.calls.work, len(trace))[rows]
-    call = np.append(calls.calls.call_of_work, -1)[place]
-    return np.append(calls.of_calls(lambda work: work.kind == "vector", bool), False)[call]
+    signature_set = signatures(trace)
+    calls = signature_set.calls
+    position = positions_of_rows(calls.work, len(trace))[rows]
+    call = np.append(calls.call_of_work, -1)[position]
+    is_vector = signature_set.of_calls(lambda work: work.kind == "vector", bool)
+    is_below: Bools = np.append(is_vector, False)[call]
+    return is_below

@@ -6,9 +6,9 @@ each input that is read and each output that is written, once.
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, is
 2 · 6 · 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
-All products have one formula, products of groups and of packed weights another, and so have all
-convolutions and their gradients. ``facts/operators.json`` lists where each operator has its
-operands, as the arguments of a formula of `MATRIX_FORMULAS`.
+`MATRIX_FORMULAS` has one formula for all products, and others for products of groups, packed
+weights, convolutions and gradients. ``facts/operators.json`` lists where each operator has its
+operands, as the arguments of a formula.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from hta_widgets.analysis.efficiency.attention_work import attention_work
+from hta_widgets.analysis.efficiency.attention_work import (
+    attention_work,
+    unmasked_attention_work,
+)
 from hta_widgets.analysis.efficiency.calls import (
     NO_VALUES,
     OTHER_ARGUMENTS,
@@ -37,6 +40,7 @@ from hta_widgets.analysis.efficiency.engine_work import ENGINE_FORMULAS, EVERY_E
 _FLOAT4: Final = "c10::Float4_e2m1fn_x2"
 _ASSUMED_TYPES: Final = "the types of tensors in a list are not in the file"
 EVERY_MATRIX: Final = "assumes that each matrix among the arguments is a weight"
+_EVERY_GRADIENT: Final = "the file does not state which gradients are computed"
 _NO_STATES: Final = "without the bytes between time steps"
 
 
@@ -147,14 +151,14 @@ def _grouped_product(
 ) -> Work:
     """Return the work of products of groups, whose bounds are the contents of a tensor."""
     a, b = call.shape(left), call.shape(right)
-    b = (*b[:-2], *b[:-3:-1]) if is_linear else b
+    b = (*b[:-2], b[-1], b[-2]) if is_linear else b
     ranks = (len(a), len(b))
     groups = 1
     if offsets is not None and call.is_present(offsets):
         groups, reads = call.tensor(offsets).elements, (*reads, offsets)
     m, k, n = a[-2], a[-1], b[-1]
     batch = a[0] if ranks == (3, 3) else 1
-    # Two matrices share K, so each group writes an output.
+    # Elements of the output: two matrices share K, so each group writes an output of its own.
     outputs = {(2, 3): m * n, (2, 2): groups * m * n, (3, 3): batch * m * n, (3, 2): m * n}
     if ranks not in outputs or b[-2] != k:
         raise CallError(OTHER_ARGUMENTS)
@@ -212,7 +216,11 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
 
 
 def _te_product(call: OperatorCall) -> Work:
-    """Return the work of Transformer Engine's product of transposed matrices."""
+    """Return the work of Transformer Engine's product.
+
+    Arguments 0 and 5 are the operands, 4 and 9 say whether they are transposed, 14 is the bias, 10
+    the output, and 20 says whether the product is added to it.
+    """
     a, out = call.shape(0), call.shape(10)
     k = a[-1] if call.number(4) else prod(a[:-1])
     m, n = prod(out[:-1]), out[-1]
@@ -221,8 +229,11 @@ def _te_product(call: OperatorCall) -> Work:
     return _gemm_work(call, (1, m, n, k), size, layout=layout)
 
 
-def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
-    """Return the work of a layer without operators below, by the matrices among its arguments."""
+def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
+    """Return the work of a layer without operators below, by the matrices among its arguments.
+
+    Each row of the input goes through all weights; in a grouped layer, through one of equal shape.
+    """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
         raise CallError(OTHER_ARGUMENTS)
@@ -231,9 +242,12 @@ def _layer(call: OperatorCall, *, weight_first: bool = False) -> Work:
     m, k = prod(x.dims[:-1]), x.dims[-1]
     if not weights or weights[0].dims[1] != k:
         raise CallError(OTHER_ARGUMENTS)
+    if is_grouped and len({weight.dims for weight in weights}) > 1:
+        raise CallError(OTHER_ARGUMENTS)
+    weights = weights[:1] if is_grouped else weights
     width = weights[-1].dims[0]
     size = sum(tensor.size_bytes for tensor in call.tensors()) + elements_bytes(m * width, x.type)
-    return _layers(call, m, k, weights, size, EVERY_MATRIX)
+    return _products_with_weights(call, m, k, weights, size, EVERY_MATRIX)
 
 
 def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
@@ -244,16 +258,19 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
     m = prod(x[:-1])
     written = elements_bytes(m * matrices[-1].dims[1], call.type_of(0))
     size = call.size_bytes(0) + sum(tensor.size_bytes for tensor in tensors) + written
-    work = _layers(call, m, x[-1], matrices, size, _NO_STATES)
+    work = _products_with_weights(call, m, x[-1], matrices, size, _NO_STATES)
     return gradients_work(work) if backward else work
 
 
-def _layers(
+def _products_with_weights(
     call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: int, estimate: str
 ) -> Work:
-    """Return the work of the products of `m` rows by each of some weights, as one product."""
-    n = sum(tensor.elements for tensor in weights)
-    work = _gemm_work(call, (1, m, n, 1), size, estimate=estimate)
+    """Return the work of the products of `m` rows by each of some weights, as one product.
+
+    Each row takes a multiply-add for every element of the weights.
+    """
+    elements = sum(tensor.elements for tensor in weights)
+    work = _gemm_work(call, (1, m, elements, 1), size, estimate=estimate)
     return replace(work, parameters={"m": m, "n": weights[0].dims[0], "k": k})
 
 
@@ -362,6 +379,9 @@ def _gradients(
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
+    if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
+        work = _gradients(call, (1, 2, 0), (True, True, True))
+        return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
     mask = call.mask(10)
     if len(mask) != 3:
         raise CallError(NO_VALUES)
@@ -388,5 +408,6 @@ MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "convolution_backward": _convolution_backward,
     "cudnn_convolution_backward": _cudnn_convolution_backward,
     "attention": attention_work,
+    "unmasked_attention": unmasked_attention_work,
     **ENGINE_FORMULAS,
 }

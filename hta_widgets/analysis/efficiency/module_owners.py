@@ -1,4 +1,4 @@
-"""The module that each event of a rank works for, in its forward pass, backward pass or again.
+"""The module of each event of a rank, and its pass: forward, backward or recomputation.
 
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
@@ -51,6 +51,7 @@ _NO_LAYER: Final = re.compile(
     r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|capture_"
 )
 _ACCUMULATE: Final = "AccumulateGrad"
+_MAX_NODES_ABOVE: Final = 3
 #: Minimum repetitions and operators of a layer, and maximum operators.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 
@@ -59,8 +60,9 @@ _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 class ModuleOwners:
     """Modules of a rank (``instances``), their calls, and the owner of each event.
 
-    `owner` and `phase` have an element per event; `owner` is an instance, or a negative number.
-    `row` of a call is -1 for a repeated sequence. Parents are instances or calls, -1 for none.
+    Columns by instance: `names, class_names, parent`. By event: `owner`, an instance or a negative
+    number such as `OUTSIDE`, and `phase`. By call: `row` of its event, -1 for a repeated sequence;
+    `instance`; `call_parent`; its times; and `is_again`, whether it is below a node of autograd.
     """
 
     source: str
@@ -89,7 +91,7 @@ class _ModuleCalls:
 
 @memoize
 def module_owners(trace: Trace) -> ModuleOwners:
-    """Return the modules of a rank and what works for them."""
+    """Return the modules of a rank, and the module and phase of each event."""
     table = trace.table
     nodes = name_mask(trace, is_autograd_node)
     optimizer = name_mask(trace, lambda name: name.startswith("Optimizer.step"))
@@ -161,13 +163,12 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
     of_stop = of_event.copy()
     of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
     linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
-    # A node of a recomputed operator links to an operator below another node.
     maker = stop[forward[linked]]
-    for _ in range(3):
+    # A node of a recomputed operator links to an operator below another node, up to three deep.
+    for _ in range(_MAX_NODES_ABOVE):
         of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
-    node = np.ones(len(stop), dtype=bool)
-    node[linked] = False
-    is_unlinked = node & (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
+    is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
+    is_unlinked[linked] = False
     of_stop[is_unlinked] = UNATTRIBUTED
     return np.where(stop >= 0, of_stop[stop], OUTSIDE)
 
@@ -207,13 +208,11 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     """Return the forward operator of each node of autograd, -1 for other events."""
     table, flows = trace.table, trace.flow_table
     forward = np.full(len(table), -1, dtype=np.int64)
-    chosen = (
-        np.flatnonzero(flows.kind == flows.kinds.index("fwdbwd"))
-        if ("fwdbwd" in flows.kinds)
-        else np.empty(0, np.int64)
-    )
-    if len(chosen):
-        forward[flows.target[chosen]] = flows.source[chosen]
+    is_backward = np.zeros(len(flows.kind), dtype=bool)
+    if "fwdbwd" in flows.kinds:
+        is_backward = flows.kind == flows.kinds.index("fwdbwd")
+    if is_backward.any():
+        forward[flows.target[is_backward]] = flows.source[is_backward]
     elif nodes.any():
         _link_by_sequence(trace, nodes, forward)
     # The range of the engine has no flow of its own.
@@ -267,10 +266,10 @@ def _add_sequences(
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
     is_call = np.append(mask_of_rows(calls.place, len(table)), True)
-    # Between nodes, threads that run only these have collectives.
-    of_nodes = np.unique(table.track[forward >= 0])
-    of_nodes = np.setdiff1d(of_nodes, np.unique(table.track[forward[forward >= 0]]))
-    is_chosen = is_call[stop] & ~np.isin(table.track[outermost], of_nodes)
+    # A thread with nodes and no forward operators has collectives between its nodes.
+    linked = forward >= 0
+    backward_tracks = np.setdiff1d(table.track[linked], table.track[forward[linked]])
+    is_chosen = is_call[stop] & ~np.isin(table.track[outermost], backward_tracks)
     rows, stop = outermost[is_chosen], stop[is_chosen]
     keys = [table.track[rows], table.step[rows], stop]
     group = pd.DataFrame(dict(enumerate(keys))).groupby([0, 1, 2], sort=False).ngroup().to_numpy()

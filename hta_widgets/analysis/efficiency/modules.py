@@ -1,4 +1,4 @@
-"""The tree of modules with their time on host and device, in both passes and again.
+"""The tree of modules with their time on host and device, forward, backward and recomputed.
 
 Layers that repeat are folded: 12 equal ``Block`` modules below one parent are a row
 ``Block ×12``, whose children are the sums over all twelve.
@@ -280,9 +280,9 @@ def _subtree_flops(forest: Forest, flops: Floats) -> Floats:
 def _fold(owners: ModuleOwners) -> Ints:
     """Return the first module of each module's row.
 
-    Siblings of equal class and structure share a row, and so do their children at equal places. A
-    module of a file with stacks that has none below keeps its row: two ``Linear`` of a block differ
-    in their shapes.
+    Siblings of equal class and structure share a row, and so do their children at equal positions.
+    Modules without modules below share one only with those at the same position: two ``Linear`` of
+    a block differ in their shapes. Annotations and sequences always share.
     """
     size = len(owners.names)
     children: list[list[int]] = [[] for _ in range(size)]

@@ -226,14 +226,12 @@ def operator_efficiency(
 
 
 def verdicts_of_rank(traces: TraceSet, rank: int) -> dict[str, Any]:
-    """Return the columns of a rank's operators and their verdicts, without columns of kernels.
+    """Return the columns of a rank's operators and their verdicts, without rows of kernels.
 
-    `operator_efficiency` has the same columns in another order; here they form no frame.
+    They are unsorted columns of `operator_efficiency`: a frame would take longer.
     """
-    ((block, *_),) = (
-        result.blocks
-        for result in _efficiency_of_ranks(narrow_selection(traces, ranks=[rank]), _SIGNATURE_KEYS)
-    )
+    (result,) = _efficiency_of_ranks(narrow_selection(traces, ranks=[rank]), _SIGNATURE_KEYS)
+    block = result.blocks[0]
     columns = block | {total: block[name] * block["inside"] for name, total in _TOTALS.items()}
     columns |= limits(columns)
     return columns | verdicts(columns)
@@ -244,10 +242,10 @@ def _efficiency_of_ranks(
     keys: tuple[str, ...],
     peaks: str | Mapping[str, float] | None = None,
 ) -> list[RankEfficiency]:
-    lasting = replace(chosen, start_ns=None, end_ns=None)
-    find = partial(_of_rank, peaks=peaks, added=added_devices(), keys=keys)
-    parts = rank_parts(chosen.owner, lasting, captured=True)
-    return list(map_ranks(parts, find, (chosen.start_ns, chosen.end_ns)))
+    whole_time = replace(chosen, start_ns=None, end_ns=None)
+    analyze = partial(_efficiency_of_rank, peaks=peaks, added=added_devices(), keys=keys)
+    parts = rank_parts(chosen.owner, whole_time, captured=True)
+    return list(map_ranks(parts, analyze, (chosen.start_ns, chosen.end_ns)))
 
 
 def _columns(group_by: Sequence[str]) -> list[str]:
@@ -284,7 +282,7 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
     return notes
 
 
-def _of_rank(
+def _efficiency_of_rank(
     part: RankPart,
     window_ns: tuple[int | None, int | None],
     *,
@@ -431,7 +429,7 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
 
 
 def _reasons(part: RankPart, work: Rows) -> Ints:
-    """Return the place in `_REASONS` of why each work has no operator."""
+    """Return the position in `_REASONS` of why each piece of work has no operator."""
     names = part.table.names.values
     is_graph = np.array([*(bool(_GRAPH_LAUNCH.search(text)) for text in names), False])
     launch = part.trace.launch_of[work]

@@ -9,7 +9,7 @@ was launched before recording began and is not in the file: the time until then 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.graph_captures import captured_trace
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import Intervals
@@ -152,40 +152,23 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
     recorded = engine_steps(part.trace)
     start, end = part.clip_rows(recorded.rows)
     shown = np.flatnonzero(part.contains(recorded.rows) & (end >= start))
-    rows, steps = recorded.rows[shown], [recorded.names[at] for at in shown.tolist()]
+    rows, steps = recorded.rows[shown], [recorded.names[step] for step in shown.tolist()]
     size = len(rows)
     if not size:
         return {"rank": part.rank, **{name: np.empty(0, np.int64) for name in list(_SCHEMA)[1:]}}
     work = part.device_work_rows()
-    launch = part.trace.launch_of[work]
-    work, launch = work[launch >= 0], launch[launch >= 0]
-    step = step_of_events(part.trace, rows, launch)
-    work, launch, step = work[step >= 0], launch[step >= 0], step[step >= 0]
-    start, end = part.clip_rows(work)
-    first = np.full(size, np.iinfo(np.int64).max)
-    last = np.full(size, -1, dtype=np.int64)
-    np.minimum.at(first, step, start)
-    np.maximum.at(last, step, end)
-    has_work = last >= 0
-    first[~has_work] = last[~has_work] = -1
-    waited = np.zeros(size, dtype=np.int64)
-    if has_work[0]:
-        begin = first[0]
-        first[0] = _begin_of_recorded_work(part, work[step == 0], launch[step == 0])
-        waited[0] = first[0] - begin
-    inside = end > start
-    busy, _ = unions_of_calls(step[inside], start[inside], end[inside], size, Intervals.empty())
-    gap = np.zeros(size, dtype=np.int64)
-    follows = has_work[:-1] & has_work[1:]
-    gap[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
+    work = work[part.trace.launch_of[work] >= 0]
+    step = step_of_events(part.trace, rows, part.trace.launch_of[work])
+    work, step = work[step >= 0], step[step >= 0]
+    times = _device_times(part, work, step, size)
     host_ns = part.durations(rows)
-    span = np.where(has_work, last - first, 0)
     numbers = {name: np.array([getattr(each, name) for each in steps]) for name in _NUMBERS}
     prefill, decode = numbers["prefill_tokens"], numbers["decode_tokens"]
     tokens = np.where((prefill >= 0) & (decode >= 0), prefill + decode, -1)
-    period = np.where(has_work, span + gap, host_ns)
-    rate = np.where(tokens >= 0, tokens, np.nan) / np.where(period > 0, period, np.nan) * 1e9
-    graph = name_mask(part.trace, lambda name: "GraphLaunch" in name)
+    period_ns = np.where(times.has_work, times.span_ns + times.gap_ns, host_ns)
+    is_replay = name_mask(part.trace, lambda name: "GraphLaunch" in name)[
+        part.trace.launch_of[work]
+    ]
     return {
         "rank": part.rank,
         "step": np.arange(size),
@@ -197,29 +180,68 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
         "attention_pairs": np.array([each.attention_pairs for each in steps]),
         "start_ns": table.start_ns[rows] + shift_ns,
         "host_ns": host_ns,
-        "device_start_ns": np.where(has_work, first + shift_ns, -1),
-        "device_ns": busy,
-        "device_span_ns": span,
-        "gap_ns": gap,
-        "waited_ns": waited,
-        "tokens_per_s": rate,
+        "device_start_ns": np.where(times.has_work, times.first_ns + shift_ns, -1),
+        "device_ns": times.busy_ns,
+        "device_span_ns": times.span_ns,
+        "gap_ns": times.gap_ns,
+        "waited_ns": times.waited_ns,
+        "tokens_per_s": np.where(tokens >= 0, tokens, np.nan)
+        / np.where(period_ns > 0, period_ns, np.nan)
+        * 1e9,
         "flops": _flops(part, work, step, size),
-        "replayed": sum_by_group(step, graph[launch].astype(np.int64), size) > 0,
+        "replayed": sum_by_group(step, is_replay.astype(np.int64), size) > 0,
     }
 
 
-def _begin_of_recorded_work(part: RankPart, work: Rows, launch: Rows) -> int:
-    """Return the start of a step's work without work that other, unrecorded work kept waiting.
+class _DeviceTimes(NamedTuple):
+    """Times of steps on the device; 0 for steps without work."""
 
-    For example, a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms.
+    has_work: Bools
+    first_ns: Ints
+    span_ns: Ints
+    busy_ns: Ints
+    gap_ns: Ints
+    waited_ns: Ints
+
+
+def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> _DeviceTimes:
+    """Return the times of the steps that launched the device work."""
+    start, end = part.clip_rows(work)
+    first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, -1, dtype=np.int64)
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    has_work = last >= 0
+    first[~has_work] = last[~has_work] = 0
+    waited_ns = np.zeros(size, dtype=np.int64)
+    if has_work[0]:
+        first_start = first[0]
+        first[0] = _begin_of_recorded_work(part, work[step == 0])
+        waited_ns[0] = first[0] - first_start
+    is_inside = end > start
+    busy_ns, _ = unions_of_calls(
+        step[is_inside], start[is_inside], end[is_inside], size, Intervals.empty()
+    )
+    gap_ns = np.zeros(size, dtype=np.int64)
+    follows = has_work[:-1] & has_work[1:]
+    gap_ns[:-1][follows] = np.maximum(first[1:] - last[:-1], 0)[follows]
+    return _DeviceTimes(has_work, first, last - first, busy_ns, gap_ns, waited_ns)
+
+
+def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
+    """Return the start of a first step's work, from the end of a wait for unrecorded work on.
+
+    For example, a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms: the
+    step begins with this kernel.
     """
     start, end = part.clip_rows(work)
     order = np.argsort(start, kind="stable")
-    start, reached = start[order], np.maximum.accumulate(end[order])
-    idle_ns = start[1:] - reached[:-1]
-    launched = part.table.end_ns[launch[order]]
-    called = np.minimum(launched, part.table.start_ns[launch[order]] + _MAX_LAUNCH_NS)[1:]
-    waits = (idle_ns > _MIN_WAIT_NS) & (called < start[1:] - idle_ns * 0.9)
+    start, launch = start[order], part.trace.launch_of[work[order]]
+    idle_ns = start[1:] - np.maximum.accumulate(end[order])[:-1]
+    launched_ns = np.minimum(
+        part.table.end_ns[launch], part.table.start_ns[launch] + _MAX_LAUNCH_NS
+    )
+    # Work that was launched early in the idle time before it waits for something unrecorded.
+    waits = (idle_ns > _MIN_WAIT_NS) & (launched_ns[1:] < start[1:] - idle_ns * 0.9)
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 
 

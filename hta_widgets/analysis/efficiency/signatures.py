@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from hta_widgets.analysis.efficiency.counted_calls import CountedCalls, counted_
 from hta_widgets.analysis.efficiency.engine_steps import engine_steps, step_of_events
 from hta_widgets.analysis.efficiency.engine_work import match_expert_kernel, unnumbered_name
 from hta_widgets.analysis.efficiency.work import call_work, operators_of
-from hta_widgets.trace.arrays import Array, Bools, Ints, positions_of_rows
+from hta_widgets.trace.arrays import Array, Bools, Ints, group_by_columns, positions_of_rows
 from hta_widgets.trace.call_args import CallArgs, Texts, call_args, decode_arg, launch_args
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import graph_launch_of
@@ -61,11 +61,22 @@ STATED: Final = "stated"
 _Dims = tuple[int, ...]
 
 
+class _Signature(NamedTuple):
+    """What the work of a call follows from; without matrix work, operators below have the rest."""
+
+    name: str
+    texts: Texts
+    context: CallContext
+    gradients: int
+    is_matrix: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The signatures of a rank, and that of each counted call.
+    """The signatures of a rank, and the one of each counted call, as `code`.
 
-    `row` numbers the rows of a table: signatures that differ in an engine's step share one.
+    `row` is the row of each call in a table, where signatures that differ in an engine's step are
+    one.
     """
 
     calls: CountedCalls
@@ -78,16 +89,15 @@ class Signatures:
     is_recomputed: Bools
     is_stopped: Bools
 
-    def of_calls(self, value: Callable[[Work], Any], dtype: Any) -> Array:
-        """Return a value of each call's work."""
-        values = np.array([value(work) for work in self.works], dtype=dtype)
-        return values[self.code]
+    def of_calls(self, get: Callable[[Work], Any], dtype: Any) -> Array:
+        """Return an attribute of each call's work, as `get` returns it."""
+        return np.array([get(work) for work in self.works], dtype=dtype)[self.code]
 
     @property
     def has_shapes(self) -> bool:
         """Whether any call has shapes, or work that the file states."""
         return any(texts[0] not in {b"", b"null"} for texts in self.texts) or any(
-            work.certainty == "stated" for work in self.works
+            work.certainty == STATED for work in self.works
         )
 
 
@@ -96,58 +106,58 @@ def signatures(trace: Trace) -> Signatures:
     """Return the signatures of a rank's counted calls."""
     calls = counted_calls(trace)
     args = call_args(trace, calls.rows)
-    names, texts = trace.table.names, args.texts
-    name = trace.table.name[calls.rows].astype(np.int64)
+    name = trace.table.name[calls.rows]
     context_of_call = _contexts(trace, calls, args)
-    contexts = list(dict.fromkeys((NO_CONTEXT, *context_of_call.values())))
-    code_of_context = {context: at for at, context in enumerate(contexts)}
+    code_of_context = {NO_CONTEXT: 0}
     context = np.zeros(len(calls), np.int64)
-    context[list(context_of_call)] = [code_of_context[each] for each in context_of_call.values()]
-    sizes = len(names), max(len(texts), 1), len(contexts), int(calls.gradients.max(initial=0)) + 1
-    places = (name, args.code.astype(np.int64), context, calls.gradients)
-    key = np.ravel_multi_index(places, sizes) * 2 + calls.is_matrix
-    key, code = np.unique(key, return_inverse=True)
-    keys = [
-        (names[name_code], texts[text_code], contexts[context_code], gradients)
-        for name_code, text_code, context_code, gradients in zip(
-            *(part.tolist() for part in np.unravel_index(key // 2, sizes)), strict=True
+    for call, call_context in context_of_call.items():
+        context[call] = code_of_context.setdefault(call_context, len(code_of_context))
+    first, code = group_by_columns([name, args.code, context, calls.gradients, calls.is_matrix])
+    signature_list = [
+        _Signature(
+            trace.table.names[name[call]],
+            args.texts[args.code[call]],
+            context_of_call.get(call, NO_CONTEXT),
+            int(calls.gradients[call]),
+            bool(calls.is_matrix[call]),
         )
+        for call in first.tolist()
     ]
     works = [
-        _work(*signature) if is_matrix else _own_work(_work(*signature))
-        for signature, is_matrix in zip(keys, (key % 2).tolist(), strict=True)
+        _work(signature) if signature.is_matrix else _work_without_products(_work(signature))
+        for signature in signature_list
     ]
     within_backward = calls.is_backward & (args.sequence >= 0) & (args.thread == 0)
     return Signatures(
         calls,
         code,
-        _rows_of_table(keys, works)[code],
-        [name for name, *_ in keys],
-        [row for _, row, *_ in keys],
+        _rows_of_table(signature_list, works)[code],
+        [signature.name for signature in signature_list],
+        [signature.texts for signature in signature_list],
         works,
         [
-            work.type_name or _input_type(*row[:2])
-            for (_, row, *_), work in zip(keys, works, strict=True)
+            work.type_name or _input_type(*signature.texts[:2])
+            for signature, work in zip(signature_list, works, strict=True)
         ],
         within_backward & _ran_in_forward(trace, calls, code),
         _is_stopped(trace, calls, within_backward),
     )
 
 
-def _rows_of_table(keys: Sequence[tuple[Any, ...]], works: Sequence[Work]) -> Ints:
+def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
     """Return a number for each signature, equal for those that differ only in known steps."""
-    number: dict[tuple[Any, ...], int] = {}
-    rows = [
-        number.setdefault((name, texts, context.without_step, gradients, work.reason), len(number))
-        for (name, texts, context, gradients), work in zip(keys, works, strict=True)
-    ]
+    numbers: dict[tuple[_Signature, str], int] = {}
+    rows = []
+    for signature, work in zip(signature_list, works, strict=True):
+        without_step = signature._replace(context=signature.context.without_step)
+        rows.append(numbers.setdefault((without_step, work.reason), len(numbers)))
     return np.array(rows, np.int64)
 
 
 def _contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
-    """Return what the work of some calls follows from besides their arguments."""
+    """Return the contexts of the calls whose arguments do not suffice, by position."""
     outputs = _linked_outputs(trace, calls, args)
-    contexts = {place: CallContext(output=dims) for place, dims in outputs.items()}
+    contexts = {call: CallContext(output=dims) for call, dims in outputs.items()}
     contexts |= _expert_contexts(trace, calls) | _backward_contexts(trace, calls, args)
     return contexts | _step_contexts(trace, calls)
 
@@ -161,62 +171,63 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
         if backward:
             forward_name = name.removesuffix("Backward")
             forward = np.flatnonzero(_has_name(trace, calls, (forward_name,))).tolist()
-            texts = {sequences[place]: args.texts[codes[place]] for place in forward}
+            texts = {sequences[call]: args.texts[codes[call]] for call in forward}
             contexts |= {
-                place: CallContext(forward=texts[sequences[place]])
-                for place in backward
-                if sequences[place] in texts
+                call: CallContext(forward=texts[sequences[call]])
+                for call in backward
+                if sequences[call] in texts
             }
     return contexts
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the kernels of each mixture of experts, with grids of those that show its work."""
-    places = np.flatnonzero(_has_name(trace, calls, operators_of("launched_experts")))
-    is_of_experts = np.isin(calls.call_of_work, places) & (calls.call_of_work >= 0)
-    work, call = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
+    experts = np.flatnonzero(_has_name(trace, calls, operators_of("launched_experts")))
+    is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
+    work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
     names = [trace.table.names[code] for code in trace.table.name[work].tolist()]
     grids: list[tuple[int, ...]] = [()] * len(names)
-    shown = [at for at, name in enumerate(names) if match_expert_kernel(name)]
-    launches = launch_args(trace, work[shown])
-    for at, code in zip(shown, launches.code.tolist(), strict=True):
+    with_grid = [kernel for kernel, name in enumerate(names) if match_expert_kernel(name)]
+    launches = launch_args(trace, work[with_grid])
+    for kernel, code in zip(with_grid, launches.code.tolist(), strict=True):
         sizes = decode_arg(launches.texts[code][0])
         if all(type(size) is int for size in sizes):
-            grids[at] = tuple(sizes)
+            grids[kernel] = tuple(sizes)
     kernels: dict[int, Kernels] = {}
-    for place, name, grid in zip(call.tolist(), names, grids, strict=True):
-        kernels[place] = (*kernels.get(place, ()), (name, grid))
-    return {place: CallContext(kernels=each) for place, each in kernels.items()}
+    for call, name, grid in zip(call_of_work.tolist(), names, grids, strict=True):
+        kernels[call] = (*kernels.get(call, ()), (name, grid))
+    return {call: CallContext(kernels=of_call) for call, of_call in kernels.items()}
 
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
     """Return the lengths of the engine's step around each call of attention."""
-    places = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
+    attention = np.flatnonzero(_has_name(trace, calls, operators_of("paged_attention")))
     steps = engine_steps(trace)
-    if not len(places) or not len(steps.rows):
+    if not len(attention) or not len(steps.rows):
         return {}
-    event = calls.rows[places].copy()
     # The launch of a replayed graph, not the captured call, is within a step.
     linked = calls.call_of_work >= 0
     launch = np.full(len(calls), -1, dtype=np.int64)
     launch[calls.call_of_work[linked]] = graph_launch_of(trace, calls.work[linked])
-    event = np.where(launch[places] >= 0, launch[places], event)
-    step = step_of_events(trace, steps.rows, event)
+    launch = launch[attention]
+    event = np.where(launch >= 0, launch, calls.rows[attention])
+    step_of_call = step_of_events(trace, steps.rows, event)
     return {
-        place: CallContext(step=steps.names[number].lengths)
-        for place, number in zip(places.tolist(), step.tolist(), strict=True)
-        if number >= 0
+        call: CallContext(step=steps.names[step].lengths)
+        for call, step in zip(attention.tolist(), step_of_call.tolist(), strict=True)
+        if step >= 0
     }
 
 
 @lru_cache(maxsize=1 << 14)
-def _work(name: str, texts: Texts, context: CallContext, gradients: int) -> Work:
+def _work(signature: _Signature) -> Work:
     """Return the work of a signature; the ranks of a job share theirs."""
-    dims, types, strides, values = map(decode_arg, texts)
-    return call_work(OperatorCall(name, dims, types, strides, values, context, gradients))
+    dims, types, strides, values = map(decode_arg, signature.texts)
+    context, gradients = signature.context, signature.gradients
+    return call_work(OperatorCall(signature.name, dims, types, strides, values, context, gradients))
 
 
-def _own_work(work: Work) -> Work:
+def _work_without_products(work: Work) -> Work:
     """Return the work of an operator without that of a matrix operator below it."""
     if work.kind != "matrix":
         return work
@@ -234,12 +245,12 @@ def _input_type(dims: bytes, types: bytes) -> str:
 
 def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, _Dims]:
     """Return the output's shape of convolutions without concrete arguments, if it is known."""
-    is_without = np.array([bool(row[0]) and not row[3] for row in args.texts], dtype=bool)
+    has_no_values = np.array([bool(dims) and not values for dims, _, _, values in args.texts], bool)
     is_convolution = _has_name(trace, calls, _CONVOLUTIONS)
-    places = np.flatnonzero(is_convolution & is_without[args.code]).tolist()
-    if not places:
+    convolutions = np.flatnonzero(is_convolution & has_no_values[args.code]).tolist()
+    if not convolutions:
         return {}
-    tracks, code = trace.table.track[calls.rows].tolist(), args.code.tolist()
+    tracks, codes = trace.table.track[calls.rows].tolist(), args.code.tolist()
 
     # Lists of an optimizer's tensors are long, and only convolutions are of interest.
     @cache
@@ -247,20 +258,19 @@ def _linked_outputs(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[i
         return decode_arg(args.texts[code][0])
 
     gradients = _gradient_shapes(trace, calls, args, dims_of)
-    linked = {}
-    for place in places:
-        dims = dims_of(code[place])
-        shape = gradients.get((int(args.sequence[place]), str(dims[:2])))
-        if shape is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
-            last = min(place + 1 + _MAX_AHEAD, len(code))
-            after = [other for other in range(place + 1, last) if tracks[other] == tracks[place]]
-            shapes = [
-                tuple(first) for other in after for first in dims_of(code[other])[:1] if first
+    outputs = {}
+    for call in convolutions:
+        dims = dims_of(codes[call])
+        output = gradients.get((int(args.sequence[call]), str(dims[:2])))
+        if output is None and _is_shape(dims[1:2]) and _is_shape(dims[:1]):
+            following = range(call + 1, min(call + 1 + _MAX_AHEAD, len(codes)))
+            on_track = [
+                dims_of(codes[other]) for other in following if tracks[other] == tracks[call]
             ]
-            shape = _matching_output(shapes, dims)
-        if shape is not None:
-            linked[place] = shape
-    return linked
+            output = _matching_output([tuple(of[0]) for of in on_track if of and of[0]], dims)
+        if output is not None:
+            outputs[call] = output
+    return outputs
 
 
 def _has_name(trace: Trace, calls: CountedCalls, wanted: Collection[str]) -> Bools:
@@ -316,15 +326,16 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
         return np.zeros(len(calls), dtype=bool)
     tree = operator_tree(trace)
     names, name = trace.table.names.values, trace.table.name
-    is_detach = np.isin(name[tree.rows], [k for k, text in enumerate(names) if text == _DETACH])
+    detach = [code for code, text in enumerate(names) if text == _DETACH]
+    is_detach = np.isin(name[tree.rows], detach)
     parent = tree.forest.parent
     positions = positions_of_rows(tree.rows, len(trace))[calls.rows]
-    detached, others = (
+    calls_detach, calls_others = (
         np.bincount(parent[mask & (parent >= 0)], minlength=len(parent))[positions] > 0
         for mask in (is_detach, ~is_detach)
     )
-    works = np.isin(name[calls.rows], name[calls.rows[others]])
-    return within_backward & detached & ~others & works
+    others_compute = np.isin(name[calls.rows], name[calls.rows[calls_others]])
+    return within_backward & calls_detach & ~calls_others & others_compute
 
 
 @memoize
@@ -352,20 +363,17 @@ def signatures_with_stated_work(trace: Trace) -> Signatures:
 def _with_counts_of_inductor(trace: Trace, signature_set: Signatures) -> Signatures:
     """Return the signatures with the counts that Inductor has for each of its kernels."""
     codes, first = np.unique(signature_set.code, return_index=True)
-    chosen = [
-        place
-        for place, code in enumerate(codes.tolist())
-        if signature_set.names[code].startswith("triton_")
-    ]
-    args = event_args(trace, signature_set.calls.rows[first[chosen]], _INDUCTOR)
+    is_triton = [signature_set.names[code].startswith("triton_") for code in codes.tolist()]
+    args = event_args(trace, signature_set.calls.rows[first[is_triton]], _INDUCTOR)
     works = list(signature_set.works)
-    for code, flops, gigabytes in zip(codes[chosen].tolist(), *args.values(), strict=True):
+    for code, flops, gigabytes in zip(codes[is_triton].tolist(), *args.values(), strict=True):
         size = gigabytes * 1e9 if isinstance(gigabytes, (int, float)) else None
         works[code] = _stated_work(works[code], flops, size)
     return replace(signature_set, works=works)
 
 
 def _stated_work(derived: Work, flops: Any, size_bytes: Any, category: Any = None) -> Work:
+    """Return the work that the file states, or `derived` if it states none."""
     if not isinstance(flops, (int, float)) and not isinstance(size_bytes, (int, float)):
         return derived
     flops = float(flops) if isinstance(flops, (int, float)) else 0.0

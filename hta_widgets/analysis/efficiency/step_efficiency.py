@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -67,11 +67,21 @@ _SCHEMA: Final = {
 }
 
 
+class _Span(NamedTuple):
+    """The time of a rank: start, length, and time of device work."""
+
+    start_ns: int
+    step_ns: int
+    busy_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
+    """The rows of a rank; `outside_flops` are of operators outside of steps."""
+
     columns: dict[str, Any]
     device: UsedDevice | None
-    span: tuple[int, int, int]
+    span: _Span
     has_shapes: bool
     outside_flops: float
 
@@ -137,9 +147,9 @@ def step_efficiency(
     times = step_times(traces, selection=selection, window=window, ranks=ranks)
     parts = rank_parts(traces, selection, window, ranks, captured=True)
     steps = dict(iter(times.groupby("rank")["step"]))
-    find = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
+    analyze = partial(_steps_of_rank, peaks=peaks, added=added_devices(), precision=precision)
     args_of_ranks = [(steps.get(rank, pd.Series([-1])).to_numpy(np.int64),) for rank in parts.ranks]
-    results = list(map_ranks(parts, find, each=args_of_ranks))
+    results = list(map_ranks(parts, analyze, each=args_of_ranks))
     frame = pd.DataFrame(stack_blocks([result.columns for result in results], _SCHEMA))
     spans = dict(zip(parts.ranks, (result.span for result in results), strict=True))
     frame = _add_times(frame, times, spans)
@@ -221,7 +231,7 @@ def _steps_of_rank(
     first, last = part.edges or (0, 0)
     busy_ns = total_length(part.union_of_all_of_kinds("compute", "communication", "memory"))
     outside_flops = float(figures["flops"][is_counted & (place < 0)].sum())
-    span = (first + part.trace.shift_ns, last - first, busy_ns)
+    span = _Span(first + part.trace.shift_ns, last - first, busy_ns)
     return _RankSteps(columns, device, span, has_shapes, outside_flops)
 
 
@@ -252,7 +262,7 @@ def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None)
 
 
 def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool) -> dict[str, Any]:
-    """Return the sums of each step. NaN if nothing is known, although matrix operators ran."""
+    """Return the sums of each step; NaN if the FLOPs of all its matrix operators are unknown."""
     lacks_peak = calls["flops"].notna() & calls["peak"].isna()
     calls = calls.assign(has_peak=calls["peak_ns"].notna(), lacks_peak=lacks_peak)
     groups, every = calls.groupby("place"), range(steps)
@@ -292,7 +302,7 @@ def _main_precisions(calls: pd.DataFrame, steps: int) -> list[str]:
 
 
 def _add_times(
-    frame: pd.DataFrame, times: pd.DataFrame, spans: Mapping[int, tuple[int, int, int]]
+    frame: pd.DataFrame, times: pd.DataFrame, spans: Mapping[int, _Span]
 ) -> pd.DataFrame:
     """Return the frame with the time of each step, and of ranks without steps."""
     ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
@@ -303,9 +313,9 @@ def _add_times(
     lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
     frame = frame.merge(lengths, on=["rank", "step"], how="left")
     has_step = frame["step"] >= 0
-    for column, name in enumerate(("start_ns", "step_ns", "busy_ns")):
-        spare = frame["rank"].map({rank: span[column] for rank, span in spans.items()})
-        frame[name] = frame[name].where(has_step, spare).astype("int64")
+    for name in _Span._fields:
+        of_rank = frame["rank"].map({rank: getattr(span, name) for rank, span in spans.items()})
+        frame[name] = frame[name].where(has_step, of_rank).astype("int64")
     return frame
 
 

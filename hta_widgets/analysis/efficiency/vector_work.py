@@ -33,6 +33,7 @@ _NAN: Final = float("nan")
 
 
 def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
+    """Return work without matrix products, of some nominal FLOPs and bytes."""
     return Work("", float(flops), 0.0, float(size), "vector", certainty)
 
 
@@ -75,8 +76,8 @@ def _rule(
     elements, by default the first written or new output; `extra_bytes` are written for each
     besides, such as the mask of a dropout.
     """
-    first = (*writes, *makes)[0] if elements_of is None else elements_of
-    elements = sum(tensor.elements for tensor in call.items(first))
+    counted = (*writes, *makes)[0] if elements_of is None else elements_of
+    elements = sum(tensor.elements for tensor in call.items(counted))
     size = call.size_bytes(*reads, *writes) + elements * extra_bytes
     outputs = [tensor for index in makes for tensor in call.items(index)]
     size += sum(tensor.elements * item_bytes(tensor.type) for tensor in outputs)
@@ -120,13 +121,13 @@ def _reduction(
 ) -> Work:
     """Return the work of a reduction.
 
-    `index` is the place of the dimensions, before that of ``keepdim``; `indices` are written
+    Argument `index` has the dimensions, and the next one is ``keepdim``. `indices` are written
     instead of the values (``only``), after them (``too``), or not. The result is of type `to` as in
     `pointwise_work`.
     """
     shape = call.shape(0)
     type_name = call.tensor(0).type
-    if call.is_present(1):  # maximum of two tensors
+    if call.is_present(1):  # the maximum of two tensors is pointwise
         return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
     if has_dims and not call.values:

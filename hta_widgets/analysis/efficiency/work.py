@@ -1,9 +1,10 @@
 """FLOPs and least bytes of a call of any operator, and which of nested operators counts.
 
-``facts/operators.json`` is the table of operators, by how they count: ``gemm``, the innermost;
-``outermost``, convolutions and attention; ``fallback``, only if no operator of these encloses it or
-is within it; ``listed``, without matrix products. A row names a formula, its arguments (the places
-of operands among its arguments) and the operators that have them::
+``facts/operators.json`` is the table of operators, by how they count where they are nested:
+``gemm``, the innermost; ``outermost``, the outermost, such as convolutions and attention;
+``fallback``, only without any of these above or below it; ``listed``, without matrix products. A
+row names a formula, the positions of its operands among the arguments of a call, and the operators
+that have them::
 
     {
         "formula": "product",
@@ -55,6 +56,10 @@ CATEGORIES: Final[tuple[str, ...]] = (
     "gemm", "attention", "convolution", "norm", "softmax", "elementwise", "reduction", "copy",
     "embedding", "optimizer", "triton", "communication", "other",
 )  # fmt: skip
+
+
+#: Shapes with larger figures are damaged; sums of such figures would not fit 64 bits.
+_MAX_FIGURE: Final = 1 << 60
 
 
 class ListedOperator(NamedTuple):
@@ -129,8 +134,17 @@ def call_work(call: OperatorCall) -> Work:
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
         # Arguments of another version of the schema.
         work = Work(reason=OTHER_ARGUMENTS)
+    if not _fits_columns(work):
+        work = Work(reason=OTHER_ARGUMENTS)
     kind = "vector" if listed.role == "listed" else "matrix"
     return replace(work, category=work.category or listed.category, kind=kind)
+
+
+def _fits_columns(work: Work) -> bool:
+    """Return whether all numbers are below `_MAX_FIGURE`, or unknown."""
+    numbers = [work.flops, work.min_bytes]
+    numbers += [size for size in (work.parameters or {}).values() if not isinstance(size, str)]
+    return not any(number >= _MAX_FIGURE for number in numbers)
 
 
 def _backward(call: OperatorCall, forward: str) -> Work:

@@ -25,11 +25,17 @@ import msgspec
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
-from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
+from hta_widgets.formats.stack_frames import (
+    DumpFrame,
+    as_integer,
+    as_list,
+    frame_text,
+    read_dump_value,
+    stack_of,
+)
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.pickles import is_pickle, read_pickle
+from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.short_paths import shorten_paths
 
@@ -79,17 +85,18 @@ class FlightDump:
 def is_dump(start: FileStart) -> bool:
     """Whether a file is a dump, by the keys that it begins with."""
     text = start.without_bom
-    if not text.startswith(b"{") and not is_pickle(start):
-        return False
     keys = (b"pg_config", b"pg_status", b"profiling_name", b"comm_state", b"comm_lib_version")
+    has_key = any(key in text for key in keys)
+    if is_pickle(start):  # thousands of ranks in `pg_config` fill the text before the entries
+        return has_key
     has_states = b"entries" in text or b"pg_status" in text or b"seq_id" in text
-    return has_states and b"traceEvents" not in text and any(key in text for key in keys)
+    return has_key and has_states and text.startswith(b"{") and b"traceEvents" not in text
 
 
 def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read the dump of a rank as instants at which collectives were enqueued."""
     problems = Problems()
-    value = _value_of(path, problems, advance)
+    value = read_dump_value(path, problems, advance, remedy=_REMEDY, complete=_complete_entries)
     value = {"entries": value} if isinstance(value, list) else _mapping(value)
     if isinstance(value.get("pg_status"), dict):  # collectives may be left out of the dump
         value.setdefault("entries", [])
@@ -108,23 +115,8 @@ def read_dump(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     return Outcome((trace,), problems)
 
 
-def _value_of(path: str, problems: Problems, advance: Advance) -> Any:
-    data = read_whole_file(path, problems, advance)
-    start = FileStart(path, data, len(data))
-    if is_pickle(start):
-        return read_pickle(path, data, problems)
-    try:
-        return msgspec.json.decode(start.without_bom)
-    except (msgspec.DecodeError, RecursionError) as cause:
-        whole = _whole_entries(start.without_bom) if "truncated" in str(cause) else None
-        if whole is None:
-            raise TraceError(f"is damaged JSON ({cause})", path=path, remedy=_REMEDY) from None
-        problems.add("truncated", 1, "the JSON ends early: its whole entries are read", file=path)
-        return whole
-
-
-def _whole_entries(text: bytes) -> Any:
-    """Return JSON that is cut off, without its last entries; None if nothing is whole."""
+def _complete_entries(text: bytes) -> Any:
+    """Return JSON that ends early without its last entry; None if no entry is complete."""
     for end in list(re.finditer(rb"\}\s*,\s*\{", text))[-2:][::-1]:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(text[: end.start() + 1] + b"]}")
@@ -155,8 +147,8 @@ def _dump_of(value: Mapping[str, Any], rank: int, path: str, problems: Problems)
     ]
     dump.entries.extend(filter(None, collectives))
     if not dump.entries:
-        reached = (_last_collective(*each, number_of) for each in status.items())
-        dump.entries.extend(filter(None, reached))
+        last_of_groups = (_last_collective(*item, number_of) for item in status.items())
+        dump.entries.extend(filter(None, last_of_groups))
     dump.stacks.extend(map(list, number_of))
     skipped = collectives.count(None)
     problems.add("skipped", skipped, "entries without a process group and a number", file=path)
@@ -217,24 +209,24 @@ def _collective(
 
 
 def _group_and_description(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name of an entry's process group, or else its number, and its description."""
-    stated = entry.get("process_group", entry.get("pg_name"))
-    names = [
-        shorten_paths(str(part))
-        for part in (stated if isinstance(stated, (list, tuple)) else [stated])
-        if isinstance(part, (str, int))
+    """Return the name of an entry's process group, or its number, and the description."""
+    group = entry.get("process_group", entry.get("pg_name"))
+    texts = [
+        shorten_paths(str(text))
+        for text in (group if isinstance(group, (list, tuple)) else [group])
+        if isinstance(text, (str, int))
     ]
-    name, description = (*names, "", "")[:2]
+    name, description = (*texts, "", "")[:2]
     return name or str(entry.get("pg_id", "")), description
 
 
 def _last_collective(
-    group: str, reached: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
+    group: str, status: Mapping[str, Any], number_of: dict[tuple[DumpFrame, ...], int]
 ) -> EnqueuedCollective | None:
-    """Return the last collective of a group, of a dump that holds only how far groups got."""
+    """Return the last collective of a group by ``pg_status``, for a dump without entries."""
     sequence, started, completed = (
-        as_integer(reached.get(f"last_{what}_collective"))
-        for what in ("enqueued", "started", "completed")
+        as_integer(status.get(f"last_{state}_collective"))
+        for state in ("enqueued", "started", "completed")
     )
     if sequence < 0:
         return None
@@ -257,7 +249,10 @@ def _add_collectives(rows: EventRows, dump: FlightDump) -> None:
         )
         for entry in entries
     ]
-    names = [f"{e.operation}{'' if e.is_finished else ' (unfinished)'}" for e in entries]
+    names = [
+        entry.operation if entry.is_finished else f"{entry.operation} (unfinished)"
+        for entry in entries
+    ]
     times_ns = [entry.created_ns for entry in entries]
     rows.add(
         start_ns=times_ns, end_ns=times_ns, name=rows.name_codes(names), category=CATEGORY,
@@ -305,6 +300,4 @@ def _ranks(config: Mapping[str, Any]) -> list[int]:
 
 def _sizes(sizes: Any) -> str:
     """Return shapes as text: ``[1024, 1024]``, or several with commas between."""
-    return ", ".join(
-        f"[{', '.join(str(each) for each in as_list(shape))}]" for shape in as_list(sizes)
-    )
+    return ", ".join(f"[{', '.join(map(str, as_list(shape)))}]" for shape in as_list(sizes))

@@ -34,42 +34,53 @@ _MAX_COLLECTIVES = 1000
 def _hang_frame(traces: TraceSet) -> pd.DataFrame:
     """Return the states of the collectives around the first hang, by rank of its group."""
     hangs = find_hangs(traces)
-    rows: list[tuple[Any, ...]] = []
-    ranks: list[int] = []
-    if hangs:
-        hang = hangs[0]
-        states = collective_states(traces)
-        is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
-        is_near &= states["is_p2p"] == hang.is_p2p
-        is_near &= states["sequence"].between(hang.sequence - _BEFORE, hang.sequence + _AFTER)
-        near = states[is_near & states["rank"].isin(hang.ranks)]
-        near = near.drop_duplicates(["sequence", "rank"])
-        missing = [*hang.absent, *hang.differing, *hang.without_dump]
-        ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))
-        last = {job.name: job.last_calls for job in flight_jobs(traces)}[hang.job]
-        for rank in ranks[:_MAX_RANKS]:
-            did, where = last.get(rank, ("no dump is loaded", ""))
-            rows += [
-                (
-                    *(hang.group, rank, "" if row["key"] < 0 else str(row["key"])),
-                    *(row["sequence"], row["state"], short_operation(row["operation"])),
-                    *(row["input_sizes"], row["where"], rank in missing, did, where),
-                    row["sequence"] == hang.sequence and rank in hang.differing,
-                )
-                for row in near[near["rank"] == rank].to_dict("records")
-            ]
+    rows = _rows_around(traces, hangs[0]) if hangs else []
     texts = dict.fromkeys(("state", "operation", "sizes", "where"), "object")
     schema = {
         "group": "object", **int64("rank"), "keys": "object", **int64("sequence"), **texts,
         "is_missing": "bool", "last": "object", "last_where": "object", "is_different": "bool",
     }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns_of_rows(map(dict.values, rows), schema),
         matched={"collectives": len(rows)},
         note="" if rows else note_without_hang(traces),
         sentence=hang_text(hangs[0]) if hangs else "",
-        others=max(len(ranks) - _MAX_RANKS, 0),
+        others=max(len(hangs[0].ranks) - _MAX_RANKS, 0) if hangs else 0,
     )
+
+
+def _rows_around(traces: TraceSet, hang: Hang) -> list[dict[str, Any]]:
+    """Return the states of the collectives around a hang, of the missing ranks first."""
+    states = collective_states(traces)
+    is_near = (states["job"] == hang.job) & (states["group"] == hang.group)
+    is_near &= states["is_p2p"] == hang.is_p2p
+    is_near &= states["sequence"].between(hang.sequence - _BEFORE, hang.sequence + _AFTER)
+    near = states[is_near & states["rank"].isin(hang.ranks)]
+    near = near.drop_duplicates(["sequence", "rank"])
+    missing = {*hang.absent, *hang.differing, *hang.without_dump}
+    ranks = sorted(hang.ranks, key=lambda rank: (rank not in missing, rank))
+    last_calls = next(job.last_calls for job in flight_jobs(traces) if job.name == hang.job)
+    rows = []
+    for rank in ranks[:_MAX_RANKS]:
+        last, last_where = last_calls.get(rank, ("no dump is loaded", ""))
+        rows += [
+            {
+                "group": hang.group,
+                "rank": rank,
+                "keys": "" if row["key"] < 0 else str(row["key"]),
+                "sequence": row["sequence"],
+                "state": row["state"],
+                "operation": short_operation(row["operation"]),
+                "sizes": row["input_sizes"],
+                "where": row["where"],
+                "is_missing": rank in missing,
+                "last": last,
+                "last_where": last_where,
+                "is_different": row["sequence"] == hang.sequence and rank in hang.differing,
+            }
+            for row in near[near["rank"] == rank].to_dict("records")
+        ]
+    return rows
 
 
 def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
@@ -79,40 +90,51 @@ def _collectives_frame(traces: TraceSet) -> pd.DataFrame:
     states = states.assign(is_unfinished=states["state"] != "finished")
     totals = states.groupby(keys)[["is_unfinished", "created_ns"]].max().reset_index()
     totals = totals.sort_values(["is_unfinished", "created_ns"], ascending=False, kind="stable")
-    shown = totals[keys].iloc[:_MAX_COLLECTIVES]
-    of_collective: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
-    for each in shown.merge(states, "left", keys).itertuples(index=False):
-        of_collective[each.job, each.group, each.sequence, each.is_p2p].append(each)
-    rows = []
-    for (job, group, sequence, is_p2p), states_of in of_collective.items():
-        ranks_of: dict[str, list[int]] = defaultdict(list)
-        for each in states_of:
-            ranks_of[each.state].append(each.rank)
-        calls = [each for each in states_of if each.operation]
-        waiting = [*ranks_of["started"], *ranks_of["scheduled"]]
-        missing = [*ranks_of["absent"], *ranks_of["no dump"]]
-        sizes = sorted({each.input_sizes for each in calls})
-        operation = " or ".join(dict.fromkeys(short_operation(each.operation) for each in calls))
-        chosen = set(missing or waiting)
-        selects = [str(each.key) for each in states_of if each.rank in chosen and each.key >= 0]
-        number = f"{operation} #{sequence}"
-        rows.append(
-            (
-                *(f"{number} · {group}", number, group, job, sequence, is_p2p),
-                *(len(ranks_of["finished"]), len({each.rank for each in states_of})),
-                *(ranks_text(waiting), ranks_text(missing), " or ".join(sizes[:2])),
-                *(calls[0].dtype, calls[0].where, ",".join(selects)),
-            )
-        )
+    shown = totals[keys].iloc[:_MAX_COLLECTIVES].merge(states, "left", keys)
+    states_of: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for state in shown.itertuples(index=False):
+        states_of[state.job, state.group, state.sequence, state.is_p2p].append(state)
+    rows = list(map(_collective_row, states_of.values()))
     texts = dict.fromkeys(("name", "label", "group", "job"), "object")
     more = dict.fromkeys(("waiting", "missing", "sizes", "dtype", "where", "keys"), "object")
     schema = {**texts, **int64("sequence"), "is_p2p": "bool", **int64("finished ranks"), **more}
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns_of_rows(map(dict.values, rows), schema),
         matched={"collectives": len(totals)},
         note="" if rows else NO_DUMPS,
         total=len(totals),
     )
+
+
+def _collective_row(states: list[Any]) -> dict[str, Any]:
+    """Return the row of a collective from its rows of `collective_states`, one per rank."""
+    collective = states[0]
+    ranks_of_state: dict[str, list[int]] = defaultdict(list)
+    for state in states:
+        ranks_of_state[state.state].append(state.rank)
+    waiting = [*ranks_of_state["started"], *ranks_of_state["scheduled"]]
+    missing = [*ranks_of_state["absent"], *ranks_of_state["no dump"]]
+    calls = [state for state in states if state.operation]
+    operations = dict.fromkeys(short_operation(call.operation) for call in calls)
+    label = f"{' or '.join(operations)} #{collective.sequence}"
+    selected = set(missing or waiting)
+    keys = [str(state.key) for state in states if state.rank in selected and state.key >= 0]
+    return {
+        "name": f"{label} · {collective.group}",
+        "label": label,
+        "group": collective.group,
+        "job": collective.job,
+        "sequence": collective.sequence,
+        "is_p2p": collective.is_p2p,
+        "finished": len(ranks_of_state["finished"]),
+        "ranks": len({state.rank for state in states}),
+        "waiting": ranks_text(waiting),
+        "missing": ranks_text(missing),
+        "sizes": " or ".join(sorted({call.input_sizes for call in calls})[:2]),
+        "dtype": calls[0].dtype,
+        "where": calls[0].where,
+        "keys": ",".join(keys),
+    }
 
 
 #: A dump states what ranks did last, so that neither windows nor ranks narrow these panels.

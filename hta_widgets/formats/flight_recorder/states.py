@@ -14,7 +14,7 @@ the cause, and comes first.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,14 +36,21 @@ from hta_widgets.trace.traceset import TraceSet
 
 _COMMUNICATION = KINDS.index("communication")
 NO_DUMPS = note_text("no_flight_dumps")
-#: Events by rank, process group and number: the rank in the set, and the id.
+#: Events by rank, process group and sequence number: the rank in the set, and the id.
 _Events = dict[tuple[int, str, int], tuple[int, int]]
+_StateRow = dict[str, Any]
+#: Columns of `collective_states` that are attributes of `EnqueuedCollective`.
+_CALL_COLUMNS = (
+    "operation", "input_sizes", "output_sizes", "dtype", "created_ns", "started_ns", "completed_ns",
+)  # fmt: skip
 #: Collectives whose shapes are the same on all ranks.
 _EQUAL_SHAPES = ("allreduce", "all_reduce", "reduce_scatter", "all_gather", "allgather", "reduce")
+#: Parts of the names of collectives whose shapes may differ between ranks.
 _UNEVEN = ("_v", "uneven", "coalesced", "alltoall", "all_to_all")
-#: Operations between two ranks, by their places in the group: ``send 0->1``, ``recv 1<-0``.
+#: Operations between two ranks, by their positions in the group: ``send 0->1``, ``recv 1<-0``.
 _P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")
-_EMPTY = EnqueuedCollective("", -1, False, "", "", False, -1, -1, -1, -1.0, "", "", "", -1)
+#: The collective of a rank that did not enqueue it.
+_NOT_ENQUEUED = EnqueuedCollective("", -1, False, "", "", False, -1, -1, -1, -1.0, "", "", "", -1)
 
 
 @dataclass(slots=True)
@@ -62,6 +69,19 @@ class _Group:
     p2p: dict[tuple[str, int], int] = field(default_factory=dict)
     #: by rank with a dump: the number of its last collective, -1 if it has none
     last: dict[int, int] = field(default_factory=dict)
+
+    def add_dump(self, rank: int, entries: list[EnqueuedCollective], last_enqueued: int) -> None:
+        """Add what a rank enqueued; `last_enqueued` is the number that its dump states."""
+        sequences = (entry.sequence for entry in entries if not entry.is_p2p)
+        self.last[rank] = max(sequences, default=last_enqueued)
+        count_of_operation: dict[str, int] = defaultdict(int)
+        for entry in entries:
+            sequence = entry.sequence
+            if entry.is_p2p:  # a send and its receive have different numbers
+                count_of_operation[entry.operation] += 1
+                transfer = entry.operation, count_of_operation[entry.operation]
+                sequence = self.p2p.setdefault(transfer, -1 - len(self.p2p))
+            self.calls[sequence].setdefault(rank, []).append(entry)
 
 
 @dataclass(slots=True)
@@ -89,13 +109,13 @@ class Hang:
     sequence: int
     operation: str
     kind: str  # mismatch, absent, no dump or stuck
-    waiting: tuple[int, ...]  # enqueued it and did not finish it
-    absent: tuple[int, ...]  # their dumps lack it
+    waiting: tuple[int, ...]  # ranks that enqueued it and did not finish it
+    absent: tuple[int, ...]  # ranks whose dumps lack it
     without_dump: tuple[int, ...]
-    differing: dict[int, str]  # what ranks called otherwise than most
-    last: dict[int, str]  # what absent ranks enqueued last, and where
+    differing: dict[int, str]  # by rank: its call, where it differs from that of most ranks
+    last: dict[int, str]  # by absent rank: its last call, and where
     where: str
-    usual: str = ""  # what most ranks called, if some called another
+    usual: str = ""  # the call of most ranks, if another differs
     is_p2p: bool = False
     #: whether the ranks that it waits for wait nowhere else
     is_cause: bool = True
@@ -107,63 +127,53 @@ def flight_jobs(traces: TraceSet) -> list[_Job]:
 
     A job whose dumps are copies of another job's is left out.
     """
-    dumps: dict[str, dict[int, tuple[int, FlightDump]]] = defaultdict(dict)
-    loaded = [
-        (key, trace) for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
-    ]
-    ranks = [trace.profile.rank for _, trace in loaded]
+    with_dump = {
+        key: trace for key, trace in traces.items() if isinstance(trace.profile, FlightDump)
+    }
+    ranks = [trace.profile.rank for trace in with_dump.values()]
     # Names may begin with a host: dumps of different ranks are of one job.
     is_one_job = len(set(ranks)) == len(ranks) and -1 not in ranks
-    for key, trace in loaded:
-        dump = trace.profile
-        rank = dump.rank if dump.rank >= 0 else trace.rank
-        job = loaded[0][1].job if is_one_job else trace.job
-        dumps[job or ""].setdefault(rank, (key, dump))
+    first_name = next((trace.job for trace in with_dump.values()), "")
+    keys_of_job: dict[str, dict[int, int]] = defaultdict(dict)
+    for key, trace in with_dump.items():
+        rank = trace.profile.rank if trace.profile.rank >= 0 else trace.rank
+        job_name = first_name if is_one_job else trace.job
+        keys_of_job[job_name or ""].setdefault(rank, key)
     jobs: list[_Job] = []
-    for name, of_rank in dumps.items():
-        by_rank = {rank: dump for rank, (_, dump) in sorted(of_rank.items())}
-        keys = {rank: key for rank, (key, _) in of_rank.items()}
-        if any(job.dumps == by_rank for job in jobs):
-            continue
-        jobs.append(_Job(name, by_rank, keys, _groups_of(name, by_rank)))
+    for job_name, key_of in keys_of_job.items():
+        dumps = {rank: with_dump[key].profile for rank, key in sorted(key_of.items())}
+        if not any(job.dumps == dumps for job in jobs):
+            jobs.append(_Job(job_name, dumps, key_of, _groups_of(job_name, dumps)))
     return jobs
 
 
 def _groups_of(job: str, dumps: dict[int, FlightDump]) -> list[_Group]:
-    """Return the groups of a job. Groups of one name are apart if dumps list other ranks."""
-    listed: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    """Return the groups of a job; a name whose ranks differ between dumps is several groups."""
+    member_lists: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    descriptions: dict[str, str] = {}
     for rank, dump in dumps.items():
+        descriptions |= {name: text for name, text in dump.descriptions.items() if text}
         for name, ranks in dump.members.items():
             if rank in ranks:
-                listed[name].add(tuple(ranks))
-    described = (dump.descriptions.items() for dump in dumps.values())
-    descriptions = {name: text for items in described for name, text in items if text}
+                member_lists[name].add(tuple(ranks))
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, dump in dumps.items():
-        count_of: dict[tuple[str, str], int] = defaultdict(int)
         entries: dict[str, list[EnqueuedCollective]] = defaultdict(list)
         for entry in dump.entries:
             entries[entry.group].append(entry)
-        listing = {name for name, ranks in dump.members.items() if rank in ranks}
-        for name in sorted(listing | set(entries)):
-            of_name = sorted(listed[name])
-            members: tuple[int, ...] = next((of for of in of_name if rank in of), ())
+        names_with_rank = {name for name, ranks in dump.members.items() if rank in ranks}
+        for name in sorted(names_with_rank | set(entries)):
+            candidates = sorted(member_lists[name])
+            members: tuple[int, ...] = next((ranks for ranks in candidates if rank in ranks), ())
             label = group_name(name, descriptions.get(name, ""))
             group = groups.setdefault(
                 (name, members), _Group(job, label, bool(members), members or tuple(dumps))
             )
-            sequences = (entry.sequence for entry in entries[name] if not entry.is_p2p)
-            group.last[rank] = max(sequences, default=dump.enqueued.get(name, -1))
-            for entry in entries[name]:
-                sequence = entry.sequence
-                if entry.is_p2p:  # a send and its receive have different numbers
-                    count_of[name, entry.operation] += 1
-                    place = entry.operation, count_of[name, entry.operation]
-                    sequence = group.p2p.setdefault(place, -1 - len(group.p2p))
-                group.calls[sequence].setdefault(rank, []).append(entry)
+            group.add_dump(rank, entries[name], dump.enqueued.get(name, -1))
     for group in groups.values():
         if not group.is_listed and "default_pg" not in group.label:
-            group.ranks = tuple(sorted({rank for of in group.calls.values() for rank in of}))
+            ranks_with_calls = {rank for calls in group.calls.values() for rank in calls}
+            group.ranks = tuple(sorted(ranks_with_calls))
     return list(groups.values())
 
 
@@ -172,18 +182,19 @@ def find_hangs(traces: TraceSet) -> list[Hang]:
     """Return the first unfinished or differing collective of each group, causes first."""
     hangs = []
     for job in flight_jobs(traces):
-        of_job = [hang for group in job.groups for hang in _hangs_of(group, job)]
-        waiting = {rank for hang in of_job for rank in hang.waiting}
-        is_blocked = [not waiting.isdisjoint(hang.absent) for hang in of_job]
+        hangs_of_job = [hang for group in job.groups for hang in _hangs_of(group, job)]
+        waiting = {rank for hang in hangs_of_job for rank in hang.waiting}
+        is_blocked = [not waiting.isdisjoint(hang.absent) for hang in hangs_of_job]
         if all(is_blocked):  # the ranks wait for each other
-            is_blocked = [False] * len(of_job)
-        pairs = zip(of_job, is_blocked, strict=True)
+            is_blocked = [False] * len(hangs_of_job)
+        pairs = zip(hangs_of_job, is_blocked, strict=True)
         hangs += [replace(hang, is_cause=not blocked) for hang, blocked in pairs]
     order = ("mismatch", "absent", "no dump", "stuck")
     return sorted(hangs, key=lambda h: (not h.is_cause, order.index(h.kind), -len(h.ranks)))
 
 
 def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
+    """Yield the first hang among a group's collectives, and those of its sends and receives."""
     has_hang = False
     for sequence in sorted(group.calls, key=lambda number: (number < 0, abs(number))):
         if has_hang and sequence >= 0:
@@ -196,20 +207,26 @@ def _hangs_of(group: _Group, job: _Job) -> Iterator[Hang]:
         differing, usual = _differing(calls) if sequence >= 0 else ({}, "")
         if not waiting and not differing and not absent:
             continue
-        first = calls[waiting[0]][0] if waiting else next(iter(calls.values()))[0]
+        caller = waiting[0] if waiting else next(iter(calls))
+        call = calls[caller][0]
         if sequence < 0:
-            absent, without = _missing_peer(group, job, first.operation)
-        kind = (
-            "mismatch" if differing else "absent" if absent else "no dump" if without else "stuck"
-        )
-        of_first = job.dumps[waiting[0] if waiting else next(iter(calls))]
+            absent, without = _missing_peer(group, job, call.operation)
+        kinds = {"mismatch": differing, "absent": absent, "no dump": without}
         yield Hang(
-            *(group.job, group.label, group.ranks, first.sequence, first.operation, kind),
-            *(waiting, absent, without if waiting else (), differing),
-            {rank: ", in ".join(filter(None, _last_call(job.dumps[rank]))) for rank in absent},
-            frame_text(of_first.stacks[first.stack]),
-            usual,
-            first.is_p2p,
+            job=group.job,
+            group=group.label,
+            ranks=group.ranks,
+            sequence=call.sequence,
+            operation=call.operation,
+            kind=next((kind for kind, ranks in kinds.items() if ranks), "stuck"),
+            waiting=waiting,
+            absent=absent,
+            without_dump=without if waiting else (),
+            differing=differing,
+            last={rank: ", in ".join(filter(None, _last_call(job.dumps[rank]))) for rank in absent},
+            where=frame_text(job.dumps[caller].stacks[call.stack]),
+            usual=usual,
+            is_p2p=call.is_p2p,
         )
         has_hang = True
 
@@ -230,32 +247,34 @@ def _state(group: _Group, job: _Job, sequence: int, rank: int) -> str:
 def _missing_peer(
     group: _Group, job: _Job, operation: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the peer of a send or receive as absent, or as without a dump; none if it is there."""
+    """Return the peer of a send or receive if it is absent, and if it has no dump."""
     match = _P2P.search(operation)
-    if match is None or max(places := (int(match[2]), int(match[4]))) >= len(group.ranks):
+    if match is None:
         return (), ()
-    other = f"recv {match[4]}<-{match[2]}" if match[1] == "send" else f"send {match[4]}->{match[2]}"
-    peer = group.ranks[places[1]]
+    direction, position, _, peer_position = match.groups()
+    if max(int(position), int(peer_position)) >= len(group.ranks):
+        return (), ()
+    peer = group.ranks[int(peer_position)]
     if peer not in job.dumps:
         return (), (peer,)
-    unfinished = any(
-        not call.is_finished and call.operation.endswith(other)
-        for of_rank in group.calls.values()
-        for call in of_rank.get(peer, ())
+    other_side = f"{'recv' if direction == 'send' else 'send'} {peer_position}"
+    other_side += f"{'<-' if direction == 'send' else '->'}{position}"
+    is_unfinished = any(
+        not call.is_finished and call.operation.endswith(other_side)
+        for calls in group.calls.values()
+        for call in calls.get(peer, ())
     )
-    return (() if unfinished else (peer,)), ()
+    return (() if is_unfinished else (peer,)), ()
 
 
 def _differing(calls: dict[int, list[EnqueuedCollective]]) -> tuple[dict[int, str], str]:
-    """Return the ranks that called otherwise than most, and what most called."""
-    words = {rank: " and ".join(map(_call_words, of_rank)) for rank, of_rank in calls.items()}
-    counts: dict[str, int] = defaultdict(int)
-    for text in words.values():
-        counts[text] += 1
+    """Return the calls that differ from the call of most ranks, by rank, and the latter."""
+    text_of_rank = {rank: " and ".join(map(_call_words, of)) for rank, of in calls.items()}
+    counts = Counter(text_of_rank.values())
     if len(counts) < 2:
         return {}, ""
-    most = max(counts, key=lambda text: (counts[text], -list(counts).index(text)))
-    return {rank: text for rank, text in words.items() if text != most}, most
+    ((usual, _),) = counts.most_common(1)  # of equals, the first
+    return {rank: text for rank, text in text_of_rank.items() if text != usual}, usual
 
 
 def _call_words(call: EnqueuedCollective) -> str:
@@ -308,28 +327,37 @@ def _recorded_events(traces: TraceSet) -> _Events:
     return events
 
 
-def _states(group: _Group, job: _Job, events: _Events) -> Iterator[tuple[Any, ...]]:
+def _states(group: _Group, job: _Job, events: _Events) -> Iterator[_StateRow]:
+    """Yield the rows of `collective_states` of a group."""
     for sequence, calls in sorted(group.calls.items()):
-        unfinished = any(not call.is_finished for of in calls.values() for call in of)
+        is_unfinished = any(not call.is_finished for of in calls.values() for call in of)
         for rank in group.ranks:
             state = _state(group, job, sequence, rank)
             dump = job.dumps.get(rank)
-            if rank not in calls and (not state or (state == "no dump" and not unfinished)):
+            if rank not in calls and (not state or (state == "no dump" and not is_unfinished)):
                 continue
-            for call in calls.get(rank, [_EMPTY]):
+            for call in calls.get(rank, [_NOT_ENQUEUED]):
                 stack = dump.stacks[call.stack] if dump and call.stack >= 0 else ()
-                yield (
-                    *(job.name, group.label, max(call.sequence, sequence), sequence < 0, rank),
-                    *(job.key_of.get(rank, -1), call.operation, state, call.input_sizes),
-                    *(call.output_sizes, call.dtype, call.created_ns, call.started_ns),
-                    *(call.completed_ns, call.duration_ms if call.duration_ms >= 0 else np.nan),
-                    *(frame_text(stack), "; ".join(frame.text for frame in stack)),
-                    *events.get((rank, call.group, sequence), (-1, -1)),
-                )
+                event_rank, event_id = events.get((rank, call.group, sequence), (-1, -1))
+                yield {
+                    "job": job.name,
+                    "group": group.label,
+                    "sequence": max(call.sequence, sequence),
+                    "is_p2p": sequence < 0,
+                    "rank": rank,
+                    "key": job.key_of.get(rank, -1),
+                    "state": state,
+                    **{name: getattr(call, name) for name in _CALL_COLUMNS},
+                    "duration_ms": call.duration_ms if call.duration_ms >= 0 else np.nan,
+                    "where": frame_text(stack),
+                    "stack": "; ".join(frame.text for frame in stack),
+                    "event_rank": event_rank,
+                    "event_id": event_id,
+                }
 
 
 @memoize
-def _state_rows(traces: TraceSet) -> list[tuple[Any, ...]]:
+def _state_rows(traces: TraceSet) -> list[_StateRow]:
     events = _recorded_events(traces)
     pairs = [(group, job) for job in flight_jobs(traces) for group in job.groups]
     return [row for group, job in pairs for row in _states(group, job, events)]
@@ -377,16 +405,16 @@ def collective_states(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     rows = _state_rows(traces)
     if ranks is not None:
         wanted = set(normalize_ranks(ranks))
-        rows = [row for row in rows if row[5] in wanted]
+        rows = [row for row in rows if row["key"] in wanted]
     schema = {
         "job": "object", "group": "object", **int64("sequence"), "is_p2p": "bool",
         **int64("rank key"), **_texts("operation state input_sizes output_sizes dtype"),
         **int64("created_ns started_ns completed_ns"), "duration_ms": "float64",
         **_texts("where stack"), **int64("event_rank event_id"),
     }  # fmt: skip
-    finished = sum(row[7] == "finished" for row in rows)
+    finished = sum(row["state"] == "finished" for row in rows)
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns_of_rows(([row[name] for name in schema] for row in rows), schema),
         matched={"finished": finished, "unfinished": len(rows) - finished},
         note="" if flight_jobs(traces) else NO_DUMPS,
     )
@@ -419,25 +447,37 @@ def collective_hangs(traces: TraceSet) -> pd.DataFrame:
         - ``sentence``: all of this in words
     """
     hangs = find_hangs(traces)
-    rows = [
-        (
-            *(hang.job, hang.group, hang.sequence, hang.operation, hang.kind, hang.is_cause),
-            *(ranks_text(ranks) for ranks in (hang.waiting, hang.absent, hang.without_dump)),
-            *("; ".join(f"rank {r}: {text}" for r, text in each.items())
-              for each in (hang.differing, hang.last)),
-            *(hang.where, hang_text(hang)),
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "job": hang.job,
+            "group": hang.group,
+            "sequence": hang.sequence,
+            "operation": hang.operation,
+            "kind": hang.kind,
+            "is_cause": hang.is_cause,
+            "waiting": ranks_text(hang.waiting),
+            "absent": ranks_text(hang.absent),
+            "without_dump": ranks_text(hang.without_dump),
+            "differing": _calls_text(hang.differing),
+            "last": _calls_text(hang.last),
+            "where": hang.where,
+            "sentence": hang_text(hang),
+        }
         for hang in hangs
-    ]  # fmt: skip
+    ]
     schema = {
         **_texts("job group"), **int64("sequence"), **_texts("operation kind"), "is_cause": "bool",
         **_texts("waiting absent without_dump differing last where sentence"),
     }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns_of_rows(map(dict.values, rows), schema),
         matched={"hangs": len(rows)},
         note="" if rows else note_without_hang(traces),
     )
+
+
+def _calls_text(call_of_rank: dict[int, str]) -> str:
+    return "; ".join(f"rank {rank}: {text}" for rank, text in call_of_rank.items())
 
 
 def note_without_hang(traces: TraceSet) -> str:
@@ -447,7 +487,7 @@ def note_without_hang(traces: TraceSet) -> str:
         return NO_DUMPS
     if any(dump.entries for job in jobs for dump in job.dumps.values()):
         return "all collectives of the dumps are finished"
-    return "the dumps hold no collectives"
+    return "the dumps have no collectives"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

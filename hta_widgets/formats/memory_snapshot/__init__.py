@@ -1,4 +1,4 @@
-"""Snapshots of CUDA's memory."""
+"""Snapshots of a device's memory, by PyTorch's allocator."""
 
 from hta_widgets.readers.formats import (
     FileReading,
@@ -12,7 +12,7 @@ from hta_widgets.readers.formats import (
 SNAPSHOTS = Format(
     name="memory-snapshot",
     label="memory snapshot",
-    plural="snapshots of CUDA's memory",
+    plural="snapshots of device memory",
     reading=FileReading(
         sniff=f"{__name__}.snapshots:is_snapshot",
         words=(b"segment", b"device_traces"),

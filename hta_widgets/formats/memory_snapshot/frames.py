@@ -30,12 +30,12 @@ _MIN_FREE_SHARE = 0.1
 
 
 def _peak_frame(traces: TraceSet) -> pd.DataFrame:
-    """Return what holds the highest peak of all devices; small rows are added up."""
+    """Return the blocks at the highest peak of all devices; small rows are added up."""
     peak = snapshot_peak(traces)
     if not len(peak):
         return peak
-    places = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
-    rank, device = places.index.tolist()[int(places.to_numpy().argmax())]
+    peaks = peak.groupby(["rank", "device"], sort=False)["peak_bytes"].first()
+    rank, device = peaks.index[int(peaks.to_numpy().argmax())]
     highest = peak[(peak["rank"] == rank) & (peak["device"] == device)]
     rest = highest.iloc[_TOP:]
     if len(rest):
@@ -45,7 +45,7 @@ def _peak_frame(traces: TraceSet) -> pd.DataFrame:
         )  # fmt: skip
         highest = pd.concat([highest.iloc[:_TOP], first], ignore_index=True)
     columns: dict[Any, Any] = highest.reset_index(drop=True).to_dict("series")
-    return result_frame(columns, matched=peak.attrs["matched"], others=len(places) - 1)
+    return result_frame(columns, matched=peak.attrs["matched"], others=len(peaks) - 1)
 
 
 def _pools_frame(traces: TraceSet) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def _pools_frame(traces: TraceSet) -> pd.DataFrame:
     return result_frame(columns, matched=segments.attrs["matched"], note=note)
 
 
-#: A snapshot is of one instant and what led to it, so that neither windows nor ranks narrow these.
+#: A snapshot shows one instant and the events before it, so windows and ranks narrow no panel.
 PANELS = (
     whole_job_panel("snapshot_peak", _peak_frame, snapshot_peak),
     whole_job_panel("snapshot_segments", _pools_frame, snapshot_segments),
@@ -81,10 +81,12 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     for rank_memory in snapshot_memories(traces):
         failed = rank_memory.memory.failed
         if failed:
-            wanted, free = failed[-1]
-            place = f"{rank_memory.label} of rank {rank_memory.trace.rank}"
-            left = f", with {size(free)} free" if free >= 0 else ""
-            text = f"{place} is out of memory: an allocation of {size(wanted)} failed{left}."
+            requested_bytes, free_bytes = failed[-1]
+            text = (
+                f"{rank_memory.label} of rank {rank_memory.trace.rank} is out of memory: an"
+                f" allocation of {size(requested_bytes)} failed"
+            )
+            text += f", with {size(free_bytes)} free." if free_bytes >= 0 else "."
             chosen = Selection(ranks=(rank_memory.trace.rank,))
             finding = HeadlineFinding("memory", 1.0, [text], "Select this rank", chosen)
             findings.append(finding)
@@ -107,16 +109,16 @@ def _peak_text(peak: pd.DataFrame) -> str:
     first = peak.iloc[0]
     before = int(peak.loc[peak["use"] == BEFORE, "bytes"].sum())
     named = peak[~peak["use"].isin([BEFORE, NO_STACK, ""])]
-    holds = []
+    contents = []
     if before:
-        holds.append(f"{size(before)} from before the recording")
+        contents.append(f"{size(before)} from before the recording")
     if len(named):
         largest = named.iloc[0]
-        holds.append(f"{size(largest['bytes'])} of {largest['where']}")
-    held = f": {' and '.join(holds)}" if holds else ""
+        contents.append(f"{size(largest['bytes'])} of {largest['where']}")
+    contents_text = f": {' and '.join(contents)}" if contents else ""
     return (
         f"Memory of {first['device']} on rank {first['rank']} peaks at {size(first['peak_bytes'])}"
-        f" in use, of {size(first['reserved_bytes'])} reserved{held}."
+        f" in use, of {size(first['reserved_bytes'])} reserved{contents_text}."
     )
 
 

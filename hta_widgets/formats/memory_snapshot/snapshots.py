@@ -1,12 +1,13 @@
-"""Read snapshots of CUDA's memory: pickles of ``torch.cuda.memory._dump_snapshot``.
+"""Read snapshots of a device's memory: pickles of ``torch.cuda.memory._dump_snapshot``, or JSON.
 
-A snapshot has the segments that the allocator holds at the end, and a ring of its last events. The
-ring begins while memory is in use already. How much follows from its end::
+Other devices of PyTorch write the same: ``torch.xpu.memory._dump_snapshot``. A snapshot has the
+segments that the allocator has at the end, and a ring of its last events. The ring begins while
+memory is in use already. How much follows from its end::
 
     in use at the end, by the segments           19.4 GB
     allocated less released by the ring's events  0.0 GB
     in use at the start                          19.4 GB
-    peak: start and the largest sum of events    25.0 GB   (by the events alone it were 5.6 GB)
+    peak: start and the largest sum of events    25.0 GB   (5.6 GB by the events alone)
 
 A block is in use until ``free_completed``: after ``free_requested``, streams may still need it.
 """
@@ -23,10 +24,16 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.event_rows import EventRows, RankFacts, build_rank, timed_columns
-from hta_widgets.formats.stack_frames import DumpFrame, as_integer, as_list, frame_text, stack_of
+from hta_widgets.formats.stack_frames import (
+    DumpFrame,
+    as_integer,
+    as_list,
+    frame_text,
+    read_dump_value,
+    stack_of,
+)
 from hta_widgets.readers.formats import Advance, FileStart, Outcome
-from hta_widgets.readers.pickles import is_pickle, read_pickle
-from hta_widgets.readers.streams import read_whole_file
+from hta_widgets.readers.pickles import is_pickle
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.problems import Problems
 
@@ -40,11 +47,15 @@ _BACKWARD = re.compile(r"^torch/autograd/|(^|/)autograd/engine")
 #: The change of reserved memory by an event of a segment.
 _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MAX_US = (1 << 62) // 1000
+_MAX_BYTES = 1 << 50
+_KEYS = (b"segment_type", b"device_traces")
+#: The environment variable of the allocator, among its settings; XPU's names no device.
+_ALLOCATOR = re.compile(r"PYTORCH_(?:(?P<device>[A-Z]+)_)?ALLOC_CONF")
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySegment:
-    """Memory that the allocator got from the device, and what it holds at the end."""
+    """Memory that the allocator got from the device, and its blocks at the end."""
 
     device: int
     address: int
@@ -64,11 +75,11 @@ class DeviceMemory:
     device: int
     start_bytes: int = 0
     start_reserved_bytes: int = 0
-    #: of each event: its place in the ring, its time and so on
+    #: by event: its position in the ring, its time and so on
     place: list[int] = field(default_factory=list)
     time_ns: list[int] = field(default_factory=list)
     change_bytes: list[int] = field(default_factory=list)
-    reserved_bytes: list[int] = field(default_factory=list)  # after it
+    reserved_bytes: list[int] = field(default_factory=list)  # after the event
     address: list[int] = field(default_factory=list)
     #: position in `MemorySnapshot.stacks` of the allocation; -1 if it is before the ring
     stack: list[int] = field(default_factory=list)
@@ -98,18 +109,25 @@ class MemorySnapshot:
     devices: list[DeviceMemory] = field(default_factory=list)
     segments: list[MemorySegment] = field(default_factory=list)
     stacks: list[list[DumpFrame]] = field(default_factory=list)
+    device_type: str = "cuda"
+
+    def label(self, device: int) -> str:
+        """Return the name of a device, as PyTorch has it."""
+        return f"{self.device_type}:{device}"
 
 
 def is_snapshot(start: FileStart) -> bool:
     """Whether a file is a snapshot, by the keys that it begins with."""
-    keys = (b"segment_type", b"device_traces", b"total_size")
-    return is_pickle(start) and any(key in start.text for key in keys)
+    if is_pickle(start):
+        return any(key in start.text for key in (*_KEYS, b"total_size"))
+    has_keys = any(b'"%s"' % key in start.text for key in _KEYS)
+    return start.is_json and has_keys and b"traceEvents" not in start.text
 
 
 def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome:
     """Read a snapshot as events of allocations, and counters of memory in use."""
     problems = Problems()
-    value = read_pickle(path, read_whole_file(path, problems, advance), problems)
+    value = read_dump_value(path, problems, advance, remedy=_REMEDY)
     if isinstance(value, list):  # of torch.cuda.memory_snapshot(), which has segments alone
         value = {"segments": value}
     if not isinstance(value, dict) or not ({"segments", "device_traces"} & set(value)):
@@ -117,7 +135,7 @@ def read_snapshot(path: str, *, advance: Advance = None, **_: object) -> Outcome
         raise TraceError(message, path=path, remedy=_REMEDY)
     reader = _SnapshotReader(path, problems)
     snapshot = reader.read(value)
-    _add_annotations(reader.rows, value.get("external_annotations"))
+    _add_annotations(reader.rows, snapshot, value.get("external_annotations"))
     events = timed_columns(reader.rows, path, problems)
     job = PurePath(path).name.partition(".")[0]
     trace = build_rank(
@@ -132,6 +150,7 @@ class _SnapshotReader:
     def __init__(self, path: str, problems: Problems) -> None:
         self.path, self.problems = path, problems
         self.rows = EventRows()
+        self.snapshot = MemorySnapshot()
         self._number_of: dict[tuple[DumpFrame, ...], int] = {}
         self._number_of_list: dict[int, int] = {}
         self._skipped = 0
@@ -139,6 +158,7 @@ class _SnapshotReader:
 
     def read(self, value: Mapping[str, Any]) -> MemorySnapshot:
         """Return the devices with events or segments."""
+        self.snapshot = MemorySnapshot(device_type=_device_type(value.get("allocator_settings")))
         stated = value.get("segments")
         self._has_segments = isinstance(stated, (list, tuple))
         segments = [entry for entry in as_list(stated) if isinstance(entry, dict)]
@@ -151,22 +171,21 @@ class _SnapshotReader:
             detail = "no history: _record_memory_history() was off, so only the end is known"
             self.problems.add("part", 1, detail, file=self.path)
         count = max([len(traces), *(1 + as_integer(entry.get("device")) for entry in segments)])
-        devices = []
         for number in range(min(count, 1024)):
             on_device = [
                 entry for entry in segments if max(as_integer(entry.get("device")), 0) == number
             ]
             events = traces[number] if number < len(traces) else ()
             if on_device or events:
-                devices.append(self._device(number, events, on_device))
+                self.snapshot.devices.append(self._device(number, events, on_device))
         if self._skipped:
             detail = "events or blocks without a size or an address"
             self.problems.add("skipped", self._skipped, detail, file=self.path)
-        stacks = list(map(list, self._number_of))
-        snapshot = MemorySnapshot(devices, [_segment(entry) for entry in segments], stacks)
-        for memory in devices:
-            _add_history(self.rows, snapshot, memory)
-        return snapshot
+        self.snapshot.segments.extend(map(_segment, segments))
+        self.snapshot.stacks.extend(map(list, self._number_of))
+        for memory in self.snapshot.devices:
+            _add_history(self.rows, self.snapshot, memory)
+        return self.snapshot
 
     def _stack(self, frames: Any) -> int:
         # Events share the lists of their frames.
@@ -183,7 +202,7 @@ class _SnapshotReader:
         reserved, has_times = 0, False
         for place, event in enumerate(as_list(events)):
             entry = event if isinstance(event, dict) else {}
-            action, size = entry.get("action"), as_integer(entry.get("size"))
+            action, size = str(entry.get("action")), _size(entry.get("size"))
             address, time_us = (
                 as_integer(entry.get("addr")),
                 as_integer(entry.get("time_us"), _MAX_US),
@@ -218,17 +237,17 @@ class _SnapshotReader:
         live: Mapping[int, tuple[int, int]],
         reserved: int,
     ) -> None:
-        """Compute what was in use at the start, and the older blocks that still are."""
+        """Compute what was in use at the start, and which blocks from then still are at the end."""
         end_bytes = sum(max(_used_bytes(entry), 0) for entry in segments)
-        total = sum(max(as_integer(entry.get("total_size")), 0) for entry in segments)
+        total = sum(max(_size(entry.get("total_size")), 0) for entry in segments)
         if not self._has_segments:
             end_bytes = sum(memory.change_bytes) - int(memory.levels.min(initial=0))
         start_bytes = end_bytes - sum(memory.change_bytes)
         memory.start_bytes = max(start_bytes, 0)
         if start_bytes < 0:
             detail = (
-                f"cuda:{memory.device}: the history allocates {-start_bytes:,} bytes more than the"
-                " segments hold; it is taken to begin with nothing in use"
+                f"{self.snapshot.label(memory.device)}: the history allocates {-start_bytes:,}"
+                " bytes more than the segments hold; it is taken to begin with nothing in use"
             )
             self.problems.add("repaired", 1, detail, file=self.path)
         if not self._has_segments:  # reserved memory is at least the memory in use
@@ -241,7 +260,7 @@ class _SnapshotReader:
             for block in entry.get("blocks") or ():
                 if not isinstance(block, dict):
                     continue
-                size, address = as_integer(block.get("size")), block.get("address", after)
+                size, address = _size(block.get("size")), block.get("address", after)
                 after += max(size, 0)
                 frames = block.get("frames") or _frames_of_history(block)
                 is_in_use = str(block.get("state")).startswith("active")
@@ -260,13 +279,28 @@ class _SnapshotReader:
     def _add_failure(self, device: int, time_ns: int, args: dict[str, int]) -> None:
         self.rows.add(
             start_ns=[time_ns], end_ns=[time_ns], name=self.rows.name.add("out of memory"),
-            category="memory_snapshot", place=_place(self.rows, device), phase="i",
+            category="memory_snapshot", place=_place(self.rows, self.snapshot, device), phase="i",
             args=self.rows.args_codes([args]),
         )  # fmt: skip
 
 
-def _place(rows: EventRows, device: int, tid: str = "0", thread: str = "allocator") -> int:
-    return rows.place(str(device), tid, f"cuda:{device}", thread)
+def _device_type(settings: Any) -> str:
+    """Return PyTorch's name of the devices that an allocator with these settings manages."""
+    names = map(_ALLOCATOR.fullmatch, map(str, settings)) if isinstance(settings, dict) else ()
+    match = next(filter(None, names), None)
+    if match is None or match["device"] == "HIP" or "max_split_size" in settings:
+        return "cuda"
+    return (match["device"] or "XPU").lower()
+
+
+def _place(
+    rows: EventRows,
+    snapshot: MemorySnapshot,
+    device: int,
+    tid: str = "0",
+    thread: str = "allocator",
+) -> int:
+    return rows.place(str(device), tid, snapshot.label(device), thread)
 
 
 def amounts_by_use(snapshot: MemorySnapshot, memory: DeviceMemory) -> Ints:
@@ -298,7 +332,7 @@ def _add_history(rows: EventRows, snapshot: MemorySnapshot, memory: DeviceMemory
     shown = [n for n, use in enumerate(USES) if use == BEFORE or amounts[:, n].any()]
     labels = [f"{USES[n]} (bytes)" for n in shown]
     parts = [dict(zip(labels, row, strict=True)) for row in amounts[:, shown].tolist()]
-    place = _place(rows, memory.device)
+    place = _place(rows, snapshot, memory.device)
     first_ns, last_ns = min(memory.time_ns), max(memory.time_ns)
     rows.add(
         start_ns=[first_ns], end_ns=[last_ns], name=rows.name.add("recorded history"),
@@ -339,9 +373,7 @@ def use_of(stack: list[DumpFrame] | tuple[DumpFrame, ...]) -> str:
 def _segment(entry: Mapping[str, Any]) -> MemorySegment:
     blocks = [block for block in entry.get("blocks") or () if isinstance(block, dict)]
     free = [
-        max(as_integer(block.get("size")), 0)
-        for block in blocks
-        if block.get("state") == "inactive"
+        max(_size(block.get("size")), 0) for block in blocks if block.get("state") == "inactive"
     ]
     return MemorySegment(
         max(as_integer(entry.get("device")), 0),
@@ -349,7 +381,7 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
         as_integer(entry.get("stream")),
         str(entry.get("segment_type") or "unknown"),
         entry.get("is_expandable") is True,
-        max(as_integer(entry.get("total_size")), 0),
+        max(_size(entry.get("total_size")), 0),
         max(_used_bytes(entry), 0),
         len(free),
         max(free, default=0),
@@ -358,11 +390,16 @@ def _segment(entry: Mapping[str, Any]) -> MemorySegment:
 
 def _used_bytes(entry: Mapping[str, Any]) -> int:
     """Return the bytes of blocks in use, those that wait for streams included."""
-    active = as_integer(entry.get("active_size"))
-    return active if active >= 0 else as_integer(entry.get("allocated_size"))
+    active = _size(entry.get("active_size"))
+    return active if active >= 0 else _size(entry.get("allocated_size"))
 
 
-def _add_annotations(rows: EventRows, entries: Any) -> None:
+def _size(value: Any) -> int:
+    """Return a number of bytes; -1 for anything else, such as more than a device can have."""
+    return as_integer(value, _MAX_BYTES)
+
+
+def _add_annotations(rows: EventRows, snapshot: MemorySnapshot, entries: Any) -> None:
     """Add the ranges that the program named."""
     stages = {"START": ord("B"), "END": ord("E")}
     ends = [
@@ -371,7 +408,7 @@ def _add_annotations(rows: EventRows, entries: Any) -> None:
                 as_integer(entry.get("time_us"), _MAX_US) * 1000,
                 rows.name.add(str(entry.get("name"))),
             ),
-            _place(rows, max(as_integer(entry.get("device")), 0), "1", "annotations"),
+            _place(rows, snapshot, max(as_integer(entry.get("device")), 0), "1", "annotations"),
             stages[entry["stage"]],
         )
         for entry in as_list(entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ class RankMemory(NamedTuple):
     @property
     def label(self) -> str:
         """The device's name, as PyTorch has it."""
-        return f"cuda:{self.memory.device}"
+        return self.snapshot.label(self.memory.device)
 
 
 def snapshot_memories(traces: TraceSet, ranks: Iterable[int] | None = None) -> list[RankMemory]:
@@ -63,7 +64,7 @@ def _snapshot_traces(traces: TraceSet, ranks: Iterable[int] | None) -> list[Trac
 def _note_without_memory(traces: TraceSet, ranks: Iterable[int] | None) -> str:
     """Return why there is nothing to show."""
     has_snapshots = bool(_snapshot_traces(traces, ranks))
-    return "the snapshots hold no memory of a device" if has_snapshots else NO_SNAPSHOTS
+    return "the snapshots have no memory of a device" if has_snapshots else NO_SNAPSHOTS
 
 
 @check_arguments
@@ -73,7 +74,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -112,7 +113,7 @@ def snapshot_timeline(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     }  # fmt: skip
     columns = stack_blocks(blocks, schema)
     count = len(columns["rank"])
-    reason = "the snapshots hold no history: _record_memory_history() was off"
+    reason = "the snapshots have no history: _record_memory_history() was off"
     has_memory = bool(snapshot_memories(traces, ranks))
     note = "" if count else reason if has_memory else _note_without_memory(traces, ranks)
     return result_frame(columns, matched={"events": count}, note=note)
@@ -144,7 +145,7 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -162,37 +163,49 @@ def snapshot_peak(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd
           in use, its event (its place in the ring, -1 for the start), its time (-1 for the start),
           and what was reserved then
     """
-    rows = []
-    for rank_memory in snapshot_memories(traces, ranks):
-        trace, snapshot, memory = rank_memory
-        sums: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for size, stack in _blocks_at_peak(memory):
-            frames = snapshot.stacks[stack] if stack >= 0 else []
-            place = (use_of(frames), frame_text(frames, NO_STACK)) if stack >= 0 else (BEFORE, "")
-            sums[place].append(size)
-        peak_bytes, position = memory.peak
-        event, peak_ns, reserved_bytes = -1, -1, memory.start_reserved_bytes
-        if position >= 0:
-            event = memory.place[position]
-            peak_ns = memory.time_ns[position] - trace.zero_ns + trace.shift_ns
-            reserved_bytes = memory.reserved_bytes[position]
-        device_rows = [
-            (
-                *(trace.rank, rank_memory.label, use, where or BEFORE, sum(sizes)),
-                *(len(sizes), max(sizes), peak_bytes, event, peak_ns, reserved_bytes),
-            )
-            for (use, where), sizes in sums.items()
-        ]
-        rows += sorted(device_rows, key=lambda row: (-row[4], row[3]))
+    rows = [row for memory in snapshot_memories(traces, ranks) for row in _peak_rows(memory)]
     schema = {
         **int64("rank"), "device": "object", "use": "object", "where": "object",
         **int64("bytes blocks largest_bytes peak_bytes peak_event peak_ns reserved_bytes"),
     }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, schema),
-        matched={"blocks": sum(row[5] for row in rows)},
+        columns_of_rows(map(dict.values, rows), schema),
+        matched={"blocks": sum(row["blocks"] for row in rows)},
         note="" if rows else _note_without_memory(traces, ranks),
     )
+
+
+def _peak_rows(rank_memory: RankMemory) -> list[dict[str, Any]]:
+    """Return the rows of `snapshot_peak` of a device, the largest first."""
+    trace, snapshot, memory = rank_memory
+    sizes_of: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for size, stack in _blocks_at_peak(memory):
+        frames = snapshot.stacks[stack] if stack >= 0 else []
+        use = use_of(frames) if stack >= 0 else BEFORE
+        sizes_of[use, frame_text(frames, NO_STACK) if stack >= 0 else BEFORE].append(size)
+    peak_bytes, position = memory.peak
+    event, peak_ns, reserved_bytes = -1, -1, memory.start_reserved_bytes
+    if position >= 0:
+        event = memory.place[position]
+        peak_ns = memory.time_ns[position] - trace.zero_ns + trace.shift_ns
+        reserved_bytes = memory.reserved_bytes[position]
+    rows: list[dict[str, Any]] = [
+        {
+            "rank": trace.rank,
+            "device": rank_memory.label,
+            "use": use,
+            "where": where,
+            "bytes": sum(sizes),
+            "blocks": len(sizes),
+            "largest_bytes": max(sizes),
+            "peak_bytes": peak_bytes,
+            "peak_event": event,
+            "peak_ns": peak_ns,
+            "reserved_bytes": reserved_bytes,
+        }
+        for (use, where), sizes in sizes_of.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["bytes"], row["where"]))
 
 
 @check_arguments
@@ -202,7 +215,7 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
     Parameters
     ----------
     traces : TraceSet
-        Snapshots of CUDA's memory.
+        Snapshots of a device's memory.
     ranks : iterable of int, optional
         Only these ranks.
 
@@ -219,22 +232,21 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
         - ``fragmentation`` (float64): the share of free memory outside of the largest free block,
           NaN if nothing is free
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for trace in _snapshot_traces(traces, ranks):
-        segments = trace.profile.segments
-        for segment in sorted(segments, key=lambda entry: (entry.device, entry.address)):
+        snapshot = trace.profile
+        for segment in sorted(snapshot.segments, key=lambda entry: (entry.device, entry.address)):
             free_bytes = segment.total_bytes - segment.used_bytes
             fragmentation = np.nan
             if free_bytes > 0:
                 fragmentation = max(1 - segment.largest_free_bytes / free_bytes, 0.0)
-            rows.append(
-                (
-                    *(trace.rank, f"cuda:{segment.device}", segment.kind, segment.stream),
-                    *(segment.address, segment.is_expandable, segment.total_bytes),
-                    *(segment.used_bytes, free_bytes, segment.free_blocks),
-                    *(segment.largest_free_bytes, fragmentation),
-                )
-            )
+            columns = asdict(segment) | {
+                "rank": trace.rank,
+                "device": snapshot.label(segment.device),
+                "free_bytes": free_bytes,
+                "fragmentation": fragmentation,
+            }
+            rows.append(columns)
     schema: dict[str, Any] = {
         **int64("rank"), "device": "object", "kind": "object", **int64("stream address"),
         "is_expandable": "bool",
@@ -242,7 +254,7 @@ def snapshot_segments(traces: TraceSet, *, ranks: Iterable[int] | None = None) -
         "fragmentation": "float64",
     }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, schema),
+        columns_of_rows(([row[name] for name in schema] for row in rows), schema),
         matched={"segments": len(rows)},
         note="" if rows else _note_without_memory(traces, ranks),
     )

@@ -6,6 +6,7 @@ import math
 import pytest
 from support.small import call, event, kernel, load, read, write
 
+from hta_widgets import devices
 from hta_widgets.analysis import fusion_candidates, kernel_details
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 
@@ -142,3 +143,23 @@ def test_the_value_of_an_enumeration_decides_not_the_name_of_its_type(arguments,
 )
 def test_kernels_of_libraries_have_the_category_of_their_name(name, category):
     assert kernel_category(name) == category
+
+
+@pytest.mark.parametrize("value", ["108", True, 1.5, -3, {}, None, 10**30])
+def test_properties_that_are_no_numbers_are_unknown(tmp_path, value):
+    keys = ("numSms", "warpSize", "maxThreadsPerMultiprocessor", "totalGlobalMem", "computeMajor")
+    properties = DEVICE | dict.fromkeys(keys, value)
+    path = write(tmp_path, [call(10, 20, 1), kernel(30, 40, launch=1, name=GEMM, grid=[4, 1, 1])])
+    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [properties]}
+    (path / "rank-0.json").write_text(json.dumps(document))
+    row = kernel_details(read(path)).iloc[0]
+    assert row["grid"] == "[4, 1, 1]"
+    assert math.isnan(row["blocks_per_sm"])
+    assert devices.of(read(path))["units"].tolist() == [-1]
+
+
+@pytest.mark.parametrize("size", [10**30, 2**62])
+def test_geometry_beyond_64_bits_is_unknown(tmp_path, size):
+    args = {"grid": [size, size, 1], "block": [size, 2, 1], "shared memory": 10**30}
+    row = kernel_details(job(tmp_path, call(10, 20, 1), kernel(30, 40, launch=1, **args))).iloc[0]
+    assert (row["grid"], row["block"], row["threads"], row["shared_memory"]) == ("", "", -1, -1)

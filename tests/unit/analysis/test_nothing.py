@@ -25,7 +25,7 @@ COUNTERS = "no events of category cuda_profiler_range: set profiler_metrics in t
 WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
 DUMPS = "no dumps of the flight recorder are loaded"
-SNAPSHOTS = "no snapshots of CUDA's memory are loaded or selected"
+SNAPSHOTS = "no snapshots of device memory are loaded or selected"
 NOTES = {
     "temporal_breakdown": WORK,
     "kernel_type_breakdown": "no kernels matched compute, communication, memory",

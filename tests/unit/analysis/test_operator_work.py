@@ -7,7 +7,7 @@ import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets.analysis import operator_efficiency, step_efficiency
-from hta_widgets.analysis.efficiency.attention_work import AttentionArguments
+from hta_widgets.analysis.efficiency.attention_work import AttentionArguments, attention_pairs
 from hta_widgets.analysis.efficiency.calls import OperatorCall
 from hta_widgets.analysis.efficiency.kernel_names import kernel_category, kernel_units
 from hta_widgets.analysis.efficiency.matrix_work import MATRIX_FORMULAS
@@ -216,6 +216,46 @@ def test_recurrent_layers_multiply_each_matrix_at_each_time_step():
     assert call_work(layer).flops == 2 * 13_440
 
 
+def test_rows_of_a_grouped_layer_go_through_one_weight_each():
+    """Ten rows of 8, in any split, by one of three (6, 8): 2 · 10 · 8 · 6 FLOPs."""
+    weights = {f"_{at}": ((6, 8), FLOAT) for at in (4, 5, 6)}
+    grouped = args(_0=((2, 5, 8), FLOAT), _1="[3, 5, 2]", **weights)
+    work = call_work(OperatorCall("_GroupedLinear", *grouped))
+    assert (work.flops, work.certainty) == (960, "estimate")
+    assert work.min_bytes == 4 * (80 + 3 * 48 + 60)
+    other = args(_0=((10, 8), FLOAT), _4=((6, 8), FLOAT), _5=((7, 8), FLOAT))
+    assert math.isnan(call_work(OperatorCall("_GroupedLinear", *other)).flops)
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ((2, 4, 8, 16), (2, 2, 32, 16)),  # batch, heads, sequence; keys have fewer heads
+        ((2, 8, 4, 16), (2, 32, 2, 16)),  # batch, sequence, heads
+        ((2, 8, 64), (2, 32, 32)),  # batch, sequence
+        ((8, 2, 64), (32, 2, 32)),  # sequence, batch
+    ],
+)
+def test_attention_whose_layout_and_mask_are_hidden_is_an_upper_bound(query, key):
+    """2 · 4 heads · 8 queries · 32 keys: 2048 pairs of 16 elements, forward 2 · 2 · 16 each."""
+    dims, types = [list(query), list(key), list(key)], [BF16] * 3
+    work = call_work(OperatorCall("npu::npu_fusion_attention", dims, types))
+    assert (work.category, work.flops, work.certainty) == ("attention", 131_072, "upper bound")
+    assert work.min_bytes == 2 * (2 * 1024 + 2 * 2048)
+    backward = call_work(OperatorCall("npu::npu_fusion_attention_grad", dims, types))
+    assert (backward.flops, backward.model_flops) == (327_680, 262_144)
+    packed = OperatorCall("npu::npu_fusion_attention", dims, [*types, "ScalarList"])
+    assert math.isnan(call_work(packed).flops)
+
+
+def test_gradients_of_a_convolution_without_a_mask_are_an_upper_bound():
+    dims = [[1, 3, 4, 4], [1, 2, 4, 4], [3, 2, 1, 1]]
+    work = call_work(OperatorCall("aten::convolution_backward", dims, [FLOAT] * 3))
+    assert (work.flops, work.certainty) == (2 * 2 * 2 * 3 * 16, "upper bound")
+    transposed = OperatorCall("aten::convolution_backward", [[1, 2, 8, 8], *dims[1:]], [FLOAT] * 3)
+    assert math.isnan(call_work(transposed).flops)
+
+
 @pytest.mark.parametrize(
     ("name", "call_args", "flops", "size"),
     [
@@ -316,6 +356,20 @@ def test_the_precision_is_that_of_operands_that_follow_the_output(tmp_path, name
     assert frame["precision"].tolist() == [precision]
 
 
+def test_shapes_written_as_text_with_semicolons_are_read(tmp_path):
+    """Ascend's time line has a line break after each semicolon, and none for a single argument."""
+    events = [
+        op("aten::mm", 100, 200, "4,32;\r\n32,16", f"{BF16};\r\n{BF16}"),
+        call(110, 120, 1), kernel(300, 400, launch=1),
+        op("aten::zero_", 500, 600, "10", FLOAT),
+        call(510, 520, 2), kernel(700, 800, launch=2),
+    ]  # fmt: skip
+    frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS).set_index("name")
+    assert frame["flops"].to_dict() == {"aten::mm": GEMM, "aten::zero_": 0}
+    assert frame["least_bytes"].to_dict() == {"aten::mm": 2 * 704, "aten::zero_": 40}
+    assert frame["input_shapes"].tolist() == ["[[4, 32], [32, 16]]", "[[10]]"]
+
+
 def test_gradients_of_an_autograd_function_follow_from_its_forward(tmp_path):
     """Transformer Engine: weight, then input; both gradients are as large as the product."""
     numbers = {"Sequence number": 7, "Fwd thread id": 0}
@@ -372,3 +426,31 @@ def test_what_inductor_counts_takes_the_place_of_ours(tmp_path, name, kind):
 )  # fmt: skip
 def test_kernels_by_name(name, category, tensor_core, precision):
     assert (kernel_category(name), *kernel_units(name)) == (category, tensor_core, precision)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values"),
+    [
+        ("aten::mm", [[10**19, 2], [2, 3]], []),
+        ("aten::bmm", [[2**40, 2**40, 2], [2**40, 2, 3]], []),
+        ("aten::add", [[10**19], [1]], []),
+        ("aten::_scaled_dot_product_flash_attention", [[1, 1, 10**12, 64]] * 3,
+         ["", "", "", "0", "True", "False", ""]),
+    ],
+)  # fmt: skip
+def test_figures_beyond_64_bits_are_unknown(tmp_path, name, dims, values):
+    events = [
+        op(name, 100, 200, dims, **({"Concrete Inputs": values} if values else {})),
+        call(110, 120, 1), kernel(300, 400, launch=1),
+    ]  # fmt: skip
+    row = operator_efficiency(load(tmp_path, events), peaks={"bf16": 1e-9}).iloc[0]
+    assert math.isnan(row["flops"])
+    assert row["reason"] == "arguments of an unknown version"
+
+
+def test_pairs_of_a_causal_mask_are_exact_for_any_length():
+    """Of two million queries each sees itself and all before: n · (n + 1) / 2."""
+    assert attention_pairs(2_000_000, 2_000_000, right=0) == 2_000_001_000_000
+    assert attention_pairs(3, 5, right=0, bottom_right=True) == 3 + 4 + 5
+    assert attention_pairs(5, 3, right=0, bottom_right=True) == 1 + 2 + 3
+    assert attention_pairs(4, 4, left=1, right=0) == 1 + 2 + 2 + 2

@@ -61,3 +61,10 @@ def test_a_step_of_an_unknown_mode_has_unknown_tokens(tmp_path):
     columns = ["engine", "phase", "tokens", "decode_requests", "device_ns"]
     assert frame[columns].to_numpy().tolist() == [["sglang", "", -1, -1, 400]]
     assert "all" not in frame.attrs["tokens_per_s"]
+
+
+@pytest.mark.parametrize("number", ["9" * 19, "9" * 30])
+def test_a_name_with_numbers_beyond_64_bits_is_no_step(tmp_path, number):
+    names = (f"execute_context_2({number})_generation_0(0)", f"step[DECODE bs={number}]")
+    frame = serving_steps(load(tmp_path, [*STEPS, *(step(name, 900, 950) for name in names)]))
+    assert frame["tokens"].tolist() == [100, 4]

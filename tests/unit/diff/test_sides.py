@@ -102,11 +102,20 @@ def test_steps_match_by_number_or_by_order(tmp_path):
     assert diff.cautions[-1].text == "steps have other numbers: they are matched in their order"
     diff = hd.compare(first, job(tmp_path, 0, steps=(7, 8)))
     assert (diff.matched_by, diff.after.steps.tolist()) == ("order", [7, 8])
+    assert not hd.compare(first, first, steps="order").cautions
     diff = hd.compare(first, other, steps={1: 5})
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [5])
     for wrong, words in (({1: 5, 2: 4}, "crosses steps"), ({1: 9}, "has no step 9")):
         with pytest.raises(hw.TraceError, match=words):
             hd.compare(first, other, steps=wrong)
+
+
+def test_calls_without_a_duration_are_not_faster(tmp_path):
+    before, after = (
+        load(tmp_path, [event("cpu_op", name, 0, 0, pid=10) for name in names])
+        for names in (["aten::detach", "aten::t"], ["aten::detach"])
+    )
+    assert not hd.changes(hd.compare(before, after))["change"].isin(["slower", "faster"]).any()
 
 
 def test_two_steps_of_a_rank_and_two_windows(tmp_path):

@@ -239,7 +239,7 @@ def test_dumps_without_collectives_tell_how_far_groups_got(tmp_path):
     (sentence,) = sentences(write_dumps(tmp_path / "job", dumps, as_json=True))
     assert sentence.startswith("Rank 1 did not enqueue collective #3 of 0, for which rank 0 waits")
     traces = load(write_dumps(tmp_path / "none", {0: dump([], {"0": [0]})}))
-    assert str(headline(traces)) == "No rank waits in a collective: the dumps hold no collectives."
+    assert str(headline(traces)) == "No rank waits in a collective: the dumps have no collectives."
 
 
 def _bare_entries(number):
@@ -308,3 +308,10 @@ def test_a_group_has_the_description_that_any_dump_states(tmp_path):
     dumps = {0: dump([], of), 1: dump([entry("1", 1, "started")], of)}
     (text,) = sentences(write_dumps(tmp_path / "job", dumps))
     assert text.startswith("Rank 0 did not enqueue all_reduce #1 of dp (1)")
+
+
+def test_a_job_of_thousands_of_ranks_lists_them_before_its_entries(tmp_path):
+    of = {"0": list(range(8192))}
+    job = write_dumps(tmp_path / "job", {0: dump([entry("0", 1)], of)})
+    assert load(job).formats == ["flight-recorder"]
+    assert len(analysis.collective_states(load(job))) == 1

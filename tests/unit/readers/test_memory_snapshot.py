@@ -1,5 +1,6 @@
-"""Snapshots of CUDA's memory: levels from the end, uses, the peak by frame, fragmentation."""
+"""Snapshots of a device's memory: levels from the end, uses, the peak by frame, fragmentation."""
 
+import json
 import pickle
 
 import pytest
@@ -176,3 +177,45 @@ def test_devices_with_expandable_segments(tmp_path):
     assert frame["bytes"].tolist() == [1024, 512] * 2
     assert set(frame["peak_bytes"]) == {1536}
     assert set(frame["reserved_bytes"]) == {4096}
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({"PYTORCH_ALLOC_CONF": "", "expandable_segments": False}, "xpu:0"),
+        ({"PYTORCH_NPU_ALLOC_CONF": ""}, "npu:0"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1}, "cuda:0"),
+        ({"PYTORCH_ALLOC_CONF": "", "max_split_size": -1}, "cuda:0"),
+        ({"PYTORCH_HIP_ALLOC_CONF": ""}, "cuda:0"),
+        (None, "cuda:0"),
+    ],
+)
+def test_the_allocator_names_the_type_of_the_device(tmp_path, settings, label):
+    traces = load(write_snapshot(tmp_path / "a.pickle", allocator_settings=settings, oom=True))
+    for frame in (analysis.snapshot_peak(traces), analysis.snapshot_segments(traces)):
+        assert set(frame["device"]) == {label}
+    assert str(headline(traces)).startswith(f"{label} of rank 0 is out of memory")
+    assert {track.process for track in traces[0].table.tracks} == {label}
+
+
+@pytest.mark.parametrize("sort_keys", [False, True])
+def test_the_same_snapshot_as_json(traces, tmp_path, sort_keys):
+    value = pickle.loads((tmp_path / "rank_0.pickle").read_bytes())
+    path = tmp_path / "json" / "rank_0.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(value, sort_keys=sort_keys))
+    assert load(path)[0].profile == traces[0].profile
+    path.write_text(json.dumps(value["segments"]))
+    assert analysis.snapshot_segments(load(path.parent))["total_bytes"].sum() == 7000
+    path.write_text(json.dumps(value)[:-900])
+    with pytest.raises(hw.TraceError, match=r"damaged JSON.*Dump it again"):
+        load(path)
+
+
+def test_sizes_beyond_any_device_are_skipped(tmp_path):
+    ring = events(("alloc", 1, 1 << 60, "model"), ("alloc", 2, 20, "model"))
+    ring.append({"action": ["alloc"], "size": 1})
+    held = [segment(0, [block(2, 20)]), segment(9, [block(9, 1 << 61)])]
+    traces = load(write_snapshot(tmp_path / "a.pickle", device_traces=[ring], segments=held))
+    assert analysis.snapshot_timeline(traces)["used_bytes"].tolist() == [20]
+    assert "skipped" in set(traces.problems["kind"])
