@@ -252,7 +252,7 @@ def rows_chart(content: RowsContent, style: FigureStyle) -> Figure:
     headed = bool(head or any(column.head for column in columns)) and not profile
     # Profiles have no row for heads, but need space for the first name, taller than its row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
-    # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
+    # Bokeh draws marks half a pixel off, which shows seams between adjacent areas: shift the range.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
     figure = new_figure(

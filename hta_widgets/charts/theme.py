@@ -70,7 +70,7 @@ def color_channels(color: str) -> tuple[int, ...]:
 def blend(over: str, under: str, share: float) -> str:
     """Return `share` of one colour over another.
 
-    Translucent marks would show seams where their edges overlap.
+    The result is opaque, because overlapping edges of translucent marks would show seams.
     """
     pairs = zip(color_channels(over), color_channels(under), strict=True)
     return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)

@@ -513,7 +513,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
 
 
 def _step_codes(trace: RankTrace) -> Array:
-    """Return the codes of the names of steps on the host."""
+    """Return the name codes of the steps on the host."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name.startswith(_STEP)]
     used = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)

@@ -452,7 +452,7 @@ class TraceAnalysis:
     ) -> dict[int, pd.DataFrame]:
         """Return the bandwidth of each kind of copy after each change, by rank.
 
-        ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
+        The columns are ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
         """
         zero_ns, frames = self._zero_ns, {}
         for part in rank_parts(self.kept, ranks=self._ranks(ranks)):

@@ -148,7 +148,7 @@ def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
 def _work_by_kind(part: RankPart, kind: str) -> Rows:
     rows = part.rows_of_kinds(kind)
     if is_host_only(part.trace.format):
-        # In these formats host calls are the communication.
+        # In these formats, communication is recorded as host calls.
         return rows
     return rows[part.table.stream[rows] >= 0]
 

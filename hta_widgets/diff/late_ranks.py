@@ -251,7 +251,7 @@ def _late_on_one_side(
 ) -> Finding:
     """Return what a rank that one side lacks costs each of the others on the side that has it.
 
-    `verdict` is the frame of `stragglers` of that side, by rank.
+    `verdict` is what `stragglers` returns for that side, indexed by rank.
     """
     cost_ns = float(verdict["lost_ns"][rank]) / (len(verdict) - 1) / step_count
     return Finding(

@@ -389,7 +389,7 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
         For MPI ``mpi_times, mpi_routines, mpi_message_sizes, mpi_negotiation, mpi_ranks,
         mpi_imbalance``, for time lines also ``waterfall, changes, names, mpi_waits``.
 
-        The tables of `add_table` are included.
+        Tables registered with `add_table` are included.
     """
     return {name: table(diff) for name, table in table_functions(diff).items()}
 

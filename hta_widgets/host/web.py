@@ -70,7 +70,7 @@ class FolderEntry:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Return the key of a verdict: the entry and the state of its files."""
+        """Return the key in `Folder.verdicts`: the entry and the state of its files."""
         return self.path, self.changed_ns, self.bytes
 
     def to_json(self) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _exposed_text(
     unmatched_ns: int = 0,
     largest: ExposedOperation | None = None,
 ) -> list[Piece]:
-    """State the exposed communication; with `transfer_ns` another finding states the waits."""
+    """State the exposed communication, without its waits if `transfer_ns` is given."""
     details = f"; {_exposed_operation_text(largest)}" if largest else ""
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{details}."]
@@ -349,7 +349,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a Horovod rank is ready last; it is not a rank of the set."""
+    """State how often a Horovod rank is ready last; `rank` is not one of the trace set."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     waits = (
         f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"

@@ -1,7 +1,7 @@
-"""The tree of modules as bars, as wide as device time; each is below the module that calls it.
+"""An icicle chart of the modules: the width of a bar is device time, its children are below it.
 
 For example, ``Mlp_0`` takes 9 µs and begins at 0. Its modules ``Block ×3`` (7 µs) and ``Linear_6``
-(1 µs) are the bars 0 to 7 and 7 to 8 of the next row; 1 µs is its own.
+(1 µs) are the bars 0 to 7 and 7 to 8 of the next row; 1 µs is outside of both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The time that operators would save if they came closer to the limits of their device.
 
 For example, ``aten::native_layer_norm_backward`` takes 2.8 ms in five steps and would take 0.8 ms
-at the rate of the memory: it runs at 27 % of what memory allows. At 70 % of that rate it would
-save 1.8 ms, 0.36 ms per step.
+at full memory bandwidth: it runs at 27 % of that limit. At 70 % of the limit it would save 1.8 ms,
+0.36 ms per step.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Rows and lanes of the timeline: their order, numbers and labels.
 
-Lanes are numbered through the whole job, so that a request names one by a single integer. A rank
-has the lanes of its folded row (device, communication, host) first, then those of its tracks, and
-last, if the job has several ranks, lanes of waits and late arrivals. For example, a single rank
-with a folded row of 3 lanes and 2 streams of a lane each has the lanes 0 to 4. `LaneRef` is the way
-back from a number to the events of the lane.
+Lanes are numbered consecutively across the job, so that one integer identifies a lane in a request.
+A rank has the lanes of its folded row (device, communication, host) first, then those of its
+tracks, and last, if the job has several ranks, lanes of waits and late arrivals. For example, a
+single rank with a folded row of 3 lanes and 2 streams of a lane each has the lanes 0 to 4.
+`LaneRef` leads from a number back to the events of the lane.
 """
 
 from __future__ import annotations

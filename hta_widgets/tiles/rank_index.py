@@ -66,7 +66,7 @@ class TableRows:
     """One of a rank's tables as intervals: events, asyncs or instants."""
 
     table: str
-    start_ns: Ints  # since the trace's own zero
+    start_ns: Ints  # relative to the trace's origin
     dur_ns: Ints
     name: npt.NDArray[np.integer]
     category: npt.NDArray[np.integer]

@@ -67,4 +67,4 @@ def _describe_difference(start_ns: int, origin_ns: int) -> str:
         return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
     if _is_epoch(origin_ns) and not _is_epoch(start_ns):
         return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
-    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"
+    return f"its clock differs from other ranks' by {(start_ns - origin_ns) / 1e9:+,.0f} s; {moved}"

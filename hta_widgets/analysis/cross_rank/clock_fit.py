@@ -321,7 +321,7 @@ def _median_differences(
 
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with the column with most values, directly or through other columns."""
+    """Compare each column with the one that has the most values, directly or through others."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]

@@ -1,16 +1,17 @@
-"""FLOPs and least bytes of attention.
+"""FLOPs and minimum bytes of attention.
 
 With P pairs of query and key that the mask leaves for each head, the forward pass computes
 2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk are the
 scores again. Softmax is not counted. For example, causal attention of 8 queries and 8 keys leaves
 36 pairs.
 
-Sequences of different lengths are packed into one, and their lengths are the contents of a tensor.
-They are equally long if the tokens are as many as the sequences times the longest length.
+Sequences of different lengths are packed into one, and their lengths are values in a tensor, which
+a trace does not record. All have the same length if the number of tokens is the number of sequences
+times the maximum length.
 
 Ascend's operators have their layout and mask as a text and a number, which its profiler leaves out.
-Of query and key (2, 8, 1024, 64) the longer of the middle dimensions counts as the sequence, and
-all 1024² pairs count: an upper bound.
+For a query and a key of (2, 8, 1024, 64), the longer of the two middle dimensions is taken as the
+sequence, and all 1024² pairs count: an upper bound.
 """
 
 from __future__ import annotations

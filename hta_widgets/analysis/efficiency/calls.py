@@ -310,12 +310,11 @@ class OperatorCall:
 
 @dataclass(frozen=True)
 class Work:
-    """FLOPs and least bytes of a call; NaN where unknown, with the reason.
+    """FLOPs and minimum bytes of a call; NaN if unknown, with a `reason`.
 
-    Formulas leave the category to the table of operators.
-    An estimate or a bound has a reason too, which states its assumption.
-    `parameters` are columns of `operator_efficiency`, such as ``m, n, k``; `type_name` is the type
-    of the operands, empty for that of the first tensor.
+    Formulas leave `category` empty; the table of operators sets it. An estimate or a bound also has
+    a `reason`, which states its assumption. `parameters` are columns of `operator_efficiency`, such
+    as ``m, n, k``; `type_name` is the type of the operands, empty for the type of the first tensor.
     """
 
     category: str = ""

@@ -56,8 +56,8 @@ def fusion_candidates(
 ) -> pd.DataFrame:
     """Return chains of pointwise operators whose kernels follow each other on a stream.
 
-    The operators of a chain have results of the same shape, so a compiler or a kernel written by
-    hand may compute them at once. The trace does not show whether one uses the result of another:
+    The operators of a chain have results of the same shape, so a compiler or a handwritten kernel
+    may compute them in one pass. The trace does not show whether one uses the result of another:
     these are candidates.
 
     Parameters

@@ -298,9 +298,9 @@ def _add_sequences(
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:
-    """Return start, length and count of the part that repeats over most of a sequence.
+    """Return start, period and count of the repeats that cover the largest part of a sequence.
 
-    The count is 0 if no part repeats three times over half of it.
+    The count is 0 unless at least three repeats cover more than half of the sequence.
 
     Examples
     --------

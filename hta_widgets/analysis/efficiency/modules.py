@@ -281,7 +281,7 @@ def _fold(owners: ModuleOwners) -> Ints:
     """Return the first module of each module's row.
 
     Siblings of equal class and structure share a row, and so do their children at equal positions.
-    Modules without modules below share one only with those at the same position: two ``Linear`` of
+    Leaf modules share a row only with leaf modules at the same position: two ``Linear`` of
     a block differ in their shapes. Annotations and sequences always share.
     """
     size = len(owners.names)

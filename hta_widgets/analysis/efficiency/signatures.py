@@ -221,7 +221,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature; the ranks of a job share theirs."""
+    """Return the work of a signature. The cache serves all ranks of a job."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     context, gradients = signature.context, signature.gradients
     return call_work(OperatorCall(signature.name, dims, types, strides, values, context, gradients))

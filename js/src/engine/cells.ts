@@ -43,7 +43,7 @@ export class IndexedLane {
   private readonly kindSpans: readonly KindSpans[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
-  /** Row in the table of each event with a length. */
+  /** Table row of each event that has a duration. */
   readonly rows: Int32Array;
   readonly durs: Float64Array;
   /** Longest duration of each block of 64 of `durs`. */

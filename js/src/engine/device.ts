@@ -26,7 +26,7 @@ interface DeviceSpans {
   kinds: readonly IntervalSet[];
   /** Waits for other ranks. */
   waited: IntervalSet;
-  /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
+  /** Time of each kind of work, of waits for other ranks, and of unmatched communication. */
   sweep: Sweep;
 }
 

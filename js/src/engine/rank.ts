@@ -55,7 +55,7 @@ export const COMMUNICATION = kindCode("communication");
 const ANNOTATION = kindCode("annotation");
 /** Number of kinds that are work of the device; their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
-/** Events whose latest end is stored together, to skip those that ended long ago. */
+/** Number of events per block; blocks whose latest end is before the window are skipped. */
 const EVENTS_PER_BLOCK = 4096;
 
 /** Operators of the host. Each has an index, in the order of their rows; -1 means none. */

@@ -42,7 +42,7 @@ interface WindowTimes {
   unionTimes(start: number, end: number): (name: Union) => number;
   /** Time in which the device was probably busy with work that is not in the file. */
   unrecordedWithin(start: number, end: number): number;
-  /** Length of the window without the time between windows of the recording. */
+  /** Length of the window, excluding the time between recording windows. */
   recordedWithin(start: number, end: number): number;
 }
 

@@ -6,7 +6,7 @@ import type { Arrival, Reply } from "./source";
 /** Arrivals as columns. */
 interface RibbonArrivals {
   bin: Uint32Array;
-  /** Delay after the median rank; of the job, the mean wait of the other ranks. */
+  /** Delay after the median rank; for arrivals of the job, the mean wait of the other ranks. */
   ns: Float64Array;
   /** -1 if several ranks came last together. */
   rank: Int32Array;

@@ -235,7 +235,7 @@ export class VisibleLanes {
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
-  /** The row at a height; rows in front win. */
+  /** The row at `y`; if rows overlap, the one in front. */
   rowAt(y: number): PlacedRow | null {
     for (let i = this.placed.length - 1; i >= 0; i -= 1) {
       const row = this.placed[i]!;

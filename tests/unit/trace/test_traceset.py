@@ -49,7 +49,7 @@ def test_the_smaller_group_is_moved_as_a_whole(make):
     traces = TraceSet(ranks)
     assert [trace.start_ns for trace in traces.values()] == [0, 7_000, 0, 2_000, 6_000]
     assert problems_of(traces) == [(0, "clock"), (1, "clock")]
-    assert "+86,400 s from other ranks'" in traces.problems["detail"].iloc[0]
+    assert "differs from other ranks' by +86,400 s" in traces.problems["detail"].iloc[0]
 
 
 def test_gaps_that_a_long_job_explains_are_kept(make):

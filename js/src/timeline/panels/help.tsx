@@ -3,7 +3,7 @@
 import { CloseButton, Kbd } from "../../ui/controls";
 import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
-/** Marks of the lanes, apart from the kinds in the legend, by the class of their swatch. */
+/** Marks of the lanes that the legend does not list: class of the swatch, meaning. */
 const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["cell", "many events in a pixel: the height is the share of its time"],
   ["host", "a call of the host: pale with a dark edge"],
