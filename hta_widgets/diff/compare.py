@@ -257,7 +257,9 @@ def _trace_set_of(source: DiffSource) -> TraceSet:
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
-    raise TraceError("this selection belongs to no traces", remedy="Make it with traces.select().")
+    raise TraceError(
+        "this selection is not bound to traces", remedy="Make it with traces.select()."
+    )
 
 
 def _labels(before: PartsByRank, after: PartsByRank) -> tuple[str, str]:
@@ -307,7 +309,7 @@ def _rank_pairs(
         if not common:
             raise TraceError(
                 "no rank has the same number on both sides",
-                remedy="Pair them by hand: ranks={before_rank: after_rank}.",
+                remedy="Pair them explicitly: ranks={before_rank: after_rank}.",
             )
         return common, False
     if len(before) == len(after) and not common:
@@ -434,7 +436,7 @@ def _rank_cautions(diff: Comparison) -> Iterator[Caution]:
         nouns = f"rank{'s' if len(different) > 1 else ''}"
         yield Caution("rank", f"different {nouns}: {_format_pairs(different)}")
     if renamed:
-        reason = "the same ranks under other numbers, as several files of a run state one rank"
+        reason = "the same ranks under other numbers, because several files of a run state one rank"
         yield Caution("rank", f"{reason}: {_format_pairs(renamed)}")
 
 
@@ -446,7 +448,7 @@ def _clock_cautions(diff: Comparison) -> Iterator[Caution]:
             yield Caution("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
     yield from _difference(
-        "resolution", "times are as fine as", *(f"{time_ns} ns" for time_ns in finest)
+        "resolution", "times have a resolution of", *(f"{time_ns} ns" for time_ns in finest)
     )
 
 
@@ -477,7 +479,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
         yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
     if diff.matched_by == "order" and not np.array_equal(diff.before.steps, diff.after.steps):
-        yield "steps have other numbers: they are matched in their order"
+        yield "the numbers of the steps differ: steps are matched in order"
     for side in diff.sides:
         if side.overlap_ns:
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
@@ -486,7 +488,7 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
     min_ns = _MIN_OUTSIDE_SHARE * diff.step_ns * diff.step_count
     if abs(outside[1] - outside[0]) >= max(min_ns, 1):
         times = " → ".join(duration(round(time)) for time in outside)
-        yield f"device work that runs outside of the compared steps counts in none: {times}"
+        yield f"device work that runs outside of the compared steps counts in no step: {times}"
 
 
 def _is_empty(side: RunSide) -> bool:

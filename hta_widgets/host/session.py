@@ -99,11 +99,11 @@ class Hub:
         self._attaching: str | None = None
 
     def install(self) -> None:
-        """Let widgets open their comms in this hub from now on."""
+        """Make widgets open their comms in this hub."""
         comm.create_comm = lambda *args, **options: WireComm(self, *args, **options)
 
     def join(self, page: str, send: Send, hello: dict[str, Any]) -> None:
-        """Greet a page, and send it every model."""
+        """Send a page the greeting and every model."""
         self._pages[page] = send
         self.send({"type": "hello", **hello}, to=page)
         self._attaching = page
@@ -132,7 +132,7 @@ class Hub:
                 send(frame)
 
     def receive(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
-        """Handle a message of a page to a model; drop it if the model is not here."""
+        """Handle a message from a page to a model; drop it if this host does not have the model."""
         comm = self._comms.get(str(message.get("comm")))
         data = message.get("data")
         if comm is None or not isinstance(data, dict):
@@ -150,7 +150,7 @@ class Hub:
         return key
 
     def publish(self, comm: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
-        """Send a message of a widget to the pages that need it."""
+        """Send a message from a widget to the pages that need it."""
         if kind == "comm_open":
             # Skip layouts and other models that no page of this host draws.
             if data["state"].get("_model_module") == "anywidget":
@@ -204,7 +204,7 @@ class WireComm(BaseComm):
         super().__init__(*args, **options)
 
     def receive(self, data: dict[str, Any], buffers: list[Any]) -> None:
-        """Hand a message of a page to the widget."""
+        """Hand a message from a page to the widget."""
         self.handle_msg({"content": {"data": data}, "buffers": buffers})
 
     def publish_msg(
@@ -299,7 +299,7 @@ class Session:
         self._tasks.put((self._leave, (page,)))
 
     def enqueue(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
-        """Take a message of a page."""
+        """Receive a message from a page."""
         kind = message.get("type")
         if kind == "cancel":
             with self._lock:

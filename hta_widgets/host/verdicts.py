@@ -1,6 +1,6 @@
 """Verdicts of jobs in a folder's list: ranks, step time, a small picture, and a sentence.
 
-A process of low priority reads one job at a time, so that the host can answer its pages::
+A low-priority process reads one job at a time, so that the host can answer its pages::
 
     $ python -m hta_widgets.host.verdicts /runs/job
     {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …",

@@ -93,7 +93,7 @@ class Folder:
         self.entries: list[FolderEntry] = []
         #: by `FolderEntry.key`; None for jobs that cannot be read
         self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
-        #: state and format of each file that was opened; None for files that are no traces
+        #: state and format of each file that was opened; None for files that are not traces
         self._formats: dict[str, tuple[_State, str | None]] = {}
         #: state of each file at the last check; files that change between checks are being written
         self._states: dict[str, _State] | None = None
@@ -162,7 +162,7 @@ class Folder:
 
 
 def _has_events(path: str) -> bool:
-    """Return whether a JSON file begins like a trace; to `sniff`, any JSON file is one."""
+    """Return whether a JSON file begins like a trace; `sniff` accepts any JSON file."""
     with open_stream(path) as stream:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
@@ -175,7 +175,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # Files of different names next to folders are no job.
+        # Files of different names next to folders are not a job.
         is_mixed = folder == root and len(groups) > 1 and len({*map(_pattern, members)}) > 1
         if len(members) == 1 or is_mixed:
             entries += parts
@@ -359,7 +359,7 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The address with the token, which lets a browser in."""
+        """The address with the token, which gives a browser access."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
@@ -369,7 +369,7 @@ class Site:
         self._thread.join(5)
 
     def is_token(self, text: str) -> bool:
-        """Return whether a token is right, compared in constant time."""
+        """Return whether a token is valid, compared in constant time."""
         return hmac.compare_digest(text.encode(), self.token.encode())
 
     def join(self, page: SocketHandler) -> None:

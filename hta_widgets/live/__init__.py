@@ -1,1 +1,1 @@
-"""Requests of pages about a job or a comparison: their types, and their answers."""
+"""Requests from pages about a job or a comparison: their types, and their answers."""

@@ -2,7 +2,7 @@
 
 A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
 Meanwhile the kernel's main thread answers other requests. A computation is a `BackgroundTask`: it
-runs once, for all who wait for it, and can be cancelled::
+runs once, for all callers that wait for it, and can be cancelled::
 
     task = BackgroundTask(lambda: slow_answer(traces))
     task.wait_until(deadline_after(50))  # False: not ready after 50 ms, still running

@@ -1,4 +1,4 @@
-"""Answer the requests of pages about two runs.
+"""Answer the requests from pages about two runs.
 
 `DiffAnswers` computes a frame when it is first requested. While a page loads,
 `compute_frames_ahead` computes the frames that the page requests first.
@@ -60,7 +60,7 @@ class DiffAnswers:
         if before_ranks == after_ranks:
             facts = f"{plural(before_ranks, 'rank')} each"
         unmatched = max(len(both.before_alone), len(both.after_alone))
-        steps_text = "no steps: the whole is compared"
+        steps_text = "no steps: the whole runs are compared"
         if both.before.has_steps:
             facts += f" · {plural(both.step_count, 'step')}"
             how = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
@@ -176,7 +176,7 @@ class DiffAnswers:
         """Return the answers of one pair of ranks."""
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
-            raise ValueError(f"no pair of ranks {pair}: they count from 0 to {count - 1}")
+            raise ValueError(f"no pair of ranks {pair}: pairs have the numbers 0 to {count - 1}")
         if pair not in self._pair_answers:
             swapped_ranks = self.both.rank_pairs[pair][::-1]
 

@@ -1,6 +1,6 @@
-"""Answer the requests of pages about one job: panels of a dashboard, tiles of a timeline.
+"""Answer the requests from pages about one job: panels of a dashboard, tiles of a timeline.
 
-Quick answers are computed at once, others in `hta_widgets.live.background`.
+Quick answers are computed immediately, others in `hta_widgets.live.background`.
 """
 
 from __future__ import annotations
@@ -532,7 +532,7 @@ def lane_gap_of(index: RankIndex, lane: int, time: int) -> LaneGap | None:
 
 
 def _times_by_group(index: RankIndex, rows: Rows, spent: Ints, group: Ints) -> list[HostTime]:
-    """Return for each group of events its longest event, count and time, most time first.
+    """Return for each group of events its longest event, count and time, the most time first.
 
     `spent` is the time of each event. Only the first `MAX_NAMES` groups are returned.
     """

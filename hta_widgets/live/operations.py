@@ -1,4 +1,4 @@
-"""Types and validation of the requests of pages, and the exchange of requests and replies.
+"""Types and validation of the requests from pages, and the exchange of requests and replies.
 
 A request is a struct whose tag is its ``op``. The method ``_on_OP`` of an engine answers it: for
 example, ``{"op": "gap", "rank": 0, "time": 90}`` becomes a `GapRequest` for ``_on_gap``.
@@ -195,7 +195,7 @@ class CollectiveRequest(Request, tag="collective", kw_only=True):
 
 
 class EfficiencyRequest(Request, tag="efficiency", kw_only=True):
-    """FLOPs, bytes and rates of the operator's call that an event belongs to."""
+    """FLOPs, bytes and rates of the operator call that an event belongs to."""
 
     rank: Count
     id: Count
@@ -386,7 +386,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
-    """Return those times of a request that have fractions, without them."""
+    """Return the times of a request that are floats, truncated to integers."""
     return {
         name: int(time)
         for name in ("start", "end", "time", "tolerance")

@@ -25,7 +25,7 @@ class DamagedFileError(Exception):
 
 
 def damage_text(cause: Exception) -> str:
-    """Return the sentence on a file for an error while reading it."""
+    """Return what is wrong with a file, from the error that reading it raised."""
     return str(cause) if isinstance(cause, DamagedFileError) else f"was changed ({cause!r})"
 
 

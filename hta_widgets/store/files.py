@@ -183,7 +183,7 @@ class ArrowFile:
         """Raise an error if the mapped file was cut off; reading its end would end the process.
 
         Nothing is done within `max_age_s` after the last check. Arrays that a caller has are not
-        protected: they are parts of the mapping, which is read without a call of this class.
+        protected: they are views of the mapping, and reading them does not call this class.
         """
         mapped, now_s = self._mapped_state, time.monotonic()
         if mapped is None or now_s - self._checked_s < max_age_s:

@@ -125,7 +125,7 @@ class StoredRank:
             raise TraceError(
                 damage_text(cause),
                 path=self.path,
-                remedy="Copy the store again, or save the traces again; was it replaced after it"
+                remedy="Copy the store again, or save the traces again. If it was replaced after it"
                 " was loaded, load it again.",
             ) from cause
 
@@ -176,7 +176,7 @@ class _BytesInUse:
     """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
-        #: maxima of which the smallest holds; above it, the ranks that come first are released
+        #: the smallest of these limits applies; above it, the ranks that come first are released
         self.limits = [1 << 30]
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()

@@ -23,13 +23,13 @@ Rows = npt.NDArray[np.intp]
 
 
 def fit_int32(*values: int) -> bool:
-    """Return whether all of `values` fit 32 bits with a sign."""
+    """Return whether all of `values` fit into signed 32-bit integers."""
     return all(-(1 << 31) <= value < 1 << 31 for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Statistics of the values of each group; `std` is that of a sample, 0 for one value."""
+    """Statistics of the values of each group; `std` is of a sample (ddof 1), 0 for one value."""
 
     count: Ints
     sum: Ints
@@ -59,14 +59,14 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
 
 
 def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
-    """Return the sum of whole numbers in each group, exactly."""
+    """Return the exact sum of integers in each group."""
     sums = np.zeros(groups, dtype=np.int64)
     np.add.at(sums, group, values)
     return sums
 
 
 def group_by_columns(columns: Sequence[Array]) -> tuple[Rows, Rows]:
-    """Group equal rows of columns of whole numbers.
+    """Group equal rows of integer columns.
 
     Returns the first row of each group, ascending, and the group of each row. The product of the
     columns' ranges must fit into int64.
@@ -159,7 +159,7 @@ def mask_of_rows(rows: Array | list[int], size: int) -> Bools:
 def positions_of_rows(rows: Array, size: int) -> Ints:
     """Return the position of each number below `size` in `rows`, -1 if it is not among them.
 
-    An additional last entry of -1 is found by the index -1.
+    The result has one more entry, -1, so that the index -1 gives -1.
     """
     positions = np.full(size + 1, -1, dtype=np.int64)
     positions[rows] = np.arange(len(rows))

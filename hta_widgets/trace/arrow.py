@@ -1,9 +1,9 @@
-"""Events as Arrow: a stream with a record batch for each rank; and their args.
+"""Events as an Arrow stream with one record batch per rank, and their args as another stream.
 
-Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without a
-frame between them. Strings are dictionaries: codes of the events, and the distinct strings of the
-rank. For a rank without a selection, durations, streams, correlations, steps and the codes of names
-share the memory of the trace; the other columns are made for the batch.
+Objects that offer ``__arrow_c_stream__`` are read by polars, pyarrow, DuckDB and others without an
+intermediate DataFrame. Strings are dictionary-encoded: each event has a code into the distinct
+strings of its rank. For a rank without a selection, durations, streams, correlations, steps and the
+codes of names share the memory of the trace; the other columns are built per batch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.trace import EVENT_COLUMNS, STRING_COLUMNS, Trace, event_column
 
 _PLAIN_TYPES: dict[str, Any] = {"depth": pa.int16(), "stream": pa.int32()}
-#: Events whose args are in memory at once.
+#: Number of events whose args are in memory at the same time.
 _EVENTS_PER_BATCH = 1 << 14
 
 
 def event_schema() -> Any:
-    """Return the schema of all batches; fields of times state their unit."""
+    """Return the schema of all batches; fields with times state their unit."""
     strings: Any = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("rank", pa.int64()), pa.field("id", pa.int64())]
     for name in EVENT_COLUMNS:
@@ -91,7 +91,7 @@ _decoder = msgspec.json.Decoder(_ArgsRecord)
 class ArgsStream:
     """The args of all events of some ranks as an Arrow stream: ``rank, id, key, value``.
 
-    A text is its own value; other values are JSON, as in the file.
+    Strings are stored unchanged, other values as JSON, as in the file.
     """
 
     traces: Sequence[Trace]

@@ -81,7 +81,7 @@ def launch_links(
 def _prefer_launching(
     calls: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, codes: int
 ) -> tuple[Ints, Ints]:
-    """Drop the calls that do not launch from the codes of ids that a launching call has, too."""
+    """Drop the calls that do not launch from the codes of ids that a launching call also has."""
     if np.bincount(code, minlength=codes).max(initial=0) <= 1:
         return calls, code
     used = np.unique(name[calls]).tolist()
@@ -133,7 +133,7 @@ def assign_steps(
     problems.add(
         "merged",
         repeated,
-        "steps that begin after an earlier step of their number: they are numbered on",
+        "steps that repeat the number of an earlier step; renumbered after the highest",
     )
     return step
 
@@ -172,8 +172,8 @@ def _count_devices(table: EventTable, problems: Problems) -> None:
         problems.add(
             "merged",
             len(devices),
-            f"devices in one rank ({', '.join(sorted(devices))}): its figures join them, so it"
-            " idles only while none of them works",
+            f"devices in one rank ({', '.join(sorted(devices))}): its figures combine them, and it"
+            " is idle only while no device works",
         )
 
 
@@ -263,7 +263,7 @@ def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     problems.add(
         "repaired",
         len(groups["X without dur"]),
-        "complete events that state no duration; kept as instants",
+        "complete events without a duration; kept as instants",
     )
     used = sum(len(rows) for rows in groups.values()) + int(counts[ord("M")])
     if used < len(phase):
@@ -275,7 +275,7 @@ def _count_skipped(columns: RankColumns, problems: Problems) -> None:
     """Count the records without a time, and those of an unknown phase."""
     is_known_phase = np.isin(columns.phase, np.frombuffer(b"XBEstfiIRbneSTFCM", dtype=np.uint8))
     timeless = is_known_phase & ~columns.timed & (columns.phase != ord("M"))
-    problems.add("skipped", int(timeless.sum()), "records that state no time")
+    problems.add("skipped", int(timeless.sum()), "records without a time")
     for code in np.unique(columns.phase[~is_known_phase]).tolist():
         phase_text = f"of phase {chr(code)!r}" if code else "without a phase"
         problems.add("skipped", int((columns.phase == code).sum()), f"records {phase_text}")
@@ -307,7 +307,7 @@ def _event_rows(
         problems.add(
             "overlap",
             int(is_crossing.sum()),
-            "ends (E) that name another event than the begin (B) they close; paired by order",
+            "ends (E) with another name than the begin (B) that they close; paired in order",
         )
     else:
         begin_rows, end_rows, alone = pairs

@@ -32,7 +32,7 @@ LAUNCH_KEYS: Final = (
     "est. achieved occupancy %", "occupancy",
 )  # fmt: skip
 _SEPARATOR: Final = b"\0"
-#: Dictionaries with more text than this are not kept.
+#: Maximum size of the texts of a dictionary; a larger one is dropped.
 _MAX_TEXT_BYTES: Final = 1 << 24
 
 Texts = tuple[bytes, ...]

@@ -121,7 +121,7 @@ class RankColumns:
     categories: StringPool
     pids: StringPool
     tids: StringPool
-    flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay apart
+    flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay different
     #: args of phase M and C records, by record number (the value in `record`)
     small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     #: position in the file's traceEvents of each row
@@ -287,7 +287,7 @@ _SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "serie
 
 def replace_columns(table: Table, **changes: object) -> Table:
     """Return a table in memory with other values of some fields."""
-    # A mapped table is of a subclass, which `dataclasses.replace` cannot create.
+    # A mapped table is an instance of a subclass, which `dataclasses.replace` cannot create.
     kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
     names = [column.name for column in fields(table)]
     columns = {name: getattr(table, name) for name in names if name not in changes}
@@ -465,7 +465,7 @@ class RecordedEvents(MemoOwner, Protocol):
 
     @property
     def source(self) -> RecordSource | None:
-        """Its records, None without a file."""
+        """Records of the rank; None without a file."""
 
 
 def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:

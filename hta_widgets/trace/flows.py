@@ -76,7 +76,7 @@ def flow_table(
         head[unsure] = finder.by_correlation(columns, head_rows[unsure], head[unsure])
         launch[unsure] = index.positions(tail[unsure], head[unsure])
     is_lost = (tail < 0) | (head < 0)
-    lost_text = "flows whose ends meet no event; no arrow is drawn"
+    lost_text = "flows with an end at no event; no arrow is drawn"
     problems.add("unpaired", int(is_lost.sum()), lost_text)
     # Tools write 0 for device events without an id, also in the flow records of their launches.
     launching = np.flatnonzero(~is_lost & (flow_kind == 0))

@@ -36,11 +36,11 @@ from hta_widgets.trace.problems import Problems
 _HOUR_NS = 3_600_000_000_000
 #: Times are near the job if they are within an hour, or within this many times the job's length.
 _NEAR_LENGTHS = 1000
-#: Groups of times that are not near are left out if they have at most this share of the job's
-#: different times, or if they are farther away than a job pauses.
+#: Maximum share of the job's distinct times in groups of far times that are left out; groups
+#: farther away than any pause of a job are always left out.
 _SMALL_SHARE = 0.01
 _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
-#: Minimum number of different times that show where the job is.
+#: Minimum number of distinct times that show where the job is.
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
@@ -50,7 +50,7 @@ _JITTER_NS = 10_000
 _MAX_OVERLAP_NS = 1_000_000
 #: A stream works in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
-#: Events are cut in any stream if they end later than the others by this many times their length.
+#: Events that end later than the others by this multiple of their length are cut in any stream.
 _MAX_LENGTHS = 4
 
 #: Number of records that a problem names, and the maximum length of their names.
@@ -77,8 +77,8 @@ def exclude_far_records(
 def _near_job(times: Ints) -> tuple[int, int]:
     """Return the bounds of the times that are near the job, given when its events start.
 
-    Times that are less than an hour apart are a group. The job is the group with most different
-    times, the last of several.
+    Times that are less than an hour apart are a group. The job is the group with the most distinct
+    times; of equal groups, the last.
     """
     if len(times) < _MIN_TIMES:
         return _EVERYTHING
@@ -183,12 +183,12 @@ def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Pro
 
 
 def _outlasting(begin: Ints, end: Ints, jitter_ns: int) -> tuple[Rows, Ints]:
-    """Return the events of a stream whose ends are wrong, and where each ends at the latest.
+    """Return the events of a stream whose ends are wrong, and the latest possible end of each.
 
     A suspect is an event that ends after a later one, or long after the next one begins. It is cut
     at the start of the next event if the stream works in order otherwise, or if it ends far beyond
-    the events that are no suspects. In the latter case, other events that end there and are as long
-    as suspects, such as the last one, are cut to no length.
+    the events that are not suspects. In the latter case, other events that end there and are as
+    long as suspects, such as the last one, are cut to no length.
     """
     first_end = np.minimum.accumulate(end[::-1])[::-1]  # of each event and all later ones
     is_disproved = end[:-1] > first_end[1:] + jitter_ns

@@ -84,7 +84,8 @@ _PARTS = {
     "F8": "f8", "B8": "b8", "I8": "i8",
 }  # fmt: skip
 _ATTENTION_PASSES = {"F": "fwd", "B": "bwd"}
-#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16, adds up in f32.
+#: cuBLAS, cuDNN and CUTLASS: `s16816gemm` multiplies with the instruction 16x8x16, accumulates in
+#: f32.
 _MATRIX_WORD = re.compile(r"(?P<sum>g?[shdczi])\d*(?P<what>gemm|gemv|fprop|dgrad|wgrad|cudnn)")
 _PRECISION = re.compile(r"bf16|f16|fp16|tf32|f32|fp32|f64|fp64|[isu]8|e4m3|e5m2")
 _SUMS = {"s": "f32", "h": "f16", "d": "f64", "c": "c64", "z": "c128", "i": "i8", "gc": "c64"}
@@ -104,7 +105,7 @@ _ELEMENTS = {
 _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
-#: Maximum number of characters of a name that are read, and of a short name.
+#: Maximum number of characters read of a name, and maximum length of a short name.
 _MAX_READ, _MAX_SHORT = 1 << 15, 200
 #: Maximum number of wrappers around a functor that are looked through.
 _MAX_WRAPPERS = 50
@@ -315,7 +316,8 @@ def _short_matrix_name(symbol: str) -> str:
     """Return operation, precision, tile, layout and other words of a cuBLAS or CUTLASS kernel.
 
     ``bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8`` is ``gemm bf16 64x64 tn relu``: a tile has 64
-    rows and columns. Left out is that it reads 64 of the inner dimension at once, in 6 stages.
+    rows and columns. The label omits that the kernel reads 64 elements of the inner dimension at a
+    time, in 6 stages.
     """
     what, dtype, sums, tile, layout, more = "", "", "", "", "", []
     for word in symbol.split("_"):

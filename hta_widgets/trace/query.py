@@ -276,7 +276,7 @@ def _python_token(token: re.Match[str]) -> str:
 def _validate_call(method: ast.expr) -> list[ast.expr]:
     """Check the name of a method of a column; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
-        raise ValueError("a query calls only methods of columns")  # noqa: TRY004 - of the text
+        raise ValueError("a query can call only methods of columns")  # noqa: TRY004 - of the text
     receiver = method.value
     is_text = isinstance(receiver, ast.Attribute) and receiver.attr == "str"
     allowed = _TEXT_PREDICATES | _CHANGES_OF_TEXT if is_text else _METHODS
@@ -289,7 +289,7 @@ def _validate_call(method: ast.expr) -> list[ast.expr]:
 def _check_constant(value: object) -> None:
     is_number = isinstance(value, int | float) and abs(value) < _LARGEST
     if not (is_number or value is None or isinstance(value, str)):
-        raise ValueError("the constants of a query are texts and numbers below 2 ** 64")
+        raise ValueError("the constants of a query must be strings or numbers below 2 ** 64")
 
 
 def _check_count(
@@ -301,9 +301,9 @@ def _check_count(
 
 
 def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
-    """Refuse to compute with texts and lists, which could fill the memory."""
+    """Refuse arithmetic on strings and lists, which could fill the memory."""
     if not all(_is_numeric(operand, text_columns) for operand in operands):
-        raise ValueError("a query computes with numbers only")
+        raise ValueError("a query can compute with numbers only")
 
 
 def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hta_widgets.trace.columns import decode_fields, encode_fields
 
-#: A file's times count from the time at this key.
+#: Key of a file's base time, in ns; the file's times are relative to it.
 BASE_KEY = "baseTimeNanoseconds"
 #: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
 FIRST_NS, LAST_NS = -(1 << 60), 3 << 60

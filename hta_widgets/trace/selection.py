@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: this module.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
-#: Number of events of which `OverlapIndex` has the latest end.
+#: Number of events per block of `OverlapIndex`, which has the latest end of each block.
 _BLOCK = 256
 
 
@@ -55,13 +55,13 @@ class Selection:
         empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
-        Values of the ``track`` column, on all ranks or on the one given.
+        Values of the ``track`` column, on all ranks or on that of the pair.
     query : str, optional
         A pandas query over event columns.
     ids : iterable of (rank, id), optional
     launches : bool, default False
-        Whether the device work that the chosen operators launched, or operators below them, is
-        chosen too, whenever they ran.
+        Whether to include the device work that the chosen operators, or operators below them,
+        launched, even outside of the window.
     """
 
     start_ns: int | None = None
@@ -146,7 +146,7 @@ class Selection:
         """The traces of the selection; raises `TraceError` if it has none."""
         if self.traces is None:
             raise TraceError(
-                "this selection belongs to no traces",
+                "this selection is not bound to traces",
                 remedy="Make it with traces.select(...), or bind it with selection.of(traces).",
             )
         return self.traces
@@ -476,7 +476,7 @@ def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
 
 
 def _int64(number: Any) -> int:
-    """Return a whole number as an int; raise an error unless it fits 64 bits."""
+    """Return an integer as an int; raise an error unless it fits into 64 bits."""
     integer = int(number)
     if integer != number or not -(1 << 63) <= integer < 1 << 63:
         raise ValueError(f"expected a whole number of 64 bits, got {number!r}")

@@ -138,7 +138,7 @@ def _validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()
     if columns is None:
         return list(EVENT_COLUMNS)
     if not isinstance(columns, Iterable):
-        raise TraceError(f"columns= takes a list of texts, not {columns!r}")
+        raise TraceError(f"columns= must be a list of strings, not {columns!r}")
     requested = [columns] if isinstance(columns, str) else list(columns)
     available = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
     unknown = [name for name in requested if name not in available]
@@ -454,9 +454,9 @@ class Trace:
             ``start_ns, dur_ns``; ``name, category``, ``kind`` (see `hta_widgets.taxonomy`) and
             ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track, and
             ``parent``, the id of the enclosing event on the track; the device ``stream``, the
-            ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (of
-            device events: of their launch), numbered on where numbers repeat; ``phase`` (``X`` or
-            ``B``). -1 stands for none.
+            ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (for device
+            events: around their launch), renumbered if numbers repeat; ``phase`` (``X`` or ``B``).
+            -1 stands for none.
         """
         table = self.table
         if self._frame is None or len(self._frame) != len(table):
@@ -641,7 +641,8 @@ def contents_text(traces: Iterable[Trace]) -> str:
 def totals_text(traces: Iterable[Trace]) -> str:
     """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
 
-    The elapsed time is that of the longest. Profiles left over from other runs do not count.
+    The elapsed time is that of the longest profile. Profiles left over from other runs do not
+    count.
     """
     used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
     comm_ns, elapsed_ns = (

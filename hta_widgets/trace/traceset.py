@@ -227,7 +227,7 @@ class TraceSet(Mapping[int, Trace]):
         profile that was merged with a time line. ``asyncs`` is the number of async intervals.
         Columns without values are not displayed.
 
-        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
+        ``hta-widgets summary`` and `Dashboard.findings` report what costs the job time.
         """
         ranks = list(self.values())
         starts, ends = (
@@ -421,7 +421,7 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         clock : {"host", "fitted"}
-            ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset of
+            ``"host"``: as recorded. ``"fitted"``: each rank is moved by its offset from
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
             lowest rank does not move, unless an event of another rank would start before 0: then
             all ranks and `origin_ns` move. Ranks that no collective connects do not move. BytePS
@@ -431,8 +431,8 @@ class TraceSet(Mapping[int, Trace]):
         Returns
         -------
         TraceSet
-            ``with_clock("host")`` restores recorded times; exports contain them unless requested
-            otherwise.
+            The set on that clock. ``with_clock("host")`` restores recorded times; exports contain
+            the recorded times unless requested otherwise.
 
         Raises
         ------
@@ -472,8 +472,8 @@ class TraceSet(Mapping[int, Trace]):
         ----------
         executor : concurrent.futures.Executor or None
             For example ``client.get_executor()`` of Dask's ``distributed``. With None, or after
-            the executor was shut down, analyses run in this process. The executor of a loaded set
-            is the one of `hta_widgets.load`.
+            the executor was shut down, analyses run in this process. A loaded set has the executor
+            that `hta_widgets.load` was given.
 
         Returns
         -------
@@ -484,7 +484,7 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            If it is not an executor.
+            If `executor` is not an executor.
         """
         if executor is self.executor:
             return self
@@ -549,7 +549,7 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            If it cannot be written, or the path is of something other than a store.
+            If the store cannot be written, or `path` exists and is not a store.
 
         Examples
         --------

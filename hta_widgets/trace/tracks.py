@@ -81,7 +81,8 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     latest_end = np.maximum.accumulate(ends)
     has_row = np.flatnonzero(latest_end[rows_before - 1] >= until[first:])
     until, stop = until[first:][has_row], rows_before[has_row]
-    # Move `stop` back over the rows that end too early: over 2^k rows at once, the largest k first.
+    # Move `stop` back over the rows that end too early: over 2^k rows at a time, the largest k
+    # first.
     latest_of = [ends]  # by k: the latest end of 2^k rows from each row on
     while 2 << (len(latest_of) - 1) <= len(ends):
         half = 1 << (len(latest_of) - 1)

@@ -82,7 +82,7 @@ def test_every_record_is_shown_or_counted(columns):
     alone += counted.get("end records (E) without a begin", 0)
     assert 2 * paired + alone == timed["B"] + timed["E"]
 
-    bare = counted.get("complete events that state no duration; kept as instants", 0)
+    bare = counted.get("complete events without a duration; kept as instants", 0)
     assert len(trace.instants) == timed["i"] + timed["I"] + timed["R"] + bare
     assert bare == events.sum() - len(complete)
 
@@ -106,7 +106,7 @@ def test_flows_are_drawn_or_counted(columns):
     drawn = drawn[drawn >= 0].tolist()
     without_id = (columns.flow[ends] < 0).sum()
     lost = counted.get("flow ends without a start; kept, no arrow is drawn", 0)
-    unmet = counted.get("flows whose ends meet no event; no arrow is drawn", 0)
+    unmet = counted.get("flows with an end at no event; no arrow is drawn", 0)
     assert len(drawn) + unmet + lost + without_id == len(ends)
     assert len(drawn) == len(set(drawn))
     flows = trace.flows

@@ -123,7 +123,7 @@ def test_a_side_may_be_a_rank_or_a_selection(before, after):
     one_rank = diff_ops(before[0], after[0], window=(5_000, 55_000), device="gpu")
     assert rows(one_rank)["gemm<float>"] == (2, 2, 8_000, 8_000, "same")
     traces = "before= takes a TraceSet, a Trace or a Selection, not 'runs/a'"
-    for wrong, words in ((hw.Selection(), "belongs to no traces"), ("runs/a", traces)):
+    for wrong, words in ((hw.Selection(), "is not bound to traces"), ("runs/a", traces)):
         with pytest.raises(hw.TraceError, match=words):
             diff_ops(wrong, after)
 

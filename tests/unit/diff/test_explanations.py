@@ -127,7 +127,7 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     later = hd.compare(apart, side((0, 100), (100, 250)))
     assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
     assert [caution.text.replace("\u202f", " ") for caution in later.cautions] == [
-        "device work that runs outside of the compared steps counts in none: 40 ns → 0 ns"
+        "device work that runs outside of the compared steps counts in no step: 40 ns → 0 ns"
     ]
 
 

@@ -111,7 +111,7 @@ def test_columns_that_were_let_go_come_back(traces, store):
 def test_replaced_while_in_use(traces, store):
     opened = hw.load(store)
     traces.subset(ranks=[0]).save(store)
-    with pytest.raises(hw.TraceError, match="was it replaced after it was loaded, load it again"):
+    with pytest.raises(hw.TraceError, match="If it was replaced after it was loaded"):
         opened.events()
     assert hw.load(store).ranks == [0]
 

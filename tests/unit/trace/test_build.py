@@ -95,8 +95,8 @@ def test_records_of_unknown_phases_or_without_time_are_counted(make):
     assert len(trace) == 1
     assert sorted(trace.found) == [
         ("skipped", 1, "records of phase 'N'"),
-        ("skipped", 1, "records that state no time"),
         ("skipped", 1, "records without a phase"),
+        ("skipped", 1, "records without a time"),
     ]
 
 

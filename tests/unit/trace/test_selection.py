@@ -172,7 +172,7 @@ def test_values_survive_as_json_code_and_pickle(traces):
     copy = pickle.loads(pickle.dumps(selection))
     assert copy == selection
     assert copy.traces is None
-    with pytest.raises(TraceError, match="belongs to no traces"):
+    with pytest.raises(TraceError, match="is not bound to traces"):
         copy.events()
     assert names(copy.of(traces)) == names(selection)
     assert hash(copy) == hash(selection)

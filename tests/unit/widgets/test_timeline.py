@@ -75,7 +75,7 @@ def test_views_load_what_load_takes(tmp_path):
 def test_a_view_of_what_cannot_be_loaded_says_what_it_takes(viewer):
     with pytest.raises(hw.TraceError, match=r"what hw\.load takes, such as a path; not a int"):
         viewer(5)
-    with pytest.raises(hw.TraceError, match="belongs to no traces"):
+    with pytest.raises(hw.TraceError, match="is not bound to traces"):
         viewer(hw.Selection())
 
 
