@@ -34,7 +34,7 @@ def median_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> Floats:
 
 
 def complete_rows(frame: pd.DataFrame) -> Bools:
-    """Return a mask of the rows of `collectives` whose collective has the events of all ranks.
+    """Return a mask of the rows of `collectives` whose collective has an event on every rank.
 
     A rank whose event is missing may have been the last one.
     """

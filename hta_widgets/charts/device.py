@@ -205,7 +205,7 @@ def kernel_breakdown(
     title: str = "Top kernels",
     **options: object,
 ) -> Figure:
-    """Draw the kernels with most time.
+    """Draw the kernels with the most time.
 
     Parameters
     ----------
@@ -307,9 +307,9 @@ def kernel_duration_by_rank(
 
     With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
     one row per kernel, with a dot for each rank's mean against the median rank's. The scale ends at
-    the farthest dot of kernels other than communication, but at 10 % at least and 100 % at most;
-    ranks beyond it are arrow heads at its ends. The farthest dot of such a kernel is dark if it
-    differs from the median by 5 %, and by 1 % of a rank's kernel time.
+    the farthest dot of kernels other than communication, limited to 10 to 100 %; ranks beyond it
+    are arrow heads at its ends. The farthest dot of such a kernel is dark if it differs from the
+    median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def kernel_duration_by_rank(
     name : str, optional
         The full name of one kernel.
     top : int, default 12
-        Number of kernels, those with most time.
+        Number of kernels, those with the most time.
     late : iterable of int, optional
         Ranks to draw in red, as in `step_phases`.
     clusters : DataFrame, optional

@@ -67,7 +67,7 @@ def _signed_bars(
     more: pd.Series,
     theme: Theme,
 ) -> tuple[list[Bars], Scale]:
-    """Return bars left and right of zero, coloured by less, more or same, and their scale."""
+    """Return bars left and right of zero, coloured by the sign of the change, and their scale."""
     is_same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(is_same, theme.delta[3], change)
@@ -216,7 +216,7 @@ def diff_changes(
     theme: ThemeName | Theme = "light",
     title: str = "Changes above noise",
 ) -> Figure:
-    """Draw the changes with most time: regressions to the right of zero, improvements to the left.
+    """Draw the largest changes: regressions to the right of zero, improvements to the left.
 
     Parameters
     ----------

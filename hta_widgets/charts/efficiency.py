@@ -107,7 +107,7 @@ def modules(
     title: str = "Layers",
     **options: object,
 ) -> Figure:
-    """Draw the tree of modules: each below the module that calls it, as wide as its device time.
+    """Draw the tree of modules as an icicle chart, with device time as width.
 
     Parameters
     ----------

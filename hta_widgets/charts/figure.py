@@ -307,7 +307,7 @@ _NAMES_WITHOUT = {"memory": "copies", "launched": "launched work"}
 def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Return a note on kinds without matching events and on missing ranks, and the frame's note."""
+    """Return a note about kinds without matching events and missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     none = [key for key, matches in matched.items() if matches == 0 and key in kinds]
     texts = [f"no {' and no '.join(_NAMES_WITHOUT.get(key, key) for key in none)}"]

@@ -36,7 +36,8 @@ from hta_widgets.text import UNKNOWN, count, duration, plural, size
 _MAX_COLUMNS = 8
 #: Order of the category colours in which neighbouring groups differ most.
 _GROUP_COLORS = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups with a row each; of more, only those with most time per column have one.
+#: Maximum number of groups with a row each; if there are more, only those with the most time per
+#: column have one.
 _MAX_ROWS = 40
 _IN_CELLS = (
     "a cell shows the group's number and the rank's position in it; times are per rank and"
@@ -121,7 +122,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     """Return a row per rank, and sentences that explain it."""
     ranks = np.unique(data["rank"])
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
-    # Charts that are too narrow for the numbers of all columns show those with most time.
+    # Charts that are too narrow for the numbers of all columns show those with the most time.
     drawn = sorted(spent.index[:_MAX_COLUMNS])
     hidden_count = len(spent) - len(drawn)
     cells = data[data["column"].isin(drawn)].reset_index(drop=True)
@@ -280,7 +281,7 @@ def _group_tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]
 
 
 def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
-    """Return flags of the groups with a row: in each column equally many, those with most time."""
+    """Return flags of the groups with a row: in each column the same number, by time."""
     columns = groups["column"].nunique()
     if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)

@@ -147,7 +147,7 @@ def lanes_figure(
 def lane_steps(
     time_ns: npt.ArrayLike, value: npt.ArrayLike, end_ns: float, max_steps: int
 ) -> LaneSteps:
-    """Return a series as steps; of more than `max_steps`, minimum and maximum per time slice."""
+    """Return a series as steps; above `max_steps`, minimum and maximum per time slice."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))

@@ -44,7 +44,7 @@ def operators(
     title: str = "Top operators",
     **options: object,
 ) -> Figure:
-    """Draw the operators with most self time, on the device and on the host.
+    """Draw the operators with the most self time, on the device and on the host.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def user_annotation_breakdown(
     title: str = "Time in annotated ranges",
     **options: object,
 ) -> Figure:
-    """Draw the annotations with most time.
+    """Draw the annotations with the most time.
 
     Parameters
     ----------

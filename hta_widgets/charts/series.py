@@ -86,7 +86,7 @@ def queue_length(
     blocks = int(frame["queue_length"].max()) >= 1024
     style = style.with_subtitle(
         "launches on a stream that wait for their start; each row is scaled to its peak",
-        "from 1 024 launches on, a launch blocks its thread" if blocks else "",
+        "with 1 024 or more waiting launches, a launch blocks its thread" if blocks else "",
         omitted,
         unmatched_note(frame),
     )

@@ -139,14 +139,14 @@ def step_times(
         One row per step, or per group and step, and one dot per rank. If groups and steps give more
         than 64 rows, each group has one. Its source has the frame's rows. A rank is dark if it
         takes 5 % longer than the median rank and deviates four times as much as usual (the median)
-        in its row. Above 20 000 dots, one per spot is drawn and all outliers, and the subtitle
+        in its row. Above 20 000 dots, one per spot and all outliers are drawn, and the subtitle
         reports that.
 
     Examples
     --------
     >>> charts.step_times(analysis.step_times(traces))  # doctest: +SKIP
 
-    Row by row the ranks of one data-parallel group:
+    Each row has the ranks of one data-parallel group:
 
     >>> groups = analysis.parallel_groups(traces)  # doctest: +SKIP
     >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP

@@ -32,7 +32,8 @@ from hta_widgets.trace.arrays import Array
 
 _SHADES = 64
 
-#: Maximum number of ranks with a row each; of more, only the first `_TOP` and stragglers have one.
+#: Maximum number of ranks with a row each; if there are more, only the first `_TOP` and stragglers
+#: have one.
 _MAX_ROWS = 24
 _TOP = 16
 
@@ -204,7 +205,7 @@ def _straggler_finding(ranks: pd.DataFrame) -> str:
 
 #: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
 _MAX_TOP = 40
-#: Maximum number of columns; of more steps, several share a cell.
+#: Maximum number of columns; if there are more steps, several share a cell.
 _MAX_STEPS = 300
 #: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05

@@ -38,7 +38,7 @@ class TimeMap:
     """Maps a run's own times to the common axis and back, piece by piece, in whole ns.
 
     Pieces ``[own_start, own_end)`` go to ``[common_start, common_end)``, which are at least as
-    long, so that the way back is exact. Times before the first and after the last piece keep their
+    long, so that the inverse is exact. Times before the first and after the last piece keep their
     distance to it. A gap between two pieces on the common axis is time that only the other run has.
 
     Attributes
@@ -162,7 +162,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     if base == "collectives":
         collectives = _collectives(diff)
         if collectives is None:
-            note = "no collectives belong together: steps are lined up instead"
+            note = "no collectives match: steps are aligned instead"
         else:
             edges, labels = collectives
     maps = _slot_maps(edges) if base in ("steps", "collectives") else _run_maps(edges, base)
@@ -254,7 +254,7 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
     return result_frame(
         {"side": pd.Series(sides, dtype=object), "start_ns": start, "end_ns": end},
         matched={"before": counts[0], "after": counts[1]},
-        note="" if len(sides) else "no gaps: nothing is without a counterpart",
+        note="" if len(sides) else "no gaps: all times have a counterpart",
     )
 
 
@@ -308,7 +308,7 @@ def _collectives_of(side: RunSide, rank: int, codes: dict[str, int]) -> _RankCol
 
 
 def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
-    """Return ``value * numerator / denominator`` in whole numbers, rounded down or up."""
+    """Return ``value * numerator / denominator`` in integers, rounded down or up."""
     denominator = np.maximum(denominator, 1)
     if (numerator == denominator).all():
         return value

@@ -261,19 +261,20 @@ def changes(diff: Comparison) -> pd.DataFrame:
     *Calls* changed if operators, or device work of matched operators, were added, removed, moved or
     replaced in more than half of the steps. The calls of an added or removed operator are part of
     it; runtime calls belong to their operators. A Python function is listed only if none of its
-    callees has a partner. Operators without device work count from 0.1 % of a step on.
+    callees has a partner. Operators without device work count if they take at least 0.1 % of a
+    step.
 
     *Times* changed if a matched operator itself is slower or faster: on the host, without the
     operators below it, copies and waiting for the device; or on the device, in the work that it
     launched, without waiting for other ranks in collectives if that is known. The times of a step
-    on one call path are added up. A difference counts from 5 % of the longer time and 0.1 % of a
-    step on if it is significant: by Welch's test over the steps, and if steps have the same numbers
-    on both sides by Student's t-test of their pairs, at 1 % divided by the number of tests, or at
-    0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls of a
-    path on all ranks are tested in pairs (Student's t-test, same levels), and the difference must
-    be 20 %. With fewer than three pairs of calls the longer time must be four times the other and
-    differ by 5 % of the step. An operator with added, removed or replaced work is listed once, for
-    that.
+    on one call path are added up. A difference counts if it is at least 5 % of the longer time and
+    0.1 % of a step, and is significant: by Welch's test over the steps, and if steps have the same
+    numbers on both sides by Student's t-test of their pairs, at 1 % divided by the number of tests,
+    or at 0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls
+    of a path on all ranks are tested in pairs (Student's t-test, same levels), and the difference
+    must be 20 %. With fewer than three pairs of calls the longer time must be four times the other
+    and differ by 5 % of the step. An operator with added, removed or replaced work is listed once,
+    for that.
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
           ``operator``, ``function`` (of Python) or ``kernel`` for the rest
         - ``name`` (str): of the operator; for added or removed device work, its own
-        - ``path`` (str): its callers on the path with most time; ``places`` (int64): the number
+        - ``path`` (str): its callers on the path with the most time; ``places`` (int64): the number
           of paths
         - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of ``device
           and host`` are those on the device; times of added, removed and moved operators are those

@@ -57,19 +57,20 @@ def findings(diff: Comparison) -> list[Finding]:
        The size of the batch, if the shapes of inputs state another one.
     4. The kinds of time that make up the difference, the kernel, with its variants, that differs by
        its number of calls, and how the difference is spread over the steps.
-    5. The changes with most time (see `changes`): many operators that changed by one factor as one
-       finding, Python functions last. BytePS has stages and queues instead, MPI also has numbers of
-       calls, and both have the ranks that others wait for (see `tables`).
+    5. The changes with the most time (see `changes`): many operators that changed by one factor as
+       one finding, Python functions last. BytePS has stages and queues instead, MPI also has
+       numbers of calls, and both have the ranks that others wait for (see `tables`).
 
-    A difference of the step times is reported from 5 % on if it is significant at 1 %, from 20 % on
-    at 5 %, and from 1 % on at 0.1 % (test of `steps`); with one step on a side from 20 % on.
-    Differences from 1 % on at 5 % are reported with their p-value; with one step on a side and no
-    other finding, the changes of the step and of the name that differs most. Smaller ones, and
-    those that may be chance, come first, too, if there is any other finding. If the steps do not
-    differ in length, kinds of time come first whose share of the step differs significantly, and by
-    more than 5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with
-    one step on a side 20 %). The findings of swapped sides are the same in the other direction.
-    Without any difference the list is empty, except for a caution if a side has no events.
+    A difference of the step times is reported if it is at least 5 % and significant at 1 %, at
+    least 20 % at 5 %, or at least 1 % at 0.1 % (test of `steps`); with one step on a side, if it is
+    at least 20 %. Differences of at least 1 % at 5 % are reported with their p-value; with one step
+    on a side and no other finding, the changes of the step and of the name that differs most.
+    Smaller ones, and those that may be chance, come first, too, if there is any other finding. If
+    the steps do not differ in length, kinds of time come first whose share of the step differs
+    significantly, and by more than 5 % of the step (tests as in `changes` at 1 %, divided by the
+    number of kinds; with one step on a side 20 %). The findings of swapped sides are the same in
+    the other direction. Without any difference the list is empty, except for a caution if a side
+    has no events.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
 def _mean_change(
     diff: Comparison, kind: str, before: float, after: float, **fields: Any
 ) -> Finding:
-    """Return a finding on a time of all steps, as the mean over steps."""
+    """Return a finding about a time of all steps, as the mean over steps."""
     return time_change(kind, before / diff.step_count, after / diff.step_count, **fields)
 
 
@@ -225,7 +226,7 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
     """Return the largest cause of a difference of the step times, or the ranks that cause it."""
     if diff.before.formats != {"kineto"}:
-        # Other formats have findings on stages and routines instead.
+        # Other formats have findings about stages and routines instead.
         return ()
     sign = 1 if lengths.diff_ns > 0 else -1
     frame = waterfall(diff, "cause").set_index("cause").rename(index=str)
@@ -342,7 +343,7 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 
 
 def _change_findings(diff: Comparison) -> list[Finding]:
-    """Return the changes with most time, Python functions last."""
+    """Return the changes with the most time, Python functions last."""
     table = changes(diff)
     is_function = table["measure"] == "function"
     records: list[Finding] = []
@@ -411,7 +412,7 @@ def _log_ratio(table: pd.DataFrame) -> Floats:
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:
     """Return the caller of each change whose name is not unique; None for unique names.
 
-    It is the innermost caller that the other changes of that name do not have, on the path with
+    It is the innermost caller that the other changes of that name do not have, on the path with the
     most time; "" for the outermost operators.
     """
     shown_names = [short_name(name) for name in table["name"]]

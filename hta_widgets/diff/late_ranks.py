@@ -1,4 +1,4 @@
-"""Find the ranks that changed unlike the others: late ones, and those that changed alone.
+"""Find the ranks that changed differently from the others: late ones, and those that changed alone.
 
 `hta_widgets.analysis.stragglers` judges the compared steps of each side. If it names rank 1 after
 but not before, the finding names the kind of rank 1's own time that changed most compared with the
@@ -8,9 +8,8 @@ are means over steps:
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 
 A rank that changed alone has the same finding without a verdict on who waits. The *usual* change is
-that of the rank in the middle, if ranks are sorted by the size of their change. For compute that
-changes by 0.1, 0.2, 2.1 and 0.1 ms on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and
-the spread of the others is 0.1 ms.
+that of the median rank by size of the change. For compute that changes by 0.1, 0.2, 2.1 and 0.1 ms
+on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the others is 0.1 ms.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
 
 @memoize
 def changed_ranks(diff: Comparison) -> list[Finding]:
-    """Return the ranks whose own time changed unlike the others', except `late_ranks`.
+    """Return the ranks whose own time changed differently from the others', except `late_ranks`.
 
     For each kind of own time at most half of the ranks that both sides have are returned. The
     change must exceed the usual one by 5 % of the longer time, 1 % of the step (3 % with one step
@@ -155,7 +154,7 @@ def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
-    """Return a mask of the times that changed unlike those of most ranks: (kinds, ranks)."""
+    """Return a mask (kinds, ranks) of the times that changed differently from most ranks."""
     step_count = times.own_ns.shape[-1]
     if step_count == 1 and len(times.ranks) < 3:
         return np.zeros(times.own_ns.shape[:2], dtype=bool)

@@ -223,7 +223,7 @@ class TreeMatcher:
             self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
     def _edge_candidates(self, side: int) -> Ints:
-        """Return pairs of unmatched calls, first that of the other side.
+        """Return pairs of unmatched calls, each with the call of the other side first.
 
         The call of `side` has a matched caller. The call of the other side is within the times of
         that caller's partner, or exceeds them by no more than rounding does.

@@ -108,7 +108,7 @@ class Finding:
 
 
 def time_change(kind: str, before: float, after: float, **fields: Any) -> Finding:
-    """Return a finding on a time; the larger its difference, the more important it is."""
+    """Return a finding about a time; the larger its difference, the more important it is."""
     gap = float(after - before)
     times: dict[str, Any] = {"before": float(before), "after": float(after), "unit": "ns"}
     return Finding(kind, diff_ns=gap, **{**times, "weight": abs(gap), **fields})

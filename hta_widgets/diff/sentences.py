@@ -63,10 +63,11 @@ _CAUSE_WORDS = {
     "host_nothing": "idle time before the host launches",
     "launch_call": "idle time within calls that launch",
     "launch_latency": "idle time between launch and start",
-    "kernel_wait": "idle time between kernels", "stream_wait": "idle time behind other streams",
+    "kernel_wait": "idle time between kernels",
+    "stream_wait": "idle time waiting for other streams",
     "blocked": "idle time while launched work does not start",
     "unrecorded": "idle time with work that is not recorded",
-    "unknown": "idle time of unknown cause", "nothing_launched": "idle time with no more work",
+    "unknown": "idle time of unknown cause", "nothing_launched": "idle time after the last work",
 }  # fmt: skip
 _CHANCE = 0.01  # smaller p-values are not called chance, as in `answers.verdict`
 #: Cautions that `compare` does not add.
@@ -118,7 +119,7 @@ def longer_or_less(finding: Finding) -> str:
 
 
 def capitalize(text: str) -> str:
-    """Return a clause as the begin of a sentence."""
+    """Return a clause as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
 
 
@@ -245,7 +246,7 @@ def _shapes_text(finding: Finding, _diff: Comparison) -> str:
     changed, calls = finding.details["changed_calls"], finding.details["calls"]
     return (
         f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
-        f"{plural(calls, 'call')} of operators, as with another batch size."
+        f"{plural(calls, 'call')} of operators, as if the batch size changed."
     )
 
 
@@ -417,5 +418,5 @@ WORDS: dict[str, Wording] = {
     "function": _change_text,
     "more": _more_text,
 }
-#: Those that come after the findings of formats.
+#: Topics that come after the findings of formats.
 CAUTION_WORDS: dict[str, Wording] = {"conditions": _conditions_text, "caution": _caution_text}

@@ -144,7 +144,7 @@ def names(
           ``slower, faster``: the same count, different by at least 5 % and significantly (tests
           over the steps as in `changes`, at 5 % divided by the number of names; with one step on
           a side at least 20 %); ``same``
-        - ``replaced_by`` (str): for replaced names, the partner with most time
+        - ``replaced_by`` (str): for replaced names, the partner with the most time
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
     if device == "auto":
@@ -318,7 +318,7 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
 
 
 def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
-    """Return the partner with most time of each replaced name."""
+    """Return the partner with the most time of each replaced name."""
     # Events of one step or pair of ranks are matched as in the whole comparison, and only once.
     whole_diff, step = diff, None
     while whole_diff.part_of is not None:
@@ -338,7 +338,7 @@ def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[s
             lengths = matched.trees[k].durations[nodes]
             for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):
                 between[texts[a], texts[b]] += time
-    # Sorted, so that the partner with most time comes last and is taken.
+    # Sorted, so that the partner with the most time comes last and is taken.
     ordered = sorted(between.items(), key=lambda item: item[1])
     names_of_table = set(listed)
     return {name: other for (name, other), _ in ordered if name != other and name in names_of_table}

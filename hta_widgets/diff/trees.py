@@ -1,4 +1,4 @@
-"""Build the call tree of a rank, whose nodes are what two runs are matched by.
+"""Build the call tree of a rank; two runs are matched by the nodes of these trees.
 
 A node is an operator or annotation, a runtime call, or a piece of device work. An operator's
 children are the calls within its time on its thread, backward operators below the forward ones
@@ -102,7 +102,7 @@ def normalize_signature(name: str) -> str:
 class NamePool:
     """Codes of the names of both sides, and the text shown for each.
 
-    Names that differ by their demangler only have one code.
+    Names that differ only by their demangler share a code.
     """
 
     def __init__(self) -> None:

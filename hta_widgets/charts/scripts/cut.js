@@ -1,4 +1,4 @@
-// Cuts the text on a cluster's difference to the available width; the tooltip shows all of it.
+// Cuts the text about a cluster's difference to the available width; the tooltip shows all of it.
 if (!fig.inner_width) return;
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = "11px " + family;

@@ -109,7 +109,7 @@ def test_collectives_start_in_line(tmp_path):
     ]
     assert gaps(result) == [("before", 150, 230), ("after", 80, 120)]
     none = hd.align(hd.compare(side(20).select("kind != 'communication'"), side(20)), "collectives")
-    assert none.slots.attrs["note"] == "no collectives belong together: steps are lined up instead"
+    assert none.slots.attrs["note"] == "no collectives match: steps are aligned instead"
     assert len(none.slots) == 1
 
 

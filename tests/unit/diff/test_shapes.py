@@ -34,7 +34,7 @@ def test_a_batch_of_twice_the_size(tmp_path):
         )
 
     present, back = assert_mirrored(side(32), side(64))
-    words = "in 3 of 4 calls of operators, as with another batch size."
+    words = "in 3 of 4 calls of operators, as if the batch size changed."
     assert shapes_text(present) == [f"Shapes: the first dimension of inputs 32 → 64 {words}"]
     assert shapes_text(back) == [f"Shapes: the first dimension of inputs 64 → 32 {words}"]
     assert hd.findings(hd.compare(side(32), side(32))) == []
