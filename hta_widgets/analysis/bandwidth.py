@@ -44,7 +44,7 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: Sizes from here on count as unknown, so that their sums fit into int64.
+#: Minimum size that counts as unknown, so that sums fit into int64.
 _MAX_BYTES = 1 << 50
 _NO_COPIES = "no copies or fills are selected"
 

@@ -512,7 +512,7 @@ def cluster_ranks(
 
 
 def _representatives(distances: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with most similar remaining ranks.
+    """Return each rank's representative: repeatedly the one with the most similar remaining ranks.
 
     Ties go to the rank that is closest to its similar ranks, then to the first.
     """

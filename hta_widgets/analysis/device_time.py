@@ -178,7 +178,7 @@ def kernel_type_breakdown(
     Returns
     -------
     DataFrame
-        One row per label that occurs, most time first:
+        One row per label that occurs, the most time first:
 
         - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
         - ``kernel_type`` (text): the label
@@ -375,7 +375,7 @@ def communication_by_group(
     Returns
     -------
     DataFrame
-        One row per rank and process group, in order of ranks, most time first:
+        One row per rank and process group, in order of ranks, the most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
           the file; text, empty if missing
@@ -425,7 +425,7 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
 
 
 def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return labels, times and bytes of each group of a rank, most time first.
+    """Return labels, times and bytes of each group of a rank, the most time first.
 
     `labelled` are the args that distinguish groups; missing ones count as empty text.
     """

@@ -60,14 +60,15 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, True),
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
-#: A wait that is longer while the device runs nothing is one for work that is not in the file.
+#: Maximum wait while the device runs nothing; a longer one is for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
 #: Calls in which a host thread waits for its device: those without a copy of their own, and all.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return at once, except from or to pageable memory: those that last longer wait.
+#: Copies that return immediately, except from or to pageable memory; calls that last longer than
+#: `_BLOCKING_NS` wait.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
 #: Calls that make a stream wait for work of another one.

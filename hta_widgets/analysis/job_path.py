@@ -71,7 +71,7 @@ def job_critical_path(
     path of `critical_path`: from each start or end to the launching call, the kernel before on the
     stream, the work of another stream or the device, or the event before on the thread, whichever
     has the longest chain of dependencies. At the end of a collective in which the rank waited, the
-    transfer, from the last arrival on, belongs to the rank; from the last arrival the path
+    transfer, which begins at the last arrival, belongs to the rank; from the last arrival the path
     continues backwards on the rank that arrived last.
 
     Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set, because

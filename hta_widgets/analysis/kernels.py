@@ -156,7 +156,7 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
         return block, ""
     return block, (
         f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-        " paired from the first on, so pairs after a missing event are wrong"
+        " paired in order, so pairs after a missing event are wrong"
     )
 
 
@@ -277,7 +277,7 @@ def kernel_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank, kind and kernel, in order of ranks, most time first:
+        One row per rank, kind and kernel, in order of ranks, the most time first:
 
         - ``rank`` (int64)
         - ``kind`` (categorical): ``compute``, ``communication`` or ``memory``
@@ -311,7 +311,7 @@ def kernel_duration_by_rank(
     ----------
     traces : TraceSet
     top : int, optional
-        Return only this many kernels, those with most time over all ranks.
+        Return only this many kernels, those with the most time over all ranks.
     include_memory : bool, default True
         Whether copies and fills count.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -320,7 +320,7 @@ def kernel_duration_by_rank(
     Returns
     -------
     DataFrame
-        One row per kernel and rank that ran it, kernels with most time over all ranks first:
+        One row per kernel and rank that ran it, kernels with the most time over all ranks first:
 
         - ``rank`` (int64); ``name`` (text); ``kind`` (categorical)
         - ``count`` (int64)
@@ -471,8 +471,9 @@ def kernels_by_annotation(
     DataFrame
         One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
         dur_ns`` (int64), ``name`` (categorical), ``stream`` (int32), ``annotation`` (categorical,
-        empty for none). With `by_name` one row per rank, range and name, most time of a rank first:
-        ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
+        empty for none). With `by_name` one row per rank, range and name, the most time of a rank
+        first: ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by
+        rank.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _annotated_kernels, source))

@@ -161,7 +161,7 @@ def launch_outliers(
     Returns
     -------
     DataFrame
-        One row per rank, outlier and kernel, by rank and outlier, most frequent first: ``rank,
+        One row per rank, outlier and kernel, by rank and outlier, the most frequent first: ``rank,
         outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64: outliers,
         and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns, gpu_sum_ns,
         launch_delay_sum_ns`` (int64, of the outliers).

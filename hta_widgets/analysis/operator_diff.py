@@ -45,8 +45,8 @@ def diff_ops(
     """Return which operators and kernels were added, removed or run a different number of times.
 
     For each name, counts and durations are totals over all given ranks and steps, so they are only
-    comparable if both sides have equally many ranks and steps. The duration of an operator includes
-    the operators that it calls.
+    comparable if both sides have the same number of ranks and steps. The duration of an operator
+    includes the operators that it calls.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def diff_ops(
     DataFrame
         One row per name, by size of the difference in time:
 
-        - ``name`` (str); ``kind`` (category); if a name has several, the one with most time
+        - ``name`` (str); ``kind`` (category); if a name has several, the one with the most time
         - ``before_count, after_count, diff_count`` (int64); the difference is after − before
         - ``before_ns, after_ns, diff_ns`` (int64)
         - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``
@@ -169,7 +169,7 @@ def sums_by_name(
     ):  # fmt: skip
         np.add.at(by_side, (table["side"], code), amount)
         np.add.at(by_kind, (code, table["kind"]), amount)
-    # The kind with most time; without any time, the kind that occurs.
+    # The kind with the most time; without any time, the kind that occurs.
     kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
     return names.tolist(), kind, list(count), list(total)
 

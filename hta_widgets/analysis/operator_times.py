@@ -106,7 +106,7 @@ def operators(
         ``.attrs["device_ns"]`` is the time of all device work in the window, and
         ``.attrs["unattributed"]`` the part in no row: ``unlinked_ns`` (no launching call in the
         file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
-        add up to ``device_ns``. The note states the share of the first two from 10 % on.
+        add up to ``device_ns``. The note states the share of the first two if it is at least 10 %.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner

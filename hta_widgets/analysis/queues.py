@@ -37,7 +37,7 @@ from hta_widgets.trace.traceset import TraceSet, device_word_attrs
 
 T = TypeVar("T")
 
-#: Launches that a CUDA stream holds before the next one blocks the host.
+#: Number of launches that a CUDA stream holds before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
 #: Minimum fill of a queue, and minimum share of the trace, to be reported as nearly full.
@@ -268,7 +268,7 @@ def time_blocked_on_full_queue(
     ----------
     traces : TraceSet
     max_queue_length : int, default 1024
-        Number of waiting launches from which on a queue is full; CUDA's limit by default.
+        Minimum number of waiting launches of a full queue; CUDA's limit by default.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to work on, narrowed in time and to ranks; all by default.
 
@@ -337,8 +337,8 @@ def _nearly_full_note(near: list[str], limit: int) -> str:
         return ""
     listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
     return (
-        f"queues stay just below the limit of {limit:,}: {listed}. Where launch calls last long"
-        " meanwhile, the host was blocked; see max_queue_length"
+        f"queues stay just below the limit of {limit:,}: {listed}. If launch calls take long"
+        " during that time, the host was blocked; see max_queue_length"
     )
 
 

@@ -157,7 +157,7 @@ def step_times(
 
 
 def _missing_steps_note(without_steps: list[Trace], ranks: int) -> str:
-    """Return a note on the ranks without selected steps; `ranks` is the number of all ranks."""
+    """Return a note about the ranks without selected steps; `ranks` is the number of all ranks."""
     if not ranks:
         return note_text("no_ranks")
     if not without_steps:
@@ -505,7 +505,7 @@ def phase_label(name: str) -> str:
 
 
 def _phase_labels(names: Sequence[str]) -> list[str]:
-    """Return one label per phase; of phases with the same label, later ones keep their name."""
+    """Return one label per phase; if labels are equal, later phases keep their names."""
     labels: list[str] = []
     for name in names:
         label = phase_label(name)

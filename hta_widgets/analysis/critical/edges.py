@@ -45,7 +45,7 @@ _SYNC = KINDS.index("sync")
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
 #: The arg of a call for the stream that it makes wait, in files without events of waits.
 _WAITING_STREAM = "waiting stream"
-#: Calls whose args are read to find out whether calls state what they wait for.
+#: Number of calls whose args are read to find out whether calls state what they wait for.
 _PROBED_CALLS: Final = 8
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
@@ -88,8 +88,8 @@ def add_device_work(
     Returns the number of edges from launches.
     """
     # A kernel can start once it is launched, the one before it on its stream has ended, and the
-    # work that its stream waits for has ended. The last of these binds it, so the time from there
-    # on counts: from the start of the launching call, or from the end of the kernel before.
+    # work that its stream waits for has ended. The last of these binds it, so the time after that
+    # counts: from the start of the launching call, or from the end of the kernel before.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end_ns = table.end_ns
@@ -324,7 +324,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows: the threads of the autograd engine, and the one with most operators.
+    # Without arrows: the threads of the autograd engine, and the one with the most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[name_mask(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]

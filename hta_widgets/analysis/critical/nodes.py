@@ -200,7 +200,7 @@ def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
     if not 0 <= pair[0] <= pair[1]:
         raise TraceError(
             f"{instance!r} names no instances of a range",
-            remedy="Give a number from 0 on, or the first and the last as a pair.",
+            remedy="Give a number, counted from 0, or the first and the last as a pair.",
         )
     return pair
 

@@ -278,7 +278,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a sentence on the time on the host while the device works; empty if it is short."""
+    """Return a sentence about the time on the host while the device works; empty if it is short."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])

@@ -193,7 +193,7 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
     in_order = np.sort(differences[equal])
     if not len(in_order):
         return matched_positions
-    # The window of the tolerance with most differences; of several, the one nearest to 0.
+    # The window of the tolerance with the most differences; of several, the one nearest to 0.
     window_end = np.searchsorted(in_order, in_order + _TOLERANCE_NS, side="right")
     counts = window_end - np.arange(len(in_order))
     fullest = np.flatnonzero(counts == counts.max())

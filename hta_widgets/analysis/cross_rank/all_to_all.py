@@ -3,7 +3,7 @@
 Splits are rows of the first dimension, so rank i sends member j ``nelems · split[j] / sum(split)``
 elements. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384, 24576
 and 8192 bytes. A name ``all_to_all`` with an empty list gives each member the same. Experts' tokens
-are spread unevenly, and the matrix shows which ranks get most.
+are spread unevenly, and the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def all_to_all_matrix(
 
         ``.attrs``: ``unknown``, collectives without splits or sizes; ``mismatches``, pairs for
         which both ranks' sums are known and differ; ``imbalance``, the bytes of the rank or node
-        that receives most over the mean, without local copies, None if unknown;
+        that receives the most, divided by the mean, without local copies, None if unknown;
         ``inter_node_bytes``; ``nodes``: ``file``, ``given`` or ``assumed``.
 
     Examples

@@ -447,7 +447,7 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 
 
 def drift_error_ns(traces: TraceSet) -> int:
-    """Return how far drift parts two ranks at most if only offsets are corrected; 0 if unclear."""
+    """Return the maximum drift between two ranks if only offsets are corrected; 0 if unclear."""
     drift = drift_fit(traces)
     if not drift.note:
         return 0

@@ -218,7 +218,7 @@ class BusBandwidth(NamedTuple):
 
 
 class ExposedOperation(NamedTuple):
-    """The operation with most communication that no compute hides, and its share of the time."""
+    """The operation with the most exposed communication, and its share of the time."""
 
     operation: str
     share: float
@@ -226,12 +226,12 @@ class ExposedOperation(NamedTuple):
 
 
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
-    """Return the operation whose communication takes most time without computing.
+    """Return the operation with the most exposed communication.
 
-    If the files have sizes for half of the time, it is that of the messages of one size that
-    take most, with their bus bandwidth. The time of a collective that is matched on all its ranks
-    is its transfer; that of another one is its event, waits included. None if names do not state
-    the operation.
+    If the files have sizes for half of the time, it is that of the messages of one size that take
+    the most time, with their bus bandwidth. The time of a collective that is matched on all its
+    ranks is its transfer; that of another one is its event, waits included. None if names do not
+    state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -301,7 +301,8 @@ def _matching_notes(
         parts.append(f"{matched['alone']} events are of groups of one rank")
     if matched["unmatched"]:
         parts.append(
-            f"{matched['unmatched']} events match none of another rank and are not among the rows"
+            f"{matched['unmatched']} events have no match on another rank"
+            " and are not among the rows"
         )
     if matched["partly_matched"]:
         parts.append(

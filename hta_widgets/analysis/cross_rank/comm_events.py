@@ -88,7 +88,7 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: Numbers of elements from here on count as unknown, so that sums of sizes fit into int64.
+#: Minimum number of elements that counts as unknown, so that sums of sizes fit into int64.
 MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
@@ -514,7 +514,7 @@ def count_unsized(events: CommEvents, rows: Array) -> Counter[str]:
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
-    """Return a note on events whose size is unknown because of the type of their elements."""
+    """Return a note about events whose size is unknown because of the type of their elements."""
     total = sum(counts, Counter[str]())
     named = ", ".join(repr(name) for name in sorted(total))
     return f"sizes of {total.total()} events are unknown: elements of type {named}" if total else ""

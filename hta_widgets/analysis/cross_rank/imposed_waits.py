@@ -79,9 +79,9 @@ class ImposedWaits:
         return np.outer(self.step_ns(), self.companion_counts())
 
     def step_ns(self) -> Floats:
-        """Return the length of each step, from the last collective of the step before to its own.
+        """Return the length of each step, from the last collective of the step before to its last.
 
-        The first one's is the median, or its own collectives' if that is longer.
+        The first step has the median length, or that of its collectives if it is longer.
         """
         limits = np.iinfo(np.int64)
         first_ns = np.full(len(self.steps), limits.max)

@@ -100,7 +100,8 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried on to the first collective of a group in a step, nor from a rank in time.
+    # Nothing is carried on to the first collective of a group in a step, nor from a rank that is on
+    # time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains less its minimum so far.

@@ -258,7 +258,7 @@ def _comm_of_rank(
 def _communication_of_ranks(
     traces: TraceSet,
 ) -> tuple[list[CommEvents], list[Ints], list[JobHeader], list[Counter[str]]]:
-    """Return each rank's communication, its steps, its header, and calls on hosts that are left.
+    """Return each rank's communication, its steps, its header, and the other calls on hosts.
 
     The communication is that of devices, or that of hosts in a job of several ranks without any.
     """
@@ -308,7 +308,7 @@ def _events_of_all(
 
 
 def _assign_by_order(of_lane: _Events, *, sure: bool) -> Ints:
-    """Assign slots by order, contents and times, aligned with the rank that has most events."""
+    """Assign slots by order, contents and times, aligned with the rank that has the most events."""
     # Events are in the order of traces.
     edges = np.flatnonzero(np.diff(of_lane["trace"], prepend=-1, append=-1))
     ranks = [

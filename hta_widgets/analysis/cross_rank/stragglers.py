@@ -433,8 +433,8 @@ def _causes(
 ) -> list[str]:
     """Return the cause of each late rank: the part with the largest excess over the others.
 
-    It is "" if the excess is little of the rank's cost. `places` are the positions of the late
-    ranks in the set; `excess` and `cost_ns` have values of all ranks.
+    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
+    late ranks in the set; `excess` and `cost_ns` have values of all ranks.
     """
     if not len(places):
         return []
@@ -493,7 +493,7 @@ def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
 
 
 def cause_text(cause: str) -> str:
-    """Return the end of a sentence on a late rank: ``, after slower kernels``; "" if unknown."""
+    """Return the end of a sentence about a late rank: ``, after slower kernels``; "" if unknown."""
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")
 
 

@@ -88,7 +88,7 @@ def traffic(
     Returns
     -------
     DataFrame
-        One row per rank, collective name and process group, most bytes first: ``rank, name,
+        One row per rank, collective name and process group, the most bytes first: ``rank, name,
         group``; ``count`` of collectives; ``bytes``, ``intra_node_bytes, inter_node_bytes``
         (int64, -1 unknown), sent in all, within the node and to others; ``unknown``, collectives
         without sizes, splits or peers, which are not in the sums; ``bound``: ``exact`` or

@@ -1,9 +1,9 @@
 """FLOPs and minimum bytes of attention.
 
 With P pairs of query and key that the mask leaves for each head, the forward pass computes
-2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk are the
-scores again. Softmax is not counted. For example, causal attention of 8 queries and 8 keys leaves
-36 pairs.
+2 · P · (Dqk + Dv) FLOPs and the backward pass P · (6 · Dqk + 4 · Dv), of which 2 · P · Dqk
+recompute the scores. Softmax is not counted. For example, causal attention of 8 queries and 8 keys
+leaves 36 pairs.
 
 Sequences of different lengths are packed into one, and their lengths are values in a tensor, which
 a trace does not record. All have the same length if the number of tokens is the number of sequences
@@ -103,8 +103,8 @@ class AttentionArguments:
 def _sequences(call: OperatorCall, places: AttentionArguments) -> tuple[tuple[int, ...], ...]:
     """Return the shapes of query, key and value: (batch, heads, length, size).
 
-    The lengths of sequences are the contents of a tensor, but if all are as long as the longest,
-    as a single sequence is, its length times their number is the number of tokens.
+    The lengths of sequences are values in a tensor, which is not recorded. If all have the maximum
+    length, as a single sequence has, that length times their number is the number of tokens.
     """
     shapes = [call.shape(places.query + number) for number in range(3)]
     present = [place for place in places.lengths if call.is_present(place)]
@@ -174,7 +174,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def unmasked_attention_work(call: OperatorCall, *, backward: bool = False) -> Work:
-    """Return the most that attention computes whose layout and mask are not in the file.
+    """Return an upper bound of the work of attention whose layout and mask are not in the file.
 
     Query, key and value are of (batch, sequence, size) or (sequence, batch, size), or have the
     heads before or after the sequence.
@@ -214,7 +214,7 @@ def _attention_flops(scores: int, outputs: int, *, backward: bool) -> tuple[int,
 def _output_bytes(
     out_bytes: int, shapes: Iterable[Sequence[int]], type_name: str, *, backward: bool
 ) -> int:
-    """Return the bytes of the output; backward of it, its gradient and those of the inputs."""
+    """Return the bytes of the output; backward, those of its gradient and the inputs' gradients."""
     if not backward:
         return out_bytes
     return 2 * out_bytes + sum(elements_bytes(prod(shape), type_name) for shape in shapes)

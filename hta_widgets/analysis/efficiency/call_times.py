@@ -293,5 +293,5 @@ def verdicts(columns: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _round_ns(time_ns: Floats) -> Ints:
-    """Return whole nanoseconds; a tiny rate may give more than fits."""
+    """Return integer nanoseconds; a tiny rate may give more than an integer holds."""
     return np.minimum(time_ns, _MAX_NS).round().astype(np.int64)

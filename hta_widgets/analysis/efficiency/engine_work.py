@@ -141,7 +141,7 @@ def _launched_experts(call: OperatorCall) -> Work:
 
 
 def _paged_attention(call: OperatorCall, query: int, key: int, value: int) -> Work:
-    """Return the most that attention over a paged cache computes in the engine's step.
+    """Return an upper bound of the work of attention over a paged cache in the engine's step.
 
     Queries are of (token, head, element); keys and values end with (head, element).
     """

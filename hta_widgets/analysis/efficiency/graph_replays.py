@@ -55,8 +55,9 @@ def graph_replays(
         ``capture``, the annotation around the capture; and ``certainty``:
 
         - ``name``: same names in the same order
-        - ``name-order``: as many of each name, in another order, or equal graphs taken in turn
-        - ``order``: as many calls, which do not name their kernels
+        - ``name-order``: the same number of each name, in another order, or equal graphs taken in
+        turn
+        - ``order``: the same number of calls, which do not name their kernels
         - ``partial``: the capture has calls that launched nothing
         - ``none``: no capture, fewer than 95 % match, or several captures fit
 

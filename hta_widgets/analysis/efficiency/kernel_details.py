@@ -31,7 +31,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Kernels below this mean are short: their launch takes as long.
+#: Maximum mean duration of short kernels, whose launch takes as long as they do.
 _SHORT_NS: Final = 10_000
 #: A call of HIP whose grid is the number of threads, as MIOpen and hipBLASLt launch their kernels.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"

@@ -1,6 +1,6 @@
-"""FLOPs and least bytes of matrix products and convolutions.
+"""FLOPs and minimum bytes of matrix products and convolutions.
 
-A multiply-add is 2 FLOPs. Bias additions, scales and activations are not counted. Least bytes are
+A multiply-add is 2 FLOPs. Bias additions, scales and activations are not counted. Minimum bytes are
 each input that is read and each output that is written, once.
 
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, is

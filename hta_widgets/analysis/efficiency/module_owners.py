@@ -81,7 +81,7 @@ class ModuleOwners:
 
 @dataclass(frozen=True, eq=False)
 class _ModuleCalls:
-    """Calls of modules: `place` is the row, or a number from the count of events on."""
+    """Calls of modules: `place` is the row; calls without a row are numbered after all events."""
 
     names: list[str]
     place: Ints

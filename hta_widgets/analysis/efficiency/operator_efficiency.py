@@ -77,7 +77,7 @@ _SUMS: Final = (
 )  # fmt: skip
 #: Columns of figures, by the field of `Work`.
 _FIGURES: Final = {"flops": "flops", "model_flops": "model_flops", "least_bytes": "min_bytes"}
-#: Figures of a call, and their sums; of a call that the window cuts, the part inside.
+#: Figures of a call, and their sums; a call that the window cuts counts in part.
 _TOTALS: Final = {
     "flops": "total_flops",
     "model_flops": "total_model_flops",
@@ -134,17 +134,17 @@ def operator_efficiency(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return FLOPs, least bytes and the distance from the device's limits, by operator signature.
+    """Return FLOPs, minimum bytes and the distance from the device's limits, by operator signature.
 
     Each piece of work counts once: of nested operators, the outermost convolution or attention,
     the innermost matrix product, else the innermost operator that launched the work. Work that no
-    operator launched, such as replays of graphs, has a row for each kernel. FLOPs and
-    least bytes follow from the arguments that the profiler wrote with ``record_shapes=True``; what
-    does not follow is NaN, with a reason.
+    operator launched, such as replays of graphs, has a row for each kernel. FLOPs and minimum bytes
+    follow from the arguments that the profiler wrote with ``record_shapes=True``; what does not
+    follow is NaN, with a reason.
 
     A multiply-add is 2 FLOPs. Those of matrix products, convolutions and attention are exact; those
     of other operators are nominal (``flops_kind="vector"``) and give coordinates of a roofline
-    only. Least bytes are each input and each output once, so no real kernel moves fewer, unless
+    only. Minimum bytes count each input and each output once, so no real kernel moves fewer, unless
     its data are in a cache.
 
     Parameters

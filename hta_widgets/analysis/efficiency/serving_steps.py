@@ -89,7 +89,7 @@ def serving_steps(
         - ``step``, counted from 0; ``name``, ``engine`` and ``phase`` (``prefill``, ``decode``,
           ``mixed``)
         - ``prefill_requests, decode_requests, prefill_tokens, decode_tokens``; ``tokens``, the sum;
-          ``padded_tokens`` of a batch that is filled up; -1 if the name does not have it
+          ``padded_tokens`` of a padded batch; -1 if the name does not have it
         - ``attention_pairs`` of query and key that causal attention computes, NaN if unknown; more
           than layers with a sliding window compute
         - ``start_ns, host_ns``; ``device_start_ns``; ``device_ns``, the time that its work covers;
@@ -101,7 +101,7 @@ def serving_steps(
         - ``flops`` of matrix work, NaN if unknown; ``replayed``, whether a graph was launched
 
         ``.attrs``: ``tokens_per_s`` by phase, and ``all`` from the first work to the last with the
-        time between steps; ``output_tokens``, the least and most that were generated: a prefill
+        time between steps; ``output_tokens``, the minimum and maximum number generated: a prefill
         that completes a prompt generates one.
 
     Examples
@@ -228,7 +228,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> _DeviceT
 
 
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
-    """Return the start of a first step's work, from the end of a wait for unrecorded work on.
+    """Return the start of a first step's work after its last wait for unrecorded work.
 
     For example, a kernel is launched at 100 µs, while the device is idle, and starts at 460 ms: the
     step begins with this kernel.

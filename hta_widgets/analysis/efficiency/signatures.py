@@ -231,7 +231,7 @@ def _work_without_products(work: Work) -> Work:
     """Return the work of an operator without that of a matrix operator below it."""
     if work.kind != "matrix":
         return work
-    reason = "its products are operators below, which count"
+    reason = "its matrix products are counted as the operators below it"
     return Work(work.category, 0.0, 0.0, kind="vector", reason=reason)
 
 

@@ -47,7 +47,7 @@ Precision = Literal[
     "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"
 ]
 _COMPUTE: Final = KINDS.index("compute")
-#: Below this known share an MFU is a lower bound.
+#: Minimum known share of an MFU that is not a lower bound.
 _MIN_KNOWN: Final = 0.5
 _FLOPS: Final = (
     "forward_flops", "backward_flops", "recompute_flops", "attention_recompute_flops",

@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of a call of any operator, and which of nested operators counts.
+"""FLOPs and minimum bytes of a call of any operator, and which of nested operators counts.
 
 ``facts/operators.json`` is the table of operators, by how they count where they are nested:
 ``gemm``, the innermost; ``outermost``, the outermost, such as convolutions and attention;
@@ -58,7 +58,7 @@ CATEGORIES: Final[tuple[str, ...]] = (
 )  # fmt: skip
 
 
-#: Shapes with larger figures are damaged; sums of such figures would not fit 64 bits.
+#: Maximum figure of a valid shape; sums of larger figures would not fit into 64 bits.
 _MAX_FIGURE: Final = 1 << 60
 
 
@@ -123,7 +123,7 @@ def category_of(name: str) -> str:
 
 
 def call_work(call: OperatorCall) -> Work:
-    """Return the FLOPs and least bytes of a call; unknown ones are NaN, with a reason."""
+    """Return the FLOPs and minimum bytes of a call; unknown ones are NaN, with a reason."""
     listed = _find(call.name)
     if listed is None:
         return Work(category_of(call.name), reason=UNLISTED)

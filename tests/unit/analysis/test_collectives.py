@@ -197,7 +197,7 @@ def test_sequence_numbers_decide(tmp_path):
     frame = collectives(traces)
     assert members(frame) == [[(0, 200), (1, 207)], [(0, 400), (1, 407)]]
     assert frame.attrs["matched"]["unmatched"] == 3
-    assert "3 events match none of another rank" in frame.attrs["note"]
+    assert "3 events have no match on another rank" in frame.attrs["note"]
     assert frame.attrs["matched_by"] == {"sequence_number": 2, "order_and_time": 0}
 
 
@@ -293,7 +293,7 @@ def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path)
     assert frame.transfer_ns.min() == 90_000
     # Those of ranks 2 and 3.
     assert frame.attrs["matched"]["unmatched"] == 24
-    assert "24 events match none of another rank" in frame.attrs["note"]
+    assert "24 events have no match on another rank" in frame.attrs["note"]
     # A single one of twenty does not make the others wrong.
     ends = [k * 1_000 + k * k * 10 for k in range(20)]
     first, second = (
@@ -437,7 +437,7 @@ def test_selections_pick_rows_of_whole_collectives(tmp_path):
 @pytest.mark.parametrize(
     ("events", "counts", "note"),
     [
-        ([one(10, 50)], {"unmatched": 1, "alone": 0}, "1 events match none of another rank"),
+        ([one(10, 50)], {"unmatched": 1, "alone": 0}, "1 events have no match on another rank"),
         ([one(10, 50, ranks=(0,))], {"unmatched": 0, "alone": 1}, ""),
     ],
 )

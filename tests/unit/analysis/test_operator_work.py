@@ -338,7 +338,10 @@ def test_a_wrapper_with_a_kernel_of_its_own_does_not_count_its_product_again(tmp
     ]  # fmt: skip
     frame = operator_efficiency(load(tmp_path, events), peaks=PEAKS)
     assert frame["total_flops"].tolist() == [GEMM, 0]
-    assert frame["reason"].tolist() == ["", "its products are operators below, which count"]
+    assert frame["reason"].tolist() == [
+        "",
+        "its matrix products are counted as the operators below it",
+    ]
     assert frame.attrs["known_share"] == 1
 
 
