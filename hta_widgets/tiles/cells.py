@@ -195,7 +195,7 @@ def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tupl
     bits = level + TILE_BITS
     first, last = max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
     if last - first > MAX_TILES:
-        raise ValueError(f"{last - first} tiles of one lane; ask for {MAX_TILES} at most")
+        raise ValueError(f"{last - first} tiles of one lane; request at most {MAX_TILES}")
     return first, last
 
 

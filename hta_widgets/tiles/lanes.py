@@ -5,7 +5,7 @@ and the number of events of any cell are differences of two prefix sums. A lane 
 overlaps takes 20 bytes per event, other lanes up to 44.
 
 The longest duration of each block of 64 events finds the events to send as slices: a block whose
-longest event is shorter than two cells is skipped without a look at its events.
+longest event is shorter than two cells is skipped without reading its events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Positions = npt.NDArray[np.intp]
 
 @dataclass(slots=True, frozen=True)
 class KindIndex:
-    """Index by kind of a lane of several kinds.
+    """Index of the kinds of a lane that has several.
 
     For the kind with the most events, only arrays that cannot be computed from the others are kept.
     """
@@ -143,7 +143,7 @@ class CounterLane:
         smallest = np.full(len(low), np.nan)
         largest = np.full(len(low), np.nan)
         if overlaps.any():
-            # Every second result of `reduceat` is of the samples between two cells.
+            # Every second result of `reduceat` covers the samples between two cells.
             ranges = np.column_stack((first[overlaps], last[overlaps])).ravel()
             values = np.append(self.values, np.nan)
             smallest[overlaps] = np.fmin.reduceat(values, ranges)[::2]

@@ -20,7 +20,7 @@ from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: Columns of integers of the frame of `analysis.collectives`.
+#: Integer columns of the frame that `analysis.collectives` returns.
 _INTEGER_COLUMNS = (
     "collective", "rank", "id", "arrival_ns", "wait_ns", "transfer_ns", "last_rank", "size_bytes",
 )  # fmt: skip

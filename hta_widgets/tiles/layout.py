@@ -503,7 +503,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, Rows]:
 def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     """Return host threads and their labels: the main thread, the backward threads, the others.
 
-    The main thread is the one with the steps, or with most calls.
+    The main thread is the one with the steps, or with the most calls.
     """
     threads = counts.with_role("thread")
     if not threads:

@@ -1,8 +1,8 @@
 """The lanes of a rank, indexed when they are first drawn, and the tables that have their rows.
 
-A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` makes the index of
+A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` builds the index of
 that lane, and of those that are drawn with it. Lanes and tables are kept in a `LaneBudget`, which
-the ranks of a job share: those that were not used for longest are dropped and made again later.
+the ranks of a job share: the least recently used are evicted, and built again when needed.
 """
 
 from __future__ import annotations

@@ -137,9 +137,9 @@ MAX_LISTED = 200
 def data_quality(
     events: int, problems: Iterable[Problem], ranks: str = "", asyncs: int = 0
 ) -> dict[str, Any]:
-    """Return the scene's ``truth``; `ranks` is a text on ranks without files, or empty.
+    """Return the scene's ``truth``; `ranks` is a text about ranks without files, or empty.
 
-    Async intervals are counted where there are no events.
+    Async intervals are counted for ranks without events.
     """
     all_problems = list(problems)
     counts: Counter[str] = Counter()

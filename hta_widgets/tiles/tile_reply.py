@@ -2,7 +2,7 @@
 
 `answer_tiles` adds lane after lane until the deadline or the size of the request is reached, and
 lists what is left, which the page requests next. Columns of all tiles and of all slices are
-concatenated; ``slice_first`` has the first slice of each tile, and one number more at the end. For
+concatenated; ``slice_first`` has the first slice of each tile, and one more number at the end. For
 example, two tiles with 1 and 2 slices::
 
     tile_lane    [4, 9]
@@ -80,7 +80,7 @@ TRIMMED: int = facts("flags")["slice"]["trimmed"]
 SPILLED: int = facts("flags")["slice"]["spilled"]
 #: Maximum bytes of a tile of events or counters in a compact reply with classes.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
-#: Bytes of an average slice.
+#: Mean size of a slice in bytes.
 SLICE_BYTES = 20
 Answer = tuple[dict[str, Any], bytes | None]
 OpColumns = dict[str, tuple[str, npt.ArrayLike]]
@@ -232,7 +232,7 @@ class _ReplyBuilder:
         self.tile_count += tiles
         self.bytes += bytes_each * tiles
         if self.tile_count > MAX_TILES:
-            raise ValueError(f"more than {MAX_TILES} tiles in one answer; ask for fewer at once")
+            raise ValueError(f"more than {MAX_TILES} tiles in one answer; request fewer at a time")
 
     def columns(self) -> OpColumns:
         first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()

@@ -104,7 +104,7 @@ export interface Requests {
     rank: number;
     id: number;
   };
-  /** FLOPs, bytes and rates of the operator's call that an event belongs to. */
+  /** FLOPs, bytes and rates of the operator call that an event belongs to. */
   efficiency: Timed & {
     rank: number;
     id: number;
@@ -325,9 +325,9 @@ export type EventDetail = {
 };
 
 /**
- * The figures of the operator's call that an event belongs to, with all its kernels.
+ * The figures of the operator call that an event belongs to, with all its kernels.
  *
- * The columns of `analysis.operator_efficiency`, of one call: `device_ns` is the time of its
+ * The columns of `analysis.operator_efficiency` for one call: `device_ns` is the time of its
  * kernels. Unknown figures are null, with a `reason`.
  */
 export type CallFigures = {
@@ -375,7 +375,7 @@ export type HostTime = {
 /**
  * A time in which no stream of a rank's device works.
  *
- * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with most
+ * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with the most
  * time on the thread that launches `ends`, or on the busiest one if that thread has no events;
  * both longest first. `host_time` is the sum over all names. `ends` is the work that ends the gap.
  */
@@ -396,7 +396,7 @@ export type CauseTime = {
   time: number;
 };
 
-/** A time in which a lane has no device work; `running`: that of other lanes, by name. */
+/** A time in which a lane has no device work; `running` is the work of other lanes, by name. */
 export type LaneGap = {
   start: number;
   end: number;
@@ -511,8 +511,8 @@ export type Stats = {
  * `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
  * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
  * distance of the ends of its collectives from the ends of the others. `is_off` is true if
- * recorded clocks deviate clearly more than the fitted one. `drift_ns` is how far two ranks are
- * apart at most on the fitted clock because their clocks drift; absent without a clear drift.
+ * recorded clocks deviate clearly more than the fitted one. `drift_ns` is the maximum distance
+ * between two ranks on the fitted clock that drift causes; absent without a clear drift.
  */
 export type ClockFacts = {
   is_fitted: boolean;

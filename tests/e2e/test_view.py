@@ -351,4 +351,4 @@ def test_a_badge_switches_between_fitted_and_recorded_clocks(view, folder, job, 
 
     page.goto(report.as_uri())
     badge = page.locator(".hta-clock")
-    expect(badge).to_have_attribute("title", re.compile("This page has the fitted clock alone"))
+    expect(badge).to_have_attribute("title", re.compile("This page has only the fitted clock"))

@@ -10,7 +10,7 @@ import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
 import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
-/** Bars with a smaller share of the chart's width are left out. */
+/** Min share of a bar in the chart's width. */
 const MIN_SHARE = 0.002;
 
 interface CallNode {

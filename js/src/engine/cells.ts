@@ -149,7 +149,7 @@ function blockMaxima(durs: Float64Array): Float64Array {
 // Tiles: cells of a lane in the form of replies.
 
 export const MAX_TILES = 65_536;
-/** From this level on, a covered time multiplied by `MAX_U16` is not exact as a number. */
+/** Min level at which a covered time multiplied by `MAX_U16` is not exact as a number. */
 const MAX_EXACT_LEVEL = 37;
 
 /** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
@@ -189,7 +189,7 @@ function clipTileRange(
   const first = Math.max(requested.first, Math.floor(start / width));
   const last = Math.min(requested.last, Math.floor((end - 1) / width) + 1);
   if (last - first > MAX_TILES) {
-    throw new Error(`${last - first} tiles of one lane; ask for ${MAX_TILES} at most`);
+    throw new Error(`${last - first} tiles of one lane; request at most ${MAX_TILES}`);
   }
   return last > first ? { level, first, last } : null;
 }

@@ -22,7 +22,9 @@ import { IntervalUnion, IntervalSet } from "./spans";
 /** The block that holds the entries. */
 const BLOCK_NAME = "collectives";
 
-/** A lane of waits or delays; `slice` returns what tiles send of the one at a position. */
+/**
+ * A lane of waits or delays; `slice` returns the fields that tiles send for the wait or delay at a position.
+ */
 interface OverlayLane {
   index: IndexedLane;
   slice(position: number): TileSlice;
@@ -400,7 +402,7 @@ interface LatenessFigures {
   imposed: number;
 }
 
-/** Figures of all of the job, whatever the window. */
+/** Figures of the whole job, independent of the window. */
 interface JobLateness {
   /** Ranks that make the rest of the job wait. */
   lateRanks: readonly number[];
@@ -449,7 +451,7 @@ interface ArrivalColumns {
   start: Float64Array;
   call: Int32Array;
   id: Int32Array;
-  /** Time from its own arrival to the last one's. */
+  /** Time from the arrival of this rank to the last arrival. */
   wait: Float64Array;
   /** Shift from a start to the clock on which arrivals are compared. */
   clock: Float64Array;

@@ -284,7 +284,7 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
 }
 
 /**
- * Note on the share of the chosen device work launched before recording began, worded as in Python.
+ * Note about the share of the chosen device work launched before recording began, worded as in Python.
  */
 export function prelaunchedNote(selections: readonly RankSelection[]): string {
   let [count, early, time] = [0, 0, 0];

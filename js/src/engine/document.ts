@@ -110,7 +110,7 @@ export interface OverviewHeader extends RankHeader {
 
 /** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */
 export interface CollectivesHeader {
-  /** Reason that there are none, or a note on them. */
+  /** Reason that there are none, or a note about them. */
   note: string;
   /** The clock that the page has. */
   clock?: ClockFacts | null;

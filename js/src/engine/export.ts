@@ -297,7 +297,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** Write the arrows of the original file of which both ends are written. */
+  /** Write the arrows of the original file whose ends are both written. */
   private writeFlows({ rank, rows }: RankExport, pids: Map<string, string>): void {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;

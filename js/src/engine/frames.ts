@@ -1,4 +1,4 @@
-/** Frames of panels: their columns, and notes on missing data, worded as in Python. */
+/** Frames of panels: their columns, and notes about missing data, worded as in Python. */
 
 import { noteFor, type NoteName } from "../facts/notes";
 import type { Metric } from "../facts/panels";
@@ -50,10 +50,10 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
-/** Names of the notes that all ranks lack something, and that the listed ones do. */
+/** Names of the notes for the case that all ranks lack something, and that the listed ones do. */
 export type MissingNotes = readonly [onAll: NoteName, onSome: NoteName];
 
-/** Note on ranks without something: that all are, or which ones; "" if none is. */
+/** Note about ranks that lack something: all of them, or those listed; "" if none does. */
 export function missingRanksNote(
   ranks: readonly number[],
   without: readonly number[],

@@ -26,12 +26,12 @@ const WAITS = CAUSES.indexOf("sync_wait") + 1;
 /** The code of a thread's activity while it waits for work that is not in the file. */
 const UNRECORDED_WAIT = HOST_NOTHING + 1;
 
-/** A gap shorter than this is the device's own latency between two kernels. */
+/** Min length of a gap that is not the latency of the device between two kernels. */
 const SHORT_NS = 30_000;
-/** A longer wait while the device runs nothing is a wait for work that is not in the file. */
+/** Max wait while the device is idle; a longer one is for work that is not in the file. */
 const LONG_NS = 1_000_000;
 
-/** Gaps from one stored sum to the next. */
+/** Number of gaps from one stored sum to the next. */
 const STRIDE = 16;
 
 /** Time by cause, followed by the number of gaps that have any of it. */

@@ -10,7 +10,7 @@ import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 
 /** Max number of cached masks per rank. */
 const MAX_MASKS = 6;
-/** Rows that are tested between two looks at the clock. */
+/** Number of rows tested between two checks of the clock. */
 const ROWS_PER_CHECK = 4096;
 
 /** Columns that are the same for all events of a type. */

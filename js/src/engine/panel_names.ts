@@ -187,7 +187,7 @@ export function operatorsFrame(
   return makeFrame(columns, { matched, total: all.length }, notes.filter(Boolean).join("; "));
 }
 
-/** Note on the share of the device time that no operator launched, if it is large. */
+/** Note about the share of the device time that no operator launched, if it is large. */
 function outsideOperatorsNote(outsideTime: number, workTime: number): string {
   const share = Math.floor((100 * outsideTime) / Math.max(workTime, 1) + 0.5);
   return share >= LIMITS.outside_operators_pct ? noteFor("outside_operators", { share }) : "";

@@ -345,7 +345,7 @@ export class RankTrace {
     });
   }
 
-  /** By event row: index of the operator's call that the event belongs to, -1 for none. */
+  /** By event row: index of the operator call that the event belongs to, -1 for none. */
   callIndices(): Int32Array {
     return this.memo("call indices", () => {
       const callOfRow = new Int32Array(this.events.start.length).fill(-1);
@@ -369,7 +369,7 @@ export class RankTrace {
     return this.memo("longest work", () => this.columns.i32("call_longest").sort());
   }
 
-  /** Figures of the operator's call that an event belongs to; null for none. */
+  /** Figures of the operator call that an event belongs to; null for none. */
   callFigures(row: number): CallFigures | null {
     const call = this.callIndices()[row]!;
     if (call < 0) return null;
@@ -485,7 +485,7 @@ export class RankTrace {
   }
 }
 
-/** Rows in the order of their lanes, ascending within a lane, and where each lane begins in it. */
+/** Rows in the order of their lanes, ascending within a lane, and the start of each lane in that order. */
 function groupByLane(
   lane: Int32Array,
   lane0: number,
@@ -504,14 +504,14 @@ function groupByLane(
   return { order, first };
 }
 
-/** Index of each entry's parent, from how far before the entry it is; distance 0 means no parent. */
+/** Index of each entry's parent, from the distance between both; distance 0 means no parent. */
 function parentIndices(distances: Int32Array): Int32Array {
   return distances.map((distance, index) => (distance > 0 ? index - distance : -1));
 }
 
 // Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.
 
-/** Where the text of an event's arguments is: its block, and its bytes in the block. */
+/** Location of the text of an event's arguments: its block, and its bytes in the block. */
 type TextRange = readonly [block: number, start: number, end: number];
 
 interface ArgsDirectory {

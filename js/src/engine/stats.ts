@@ -33,7 +33,7 @@ type Union = keyof typeof DEVICE_UNIONS;
 const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
 type DeviceParts = Record<(typeof PARTS)[number], number>;
 
-/** What a rank's device did in any window; of an overview, time within a cell is a mean. */
+/** Times of a rank's device in any window; in an overview, time within a cell is a mean. */
 interface WindowTimes {
   hasDevice: boolean;
   /** First start and last end of the device's work. */

@@ -14,7 +14,7 @@ import {
 } from "./frames";
 import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel_rank";
 
-/** Phases with a smaller share of the time of all steps are omitted, in percent. */
+/** Min share of a phase in the time of all steps, in percent; shorter phases are omitted. */
 const MIN_PHASE_PCT = 1;
 const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 

@@ -10,7 +10,7 @@
 import { countUpTo } from "./columns";
 import type { IntervalUnion } from "./spans";
 
-/** States from one stored sum to the next. */
+/** Number of states from one stored sum to the next. */
 const STRIDE = 16;
 
 export class Sweep {

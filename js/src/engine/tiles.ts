@@ -63,7 +63,7 @@ export async function tilesReply(job: TileJob, request: Requests["tiles"]): Prom
         }
       }
       if (collected.tiles.length + collected.counters.length > MAX_TILES) {
-        throw new Error(`more than ${MAX_TILES} tiles in one answer; ask for fewer at once`);
+        throw new Error(`more than ${MAX_TILES} tiles in one answer; request fewer at a time`);
       }
     }
   }

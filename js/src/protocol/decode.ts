@@ -121,7 +121,7 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   return tiles;
 }
 
-/** Whole numbers of a column; a compact reply may use a narrower type. */
+/** Integers of a column; a compact reply may use a narrower type. */
 function readWidened<T>(
   reply: Record<string, unknown>,
   bytes: ReceivedBytes | null,

@@ -57,7 +57,9 @@ test("a mark shows the delay and the call; the job's mark shows the last rank an
     "rank 5 comes last, AllReduce 1 of 2",
     "the others wait 40 ns on average",
   ]);
-  expect(arrivalText(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
+  expect(arrivalText(jobArrivalAt(found, 85, 5)!)[0]).toContain(
+    "several ranks come last at the same time",
+  );
 });
 
 test("only on-time marks look like the lane, and the latest of the job has full strength", () => {

@@ -51,14 +51,14 @@ const FULL_SIZES = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 }
 const MAX_GROWN_SIZES = { gpu: 24, comm: 15 };
 const CPU_BAR_HEIGHT = 3;
 const MAX_CPU_BARS = 3;
-/** Number of threads shown as bars if not every rank fits with all of them. */
+/** Number of threads shown as bars if the ranks do not all fit with every thread. */
 const MIN_CPU_BARS = 2;
 /** Sizes of folded ranks while another rank is opened. */
 const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT_SIZES = { pad: 2, gpu: 8, comm: 6, height: 18 };
-/** From this many ranks on, threads are shown only for opened ranks. */
+/** Min number of ranks at which threads are shown only for opened ranks. */
 const MANY_RANKS_FROM = 40;
-/** With more ranks than this that do not all fit, the ribbon takes priority over threads. */
+/** Max number of ranks, if they do not all fit, for which threads take priority over the ribbon. */
 const RIBBON_FIRST = 16;
 const RIBBON_HEIGHT = 5;
 /** Two lines of text in the gutter. */
@@ -202,7 +202,7 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   return bands;
 }
 
-/** The threads with most events, in the scene's order. */
+/** The threads with the most events, in the scene's order. */
 function busiestThreads(rank: SceneRank, threads: SceneRank["summary"], maxCount: number) {
   if (threads.length <= maxCount) return threads;
   const events = (label: string) =>

@@ -35,7 +35,7 @@ function makeFact(word: string, number: string): RowFact {
 const MIN_COLLECTIVES = 4;
 
 /**
- * Fact on lateness: the last arrivals of a late rank, or of a rank that is mostly last if no rank is
+ * Fact about lateness: the last arrivals of a late rank, or of a rank that is mostly last if no rank is
  * late. For all other ranks, the exposed wait, as in the margin.
  */
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
@@ -118,7 +118,7 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
 
 /** Distance of a baseline from the middle of its text. */
 const BASELINE = 4;
-/** Lines of text nearer than this touch. */
+/** Min distance of lines of text that do not touch. */
 const LINE = 11;
 /** Distance of texts from the right edge of the gutter. */
 const RIGHT_INSET = 8;

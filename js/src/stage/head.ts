@@ -213,7 +213,7 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const width = pen.drawFirstFit(names, textX, textY, maxWidth, FONT.labelStrong, theme.ink);
     if (width === 0) continue;
     const end = endsAfter ? "›" : formatDuration(step.dur);
-    // Next to a step that starts before the view, the duration could be read as that of its part.
+    // Next to a step that starts before the view, the duration could be read as that of the visible part.
     const isClear = !startsBefore || endsAfter;
     if (isClear && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
@@ -253,7 +253,7 @@ export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number)
 }
 
 const TICK_HEIGHT = 13;
-/** Narrower gaps have no name, CSS px. */
+/** Min width of a gap with a name, CSS px. */
 const MIN_NAME_PX = 5;
 /** Min strength of a tick, so that the shortest wait is visible. */
 const MIN_STRENGTH = 0.18;

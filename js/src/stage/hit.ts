@@ -10,7 +10,7 @@ import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
-/** A point on a narrower event hits the event's cell. */
+/** Min width of an event that a point can hit; narrower ones count as their cell. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
 

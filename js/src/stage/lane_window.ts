@@ -20,7 +20,7 @@ export const SLOT_STATE = {
   stretched: 2,
 } as const;
 
-/** Tiles up to so many levels finer are merged. */
+/** Max number of levels by which merged tiles are finer. */
 const MERGE_LEVELS = 2;
 
 /** Result of `loadRemainder`: busy share and count of each cell without the tile's slices. */

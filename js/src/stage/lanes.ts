@@ -41,7 +41,7 @@ export interface LanePlacement extends RowPlacement {
   valueRange: readonly [number, number] | null;
 }
 
-/** Rectangles begin at this width; shorter events are columns. */
+/** Min width of a rectangle; shorter events are columns. */
 const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
@@ -361,7 +361,7 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
 
 const NO_DATA = "no data";
 const COARSE_CAPTION = "detail not embedded";
-/** Lower rows have no caption. */
+/** Min height of a row with a caption. */
 const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 

@@ -256,7 +256,7 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-/** Marked parts closer than this share one outline, px. */
+/** Min distance of marked parts with separate outlines, px. */
 const OUTLINE_GAP_PX = 4;
 
 /** Outline the marked parts of the lanes, and dim everything else. */
@@ -307,10 +307,10 @@ function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): nu
 // Arrows between the selected event and the events that it launched or that launched it.
 
 const ARROW_WIDTH = 1.75;
-/** Ends nearer to each other than this are joined by a curve with a bow to the left. */
+/** Min distance of two ends; closer ones are joined by a curve with a bow to the left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
-/** Ends outside the view are drawn at most this far from it. */
+/** Max distance from the view at which ends outside of it are drawn. */
 const FAR_PX = 3000;
 
 interface ArrowEnd {

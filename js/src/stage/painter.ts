@@ -23,7 +23,7 @@ import { CanvasPen } from "./pen";
 import { type LaneRaster, PixelRaster } from "./raster";
 import type { VisibleLane } from "./rows_view";
 
-/** Lower lanes have no labels, since letters would touch both edges. */
+/** Min height of a lane with labels; in lower lanes, letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 
 export class Painter {

@@ -246,7 +246,7 @@ export class VisibleLanes {
     return null;
   }
 
-  /** The lane at a height, or the nearest one of the row within 2 px. */
+  /** The lane at `y`, or the nearest lane of the row within 2 px. */
   laneAt(y: number): VisibleLane | null {
     const row = this.rowAt(y);
     let best: VisibleLane | null = null;

@@ -205,7 +205,7 @@ export class Stage {
     return this.rowsView.rowInfos();
   }
 
-  /** Call `listener` when rows change their height, because other lanes are empty in view. */
+  /** Call `listener` when rows change their height because different lanes are empty in view. */
   onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);
   }

@@ -42,7 +42,7 @@ interface CachedTile {
   used: number;
 }
 
-/** Estimated memory of an entry in addition to its arrays (objects, map slots), rather too high. */
+/** Memory of an entry in addition to its arrays (objects, map slots); a generous estimate. */
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
 /** Share of the limit to which an eviction reduces the store, so that evictions are rare. */

@@ -11,7 +11,7 @@ import { foldedText } from "./text";
 
 /** Min number of ranks for folding. */
 const MIN_RANKS = 3;
-/** Larger jobs are folded unless the user or Python chose otherwise. */
+/** Max number of ranks that are not folded, unless the user or Python chose otherwise. */
 const MAX_UNFOLDED = 16;
 /** Max number of selected ranks of a partly selected group that are shown. */
 const MAX_KEPT_OPEN = 8;

@@ -2,7 +2,7 @@
  * Keys while the widget has the focus. Keys that the widget uses do not propagate, since a notebook
  * would add or delete cells. All other keys propagate to the host and the browser.
  *
- * Pages of the package (`data-hta-page`) are no notebooks. There, keys act on the timeline under the
+ * Pages of the package (`data-hta-page`) are not notebooks. There, keys act on the timeline under the
  * pointer, or on the first one, even without the focus.
  */
 

@@ -6,7 +6,7 @@ import { activeElement } from "../ui/dom";
 import type { TimelineContext } from "./context";
 import type { Navigation } from "./navigation";
 
-/** A press that moves less than this is a click. */
+/** Min movement of a drag; a shorter press is a click. */
 export const DRAG_PX = 4;
 export const SNAP_PX = 15;
 /** Distance to an edge of a selection or of the minimap's frame at which the pointer grabs it. */

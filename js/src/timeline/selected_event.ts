@@ -41,7 +41,7 @@ interface SelectedEvent {
   detail: EventDetail | null;
   /** The same call on all ranks, of events that are part of a matched collective. */
   collective: Collective | null;
-  /** FLOPs, bytes and rates of the operator's call that the event belongs to. */
+  /** FLOPs, bytes and rates of the operator call that the event belongs to. */
   figures: CallFigures | null;
   error: Error | null;
 }

@@ -51,7 +51,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
   },
 };
 
-/** Text on the clock of the drawn times. */
+/** Text about the clock of the drawn times. */
 function clockTexts(
   { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
@@ -69,7 +69,7 @@ function clockTexts(
   const other = is_fitted ? "recorded" : "fitted";
   const more = canSwitch
     ? `Press to draw the ${other} clock.`
-    : `This page has the ${name} clock alone.`;
+    : `This page has only the ${name} clock.`;
   return {
     badge: !is_fitted
       ? `clock: recorded, ${differenceText} apart`
@@ -105,7 +105,7 @@ export class StatusLine {
   readonly clocks = signal<ClockFacts | null>(null);
   /** Show hints of keys while focused, until a key is pressed. */
   readonly isHinting = signal(false);
-  /** Text on a source that does not answer from a live kernel. */
+  /** Text about a source that does not answer from a live kernel. */
   readonly kernel = signal<KernelStatus | null>(null);
   /** Text for screen readers. */
   readonly announcement = signal("");
@@ -296,7 +296,7 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   );
 }
 
-/** Text on where replies come from: the kernel, or data stored in the page; null for a live kernel. */
+/** Text about the origin of replies: the kernel, or data stored in the page; null for a live kernel. */
 export function kernelStatusOf(props: HybridSource): KernelStatus | null {
   const { status, pageExtent: extent, terms } = props;
   if (status === "live") return null;

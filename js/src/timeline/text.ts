@@ -178,7 +178,7 @@ export function viewText(
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
-  /** Text on folded ranks, with a space before it. */
+  /** Text about folded ranks, with a space before it. */
   folded = "",
 ): RichText {
   const sentence: RichText = [viewHead(view, scene)];
@@ -243,7 +243,8 @@ function noSharesText(scene: Scene, stats: Stats): string {
 export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
   const callText = `${name} ${formatCount(call)} of ${formatCount(of)}`;
   if (ofJob) {
-    const lastText = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
+    const lastText =
+      rank < 0 ? "several ranks come last at the same time" : `rank ${rank} comes last`;
     return [`${lastText}, ${callText}`, `the others wait ${formatDuration(ns)} on average`];
   }
   const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";

@@ -1,4 +1,4 @@
-/** Make elements. All text becomes text nodes, so that no name in a trace is read as HTML. */
+/** Create elements. All text becomes text nodes, so that no name in a trace is read as HTML. */
 
 import { type ComponentChild, render } from "preact";
 

@@ -10,7 +10,7 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
   ["µs", 1e3],
 ];
 
-/** Digits of the integer part in groups of three from four digits on. */
+/** Group the digits of the integer part by three if there are four or more. */
 export function groupDigits(digits: string): string {
   const [integerPart = "", fraction] = digits.split(".");
   const grouped = integerPart.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
@@ -45,7 +45,7 @@ export function formatDurationDelta(ns: number): string {
   return (ns > 0 ? "+" : MINUS) + formatDuration(Math.abs(ns));
 }
 
-/** A point in time with its microseconds: `451.975 ms`, from a second on `3.451 975 s`. */
+/** A point in time with its microseconds: `451.975 ms`; `3.451 975 s` from 1 s. */
 export function formatTime(ns: number): string {
   const size = Math.abs(ns);
   const sign = ns < 0 ? MINUS : "";
@@ -141,7 +141,7 @@ export function formatSizeRange(low: number, high: number): string {
   return from === to ? to : joinRange(from, to);
 }
 
-/** A value of a counter: up to four significant digits, large ones in groups. */
+/** A value of a counter: up to four significant digits, large ones grouped. */
 export function formatValue(value: number, unit = ""): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   if (unit === "bytes" || unit === "B") return formatBytes(value);

@@ -147,13 +147,13 @@ export class ElementVisibility {
 
 // Classes for the available width, used by the styles.
 
-/** Below this width chips and search fold into a button each. */
+/** Min width at which chips and search are not folded into buttons. */
 export const NARROW_BELOW_PX = 900;
-/** Below this width the status line has no hint of keys, and badges are brief. */
+/** Min width at which the status line has hints of keys, and badges are not brief. */
 export const TIGHT_BELOW_PX = 760;
-/** From this width on the tables of totals have all their columns. */
+/** Min width at which the tables of totals have all their columns. */
 const ROOMY_FROM_PX = 1060;
-/** From this width on the colour mode is written out. */
+/** Min width at which the colour mode is written out. */
 const WIDE_FROM_PX = 1280;
 
 export function setWidthClass(root: HTMLElement, width: number): void {

@@ -82,7 +82,7 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
 
 /** Max length of distinguishing parts of names; rows with longer ones are numbered. */
 const MAX_LABEL_LENGTH = 28;
-/** Max number of characters of a name that are read; a file may have names of a megabyte. */
+/** Max number of characters read of a name; names in files may be a megabyte long. */
 const MAX_READ = 1 << 15;
 
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
@@ -168,9 +168,9 @@ export function labelledRows(
 // Labels of marks, which are truncated with "…" or left out if they do not fit.
 
 const ELLIPSIS = "…";
-/** Labels truncated to fewer characters are left out. */
+/** Min number of characters of a truncated label; shorter ones are left out. */
 const MIN_CHARACTERS = 4;
-/** Marks narrower than this have no label. */
+/** Min width of a mark with a label. */
 export const LABEL_FROM_PX = 26;
 const MAX_CACHED_TEXTS = 20_000;
 
@@ -259,7 +259,7 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
 const KIND_WORDS: Record<string, string> = { memory: "copies", launched: "launched work" };
 
 /**
- * Text on what a frame lacks: kinds without matching events, and ranks without numbers; and the note
+ * Text about what a frame lacks: kinds without matching events, and ranks without numbers; and the note
  * of the frame. Kinds that the job lacks are left out, because the page lists them once.
  */
 export function unmatchedText(
@@ -284,7 +284,7 @@ export function unmatchedText(
   );
 }
 
-/** Text on the ranks whose events a saved page lacks, and whose figures are therefore missing. */
+/** Text about the ranks whose events a saved page lacks, and whose figures are therefore missing. */
 export function leftOutText(frame: PanelFrame): string {
   const ranks = ranksOfAttribute(frame, "left_out");
   return ranks.length > 0 ? `without ${ranksText(ranks)}: not in this page` : "";

@@ -126,7 +126,7 @@ def test_too_much_at_once(ask, scene):
     # 100 µs are few tiles; a job of a day at level 0 would be billions.
     ends = np.array([0, 10**14])
     lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2))
-    with pytest.raises(ValueError, match="ask for 65536 at most"):
+    with pytest.raises(ValueError, match="request at most 65536"):
         event_tiles(lane, 0, 0, 10**12)
 
 

@@ -42,7 +42,7 @@ import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import { figureRows } from "./call_figures";
 import type { PanelControl } from "./control";
 
-/** Arrows listed one by one; a graph launch has thousands. */
+/** Max number of arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
@@ -435,7 +435,7 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
 
 // One collective on all ranks: waits, last arrival, transfer.
 
-/** Larger groups show only the first and the last ranks to arrive. */
+/** Max number of ranks listed; larger groups show only the first and the last ranks to arrive. */
 const MAX_ROWS = 16;
 
 /** A part of a rank's bar, which the styles draw by its label. */

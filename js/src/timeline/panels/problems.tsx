@@ -68,7 +68,7 @@ export interface ProblemLine {
   files: string[];
 }
 
-/** At least so many details that differ only in names and numbers share a line. */
+/** Min number of details that share a line if they differ only in names and numbers. */
 const MIN_ALIKE = 3;
 
 /** A detail without its names and numbers, such as `left out: … holds the same run`. */
