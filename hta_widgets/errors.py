@@ -35,7 +35,7 @@ def _without_secrets(url: re.Match[str]) -> str:
 
 
 class TraceError(ValueError):
-    """An error that users can mend; it states the fault, its place, and a remedy.
+    """An error that users can fix; it states the fault, its place, and a remedy.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def write_errors(path: Path) -> Iterator[None]:
             f"cannot be written: {cause.strerror or cause}",
             path=path,
             remedy="Nothing was changed there. "
-            + ("Free some space." if full else "Is the folder there, and may you write to it?"),
+            + ("Free some space." if full else "Does the folder exist, and may you write to it?"),
         ) from None
 
 

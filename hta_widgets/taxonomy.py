@@ -98,7 +98,7 @@ class AddedRule(Rule):
 #: Names of device work that communicates, with notes.
 _COMMUNICATION: Final = {
     r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|flagcx)": (
-        "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and kin"
+        "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and similar"
     ),
     r"(?<![a-z])(one)?ccl(::|_)": "oneCCL",
     r"(?<![a-z])mscclp?p?(?![a-z])": "MSCCL, MSCCL++",
@@ -172,7 +172,8 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # Calls whose time mpitrace counts as communication. In ranks with device work, they are none.
+    # Calls whose time mpitrace counts as communication. In ranks with device work, they are not
+    # communication.
     Rule("communication", MPI_CATEGORY, None, "without device work", level=_WITHOUT_DEVICES),
     Rule("cpu", MPI_CATEGORY, None, "calls of MPI in ranks with device work"),
     # Horovod's phases of a tensor.

@@ -86,7 +86,7 @@ def duration_delta(ns: Number) -> str:
 
 
 def time_point(ns: float) -> str:
-    """Format a point in time to the microsecond: ``451.975 ms``, from 1 s on ``3.451 975 s``."""
+    """Format a point in time to the microsecond: ``451.975 ms``; ``3.451 975 s`` from 1 s."""
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
         return f"{sign}{fixed_decimals(absolute / 1e6, 3)}{THIN}ms"
@@ -192,7 +192,7 @@ def rate(gb_per_s: Number) -> str:
 
 
 def value(number: Number, unit: str = "") -> str:
-    """Format a counter's value: up to four significant digits, large ones in groups."""
+    """Format a counter's value with up to four significant digits; large ones are grouped."""
     if not _is_known(number):
         return UNKNOWN
     absolute = abs(float(number))

@@ -349,7 +349,7 @@ def missing_file_error(path: str) -> TraceError:
     return TraceError(
         f"does not exist on the worker {socket.gethostname()}",
         path=path,
-        remedy="Workers open files by themselves: mount their folder at the same path on all.",
+        remedy="Workers open the files themselves: mount their folder at the same path.",
     )
 
 

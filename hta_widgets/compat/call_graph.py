@@ -258,7 +258,7 @@ class CallStackGraph:
         self.root_index = -abs(identity.tid) if hasattr(identity.tid, "__index__") else -1
         self.device_type = infer_device_type(df)
         if self.device_type is DeviceType.GPU:
-            logger.error("%s is of a device; call stacks are of threads of the host", identity)
+            logger.error("%s is on a device; only host threads have call stacks", identity)
         elif isinstance(self.nodes, dict):
             self._add_nodes(self.nodes, save_call_stack_to_df)
 
@@ -388,7 +388,7 @@ class CallGraph:
     kernel_span, first_kernel_start, last_kernel_end``: the ``index`` of the event above (a negative
     root at the top), the number of events above, and the device events below in µs (-1: none).
     Operators of a ``bwd`` thread are below the ``## backward ##`` range of the main thread, or its
-    step, that runs at the same time; HTA does so for one such thread, here it is for all.
+    step, that runs at the same time; HTA does so for one such thread; here it is done for all.
 
     Attributes
     ----------
@@ -527,7 +527,7 @@ class CallGraph:
             node = self.get_node_attributes(int(node["parent"]), rank)
         stack = next(self.get_call_stacks(self._rank, node["pid"], node["tid"]), None)
         if stack is None:
-            raise TraceError(f"event {index} is on no thread of the host")
+            raise TraceError(f"event {index} is not on a host thread")
         return stack
 
     def get_stack_of_node(

@@ -25,7 +25,7 @@ logger = logging.getLogger("hta")
 #: The folder that HTA reads if none is given.
 DEFAULT_TRACE_DIR = "/tmp/trace"  # noqa: S108 - HTA's default
 
-#: Launches that may wait on a stream before further launches block; measured, not documented.
+#: Number of launches that may wait on a stream before further ones block; measured, not documented.
 CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
 
 

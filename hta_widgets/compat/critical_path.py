@@ -262,7 +262,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         if len(weights) != self._edge_count or not weights.keys() <= self._places.keys():
             raise TraceError(
                 "edges were added or removed",
-                remedy="Change their weights only: 0 stands for an edge that is not waited for.",
+                remedy="Change only weights; weight 0 stands for an edge that nothing waits for.",
             )
         changed = {
             pair: weight
@@ -521,7 +521,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         raise TraceError(
             "the graph belongs to another trace",
             path=zip_filename,
-            remedy="Load the trace that it was made from, as it was then.",
+            remedy="Load the trace from which the graph was made; it must be unchanged.",
         )
     for place in np.flatnonzero(edges.weight_ns != weight):
         graph.edges[int(source[place]), int(target[place])]["weight"] = int(weight[place]) / 1000

@@ -69,7 +69,7 @@ class _NumberFilter(Filter):
     def __post_init__(self) -> None:
         ((name, value),) = vars(self).items()
         if isinstance(value, str) or not isinstance(value, int | Sequence):
-            raise TypeError(f"{name} must be a whole number or a list of them")
+            raise TypeError(f"{name} must be an integer or a list of integers")
         vars(self)[name] = [value] if isinstance(value, int) else list(value)
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
@@ -230,7 +230,7 @@ class CompositeFilter(Filter):
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         if not all(isinstance(filter_, Filter) for filter_ in filters):
-            raise TypeError("a CompositeFilter is made of filters")
+            raise TypeError("a CompositeFilter takes filters only")
         if any(filter_ is self for filter_ in filters):
             raise ValueError("a CompositeFilter cannot hold itself")
         self.filters = list(filters)

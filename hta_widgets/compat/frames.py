@@ -366,7 +366,7 @@ def _objects(values: list[Any]) -> Array:
 def get_iterations(df: pd.DataFrame) -> list[int]:
     """Return the numbers of a frame's steps."""
     if "iteration" not in df.columns or df.dtypes["iteration"].kind != "i":
-        raise TypeError("the frame has no column 'iteration' of whole numbers")
+        raise TypeError("the frame has no column 'iteration' of integers")
     return sorted(number for number in df["iteration"].unique().tolist() if number != -1)
 
 

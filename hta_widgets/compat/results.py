@@ -44,7 +44,7 @@ _SERIES = ["stream", "iteration", "name"]  # kernels that only their order disti
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of HTA, and ours that it shows.
+    """A column of HTA's frames, and the column of ours that it shows.
 
     `source` is our column, if its name differs; one in ns becomes µs. `percent` multiplies a share
     by 100. Times are whole numbers if all are whole, unless `decimals` or `dtype` is given.
@@ -187,7 +187,7 @@ def top_names(
     """Return the statistics of each name that HTA shows, and of ``others`` together.
 
     With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
-    `num_kernels` with most time, and the running sum of times up to it is at most the
+    `num_kernels` with the most time, and the running sum of times up to it is at most the
     `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA shows the same
     names, but its statistics of ``others`` describe the names' sums, not the events.
     """

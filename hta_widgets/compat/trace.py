@@ -483,7 +483,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     The set keeps host events that start before the last ``ProfilerStep`` on the host (all with
     `keep_last`), and device events with a kept launch; `.problems` counts device events without a
     launch. A rank without steps, and a set with fewer than two different steps, is kept whole.
-    HTA uses the start of the step's copy on the device if the trace has one, which is later.
+    If the trace has a range of the step on the device, HTA uses its start instead, which is later.
     """
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
@@ -523,8 +523,8 @@ def _step_codes(trace: RankTrace) -> Array:
 def create_rank_to_trace_dict(file_list: Iterable[str]) -> tuple[bool, dict[int, str]]:
     """Return True and the files by rank, as `hta_widgets.load` assigns ranks.
 
-    Stated ranks win. A file without a rank, or with the rank of another file, gets the rank in its
-    name or a free one, with a warning.
+    Ranks stated in files take precedence. A file without a rank, or with the rank of another file,
+    gets the rank in its name or a free one, with a warning.
     """
     paths = sorted(file_list, key=natural_key)
     problems = Problems()

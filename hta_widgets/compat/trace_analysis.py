@@ -231,7 +231,7 @@ class TraceAnalysis:
     def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
         """Return the share of communication that runs during computation, per rank.
 
-        NaN without communication; see `analysis.comm_comp_overlap`.
+        The share is NaN without communication; see `analysis.comm_comp_overlap`.
         """
         return self._hta_result("comm_comp_overlap", {} if visualize else None)
 
@@ -268,8 +268,8 @@ class TraceAnalysis:
     ) -> pd.DataFrame | None:
         """Return a rank's device events with ``user_annotation`` (-1: none).
 
-        None if no trace has annotations on devices, as in HTA. `shortern_names` is the spelling of
-        HTA 0.5; see `analysis.kernels_by_annotation`.
+        The result is None if no trace has annotations on devices, as in HTA. `shortern_names` is
+        the spelling of HTA 0.5; see `analysis.kernels_by_annotation`.
         """
         traces, symbols = self.kept, self.t.symbol_table
         if "gpu_user_annotation" not in symbols.sym_index:
@@ -322,7 +322,7 @@ class TraceAnalysis:
     ) -> dict[int, pd.DataFrame]:
         """Return the kernels that operators launch and their delays in µs, by rank.
 
-        Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
+        Rows are sorted by `sort_by`, ``["occurrence_count"]`` by default; see
         `analysis.operator_launch_delays`.
         """
         sort_columns = list(sort_by or ["occurrence_count"])
@@ -378,7 +378,7 @@ class TraceAnalysis:
     ) -> dict[int, pd.DataFrame]:
         """Return the length of each stream's launch queue after each change, by rank.
 
-        ``ts, pid, tid, stream, queue_length`` by ``index``. A graph waits until the first event
+        The columns are ``ts, pid, tid, stream, queue_length``. A graph waits until the first event
         that it launched on the stream starts; see `analysis.queue_length`.
         """
         zero_ns, frames = self._zero_ns, {}

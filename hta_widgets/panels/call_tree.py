@@ -1,6 +1,6 @@
 """The call tree: operators by call path, as bars of a flame graph.
 
-A bar is as wide as the time of all calls of its path, on all selected ranks. Callees are below
+The width of a bar is the time of all calls of its path, on all selected ranks. Callees are below
 their caller and begin where it begins, the longest first. For example, ``aten::linear`` takes
 240 ns, and its calls of ``aten::addmm`` take 120 ns of these::
 

@@ -339,7 +339,7 @@ def small_frame_to_json(frame: pd.DataFrame) -> Any:
 
 
 def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    """Return the kernels with most time, one row per rank."""
+    """Return the kernels with the most time, one row per rank."""
     frame = analysis.kernel_duration_by_rank(traces, selection=selection)
     names = _NameGroups(frame)
     shown = names.order[: TOP_DURATIONS if top is None else min(top, TOP_DURATIONS)]
@@ -354,7 +354,7 @@ def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
 
 
 def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    """Return the kernels with most time, and the outlier rank of each."""
+    """Return the kernels with the most time, and the outlier rank of each."""
     frame = analysis.kernel_breakdown(traces, selection=selection)
     names = _NameGroups(frame)
     order = names.order[: TOP if top is None else top]
@@ -381,7 +381,7 @@ def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.Data
 
 
 def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    """Return the operators with most time, summed over ranks."""
+    """Return the operators with the most time, summed over ranks."""
     frame = analysis.operators(traces, selection=selection)
     sums = frame.groupby("name", sort=False)[list(_OPERATOR_COLUMNS)].sum()
     by_time_and_name = [
@@ -407,7 +407,8 @@ class _NameGroups:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
     `code` is the group of each row, `rows` are row numbers in the order of groups, and `first` is
-    the position in `rows` at which each group begins. `order` has the groups with most time first.
+    the position in `rows` at which each group begins. `order` has the groups with the most time
+    first.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:

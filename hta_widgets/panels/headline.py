@@ -68,7 +68,7 @@ _MAX_VARIANT_SHARE = 0.9
 _HALF = 0.5
 #: A finding with a smaller share of another finding's time comes after that one.
 _DWARFED_SHARE = 0.1
-#: Minimum share of the run for a sentence on the time before and after device work.
+#: Minimum share of the run for a sentence about the time before and after device work.
 _MIN_SHARE_AROUND = 0.1
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; kinds with one place are in order of share.
@@ -207,12 +207,13 @@ def headline(traces: TraceSet) -> Headline:
        rank that could save the most time.
 
     Shares are of each rank's span, from its first device work to its last. Findings below 2 % of
-    the spans of all ranks are left out, except for ranks that others wait for. A finding with less
-    than a tenth of another one comes after it. Without a finding, and in a healthy job without such
-    a kernel, the headline states how time is spent. The last sentences give the part of the run
-    before and after the spans, if it is large, and the ranks that lack steps of others. For files
-    without device work and for timelines of Horovod, the facts are ranks that others wait for,
-    communication on the host and the operator with the most self time, as shares of the run.
+    the spans of all ranks are left out, except for ranks that others wait for. A finding whose
+    share is less than a tenth of another's comes after that one. Without a finding, and in a
+    healthy job without such a kernel, the headline states how time is spent. The last sentences
+    give the part of the run before and after the spans, if it is large, and the ranks that lack
+    steps of others. For files without device work and for timelines of Horovod, the facts are ranks
+    that others wait for, communication on the host and the operator with the most self time, as
+    shares of the run.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -359,7 +360,7 @@ def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
 def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
     exposed_ns, facts = times.exposed_ns, dict[str, int]()
     if late is not None:
-        # The finding on late ranks already reports the waits.
+        # The finding about late ranks already reports the waits.
         unmatched_ns = min(times.unmatched_ns, exposed_ns - times.exposed_wait_ns)
         exposed_ns -= times.exposed_wait_ns + unmatched_ns
         facts = {"transfer_ns": exposed_ns, "unmatched_ns": unmatched_ns}
@@ -438,7 +439,7 @@ def _pipeline_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFin
 def _memory_call_facts(traces: TraceSet, times: RunTimes) -> dict[str, Any]:
     """Return the call that frees memory most often, of a host without a caching allocator.
 
-    Else the call that takes most of the time of all calls for memory, if there is one.
+    If there is none, return the call that takes most of the time of all calls for memory, if any.
     """
     calls, pinned = Counter[str](), Counter[str]()
     longest: dict[str, Any] = {}

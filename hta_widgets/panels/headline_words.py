@@ -20,7 +20,7 @@ from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
-#: A smaller share of the late ranks in all exposed waiting is stated.
+#: Share of the late ranks in all exposed waiting; a smaller one is stated.
 _MAX_STATED_WAITS = 0.9
 #: Minimum share of hidden communication to be stated for a healthy job.
 _MIN_HIDDEN_COMMUNICATION = 0.5
@@ -68,7 +68,7 @@ def _share_of_span(times_ns: dict[int, int], times: RunTimes, subject: str = "de
 
 
 def _longer_by(excess: float, reference: str) -> str:
-    """Describe how much longer something takes: in percent, from 2 on as a factor."""
+    """Describe how much longer something takes: in percent, or as a factor from 2."""
     if excess >= 1:
         return f"{1 + excess:.1f} times {reference}"
     return f"{share(excess)} over {reference}"

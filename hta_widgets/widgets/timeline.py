@@ -145,7 +145,8 @@ class Timeline(LinkedView):
         ----------
         path : path-like
         width : float, default 1200
-            In px; from 900 on with totals per rank, below 760 without names of lanes.
+            In px. A picture of at least 900 px has totals per rank; one below 760 px has no names
+            of lanes.
         view : tuple of int, optional
             The window since the origin, in ns or as in ``"12.3ms"``. Default: the one shown.
         theme : {"light", "dark"}

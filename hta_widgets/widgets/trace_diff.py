@@ -137,9 +137,9 @@ class TraceDiff(anywidget.AnyWidget):
     """Show the changes between two runs, on one time axis, call by call.
 
     The view has a headline; the aligned steps of both runs; the causes of the difference; names
-    that changed; the operator tree of both runs; and both timelines, each rank of the run after
-    below the same rank of the run before. If a call is selected on one side, the other side shows
-    its partner.
+    that changed; the operator tree of both runs; and both timelines, each rank of the second run
+    below the same rank of the first. If a call is selected on one side, the other side shows its
+    partner.
 
     Parameters
     ----------

@@ -388,7 +388,7 @@ class LinkedView(anywidget.AnyWidget):
         """
         if sql is not None:
             if what is not None:
-                raise TraceError("select() takes sql= instead of a query or frame, not with one")
+                raise TraceError("select() takes sql=, or a query or frame, not both")
             what = self.traces.sql(sql)
         if isinstance(what, Selection):
             what = rebind_selection(what, self.traces)
