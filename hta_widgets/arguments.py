@@ -36,7 +36,7 @@ Count = Annotated[int, range(_MAX_INT)]
 Positive = Annotated[int, range(1, _MAX_INT)]
 #: Sizes of demo jobs; larger ones would take days to write.
 Size = Annotated[int, range(1, 1 << 16)]
-#: BytePS numbers partitions by 64 bits without a sign.
+#: BytePS numbers partitions with unsigned 64-bit integers.
 PartitionKey = Annotated[int, range(1 << 64)]
 
 #: Parameters that are checked elsewhere, mostly by the code that selects events.

@@ -159,7 +159,7 @@ _PARTIAL_SUFFIX = ".part"
 #: End of the names of this machine's unfinished files. Locks may not work across machines that
 #: share a disk, so each machine removes only its own files.
 _OWN_PARTIAL_SUFFIX = f".{zlib.crc32(platform.node().encode()):08x}{_PARTIAL_SUFFIX}"
-#: A part that is older was left by a killed process of any machine.
+#: Maximum age of a part in use; an older one was left by a killed process on any machine.
 _LONGEST_WRITE_S = 86_400
 
 

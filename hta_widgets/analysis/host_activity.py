@@ -219,7 +219,7 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
 
 
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
-    """Return, by track of each thread that launches work, starts of activities and their codes.
+    """Return starts and codes of activities, by track of each thread that launches work.
 
     Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 stands for none.
     """
@@ -365,7 +365,7 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free device memory, if there are so many that no allocator caches it.
+    """Return the calls that free device memory, if they are too many for a caching allocator.
 
     PyTorch's caching allocator hardly ever frees the memory of a device. If one call takes more
     time than all others together, it also does other work: the first call of a program loads

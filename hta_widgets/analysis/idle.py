@@ -70,7 +70,7 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 #: Whether each category counts as ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
-#: Waits of launched work below this are the latency of the device between two kernels.
+#: Minimum wait of launched work that is more than the latency of the device between two kernels.
 _SHORT_NS = 30_000
 
 _NEVER = np.iinfo(np.int64).max

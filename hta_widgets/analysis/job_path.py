@@ -237,7 +237,7 @@ def _spans_of_ranks(
 
 
 def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _JobSpan | None:
-    """Return the span of the rank that ends last, from the earliest start; None for none."""
+    """Return the span of the rank that ends last, from the earliest start; None without spans."""
     nonempty = [span for span in spans if span is not None]
     if not nonempty:
         return None

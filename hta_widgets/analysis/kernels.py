@@ -577,7 +577,7 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 
 
 def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
-    """Return, for each of `size` positions, the first run ``[first, after)`` that covers it.
+    """Return the first run ``[first, after)`` that covers each of `size` positions.
 
     The result is ``len(first)`` at positions that no run covers.
     """

@@ -1,4 +1,4 @@
-"""Charts of ranks: clusters of ranks that behave alike, and their activity over time."""
+"""Charts of ranks: clusters of ranks that behave similarly, and their activity over time."""
 
 from __future__ import annotations
 

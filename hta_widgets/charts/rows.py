@@ -222,7 +222,7 @@ def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tup
 def extremes_text(
     names: Sequence[str], values: object, format_value: Callable[[float], str]
 ) -> str:
-    """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
+    """Return the minimum and the maximum with their names; "" for up to 16 rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""

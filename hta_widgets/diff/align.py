@@ -44,7 +44,7 @@ class TimeMap:
     Attributes
     ----------
     own_start, own_end, common_start, common_end : array of int
-        One entry per piece, ascending on both axes; the pieces join on the own axis.
+        One entry per piece, ascending on both axes; pieces are adjacent on the run's own axis.
     """
 
     own_start: Ints

@@ -203,7 +203,7 @@ def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
 
 
 def _largest_untested_differences(diff: Comparison) -> list[Finding]:
-    """Return the largest differences of a single pair of steps, which no test finds significant."""
+    """Return the largest differences in a single pair of steps, which no test finds significant."""
     lengths = _step_total(diff, [])
     floor = max(_SMALL * max(lengths.before, lengths.after), 1)
     table = _kernel_families(diff)

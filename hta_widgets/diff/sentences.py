@@ -114,7 +114,7 @@ def relative_text(finding: Finding) -> str:
 
 
 def longer_or_less(finding: Finding) -> str:
-    """Return the word for the direction of a difference of times."""
+    """Return the word for the direction of a difference in time."""
     return "longer" if finding.diff_ns > 0 else "less"
 
 

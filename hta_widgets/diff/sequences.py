@@ -62,7 +62,7 @@ def align_positions(
 
 
 def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int, int]]) -> None:
-    """Align two sequences, which begin at `at_a` and `at_b`; add its pairs to `runs`."""
+    """Align two sequences, which begin at `at_a` and `at_b`; add their pairs to `runs`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
     # An optimal alignment pairs the equal elements at both ends.

@@ -1,7 +1,7 @@
-"""Test whether a difference of two runs may be chance, and round means without losing a nanosecond.
+"""Test whether runs differ by chance, and round means without losing a nanosecond.
 
 The steps of a run are the samples. *Welch's test* compares the mean of one side with that of the
-other, each with its own spread. If steps have partners, the *paired test* is on the logarithm of
+other, each with its own spread. If steps have partners, the *paired test* uses the logarithm of
 each pair's ratio, because steps that differ by design (a checkpoint every tenth one) do so on both
 sides. For steps of 10, 20, 40 ns before and 11, 22, 44 ns after, which is 10 % more in each:
 

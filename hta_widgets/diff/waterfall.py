@@ -1,4 +1,4 @@
-"""Show how the difference of two runs is made up: by kind, cause, operator, and in a call tree."""
+"""Split the difference between two runs: by kind, cause, operator, and in a call tree."""
 
 from __future__ import annotations
 

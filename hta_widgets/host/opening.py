@@ -16,7 +16,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 
 VIEWS = ("dashboard", "diff")
-#: Progress is reported at most this often.
+#: Minimum time between two reports of progress.
 _REPORT_EVERY_S = 0.1
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-#: Larger jobs are read only when they are opened.
+#: Maximum size of a job that is read ahead; larger ones are read only when they are opened.
 MAX_BYTES = 200 << 20
 _TIMEOUT_S = 120
 #: Number of bins of the small picture.
@@ -58,7 +58,7 @@ def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     time that all ranks spend in each kind of work; communication that overlaps compute does not
     count.
     """
-    # These imports take a second or two, which the host's own start should not.
+    # These imports take a second or two, which must not delay the start of the host.
     from hta_widgets.analysis.steps import step_length, step_times
     from hta_widgets.live.job import TileEngine
     from hta_widgets.panels.headline import headline, text_of

@@ -63,10 +63,10 @@ from hta_widgets.trace.traceset import TraceSet
 _MIN_STEP_EXCESS = 0.1
 #: Minimum share of a kernel in all device work.
 _MIN_WORK_SHARE = 1 / 3
-#: A variant with a larger share of its kernel's time is named instead of the kernel.
+#: Share of its kernel's time above which a variant is named instead of the kernel.
 _MAX_VARIANT_SHARE = 0.9
 _HALF = 0.5
-#: A finding with a smaller share of another finding's time comes after that one.
+#: Minimum ratio to another finding's time for a finding that may precede it.
 _DWARFED_SHARE = 0.1
 #: Minimum share of the run for a sentence about the time before and after device work.
 _MIN_SHARE_AROUND = 0.1

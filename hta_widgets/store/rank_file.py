@@ -151,7 +151,7 @@ class StoredRank:
             self._values[name] = value
             size_bytes = value.nbytes if item_bytes is None else item_bytes * len(value or ())
             _bytes_in_use.add(self, size_bytes)
-        else:  # an array is a part of the mapped file, which `make` has checked otherwise
+        else:  # an array is a view of the mapped file, which may have been cut off since
             self.require_whole(CHECK_INTERVAL_S)
         return value
 

@@ -111,7 +111,7 @@ def kind_times(lane: EventLane, start: int, end: int) -> dict[int, int]:
 
 def quantize_shares(covered: Ints, level: int) -> Words:
     """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
-    # floor((covered·65535 + half a cell) / cell), in two steps so that it never leaves int64.
+    # floor((covered·65535 + half a cell) / cell), in two steps so that it never exceeds int64.
     low_bits = max(0, level - 46)
     low = covered & ((1 << low_bits) - 1)
     half = (1 << level) >> 1

@@ -270,7 +270,7 @@ def track_label(track: Track) -> str:
 
 
 def place_label(trace: Trace) -> str:
-    """Return the worker, server or rank of a trace, and its GPU; empty if it is only a rank."""
+    """Return the worker, server or rank of a trace, and its GPU; empty if the file states none."""
     if trace.server >= 0:
         return f"server {trace.server}"
     if trace.local_rank < 0:

@@ -124,7 +124,7 @@ class Launches(TypedDict):
 
 
 class EventDetail(TypedDict):
-    """The reply to ``event``; parents from the innermost on."""
+    """The reply to ``event``; parents with the innermost first."""
 
     event: DetailedEvent
     parents: list[Brief]

@@ -40,7 +40,7 @@ def foldable_stacks(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     branches[lane[children > 1]] = True
     stacks: dict[int, list[tuple[int, int]]] = {}
     for position, track in enumerate(tracks):
-        # Lanes from `nested` on have events that overlap without nesting.
+        # Lane `nested` and the lanes after it have events that overlap without nesting.
         depths = slice(first_lane[position], first_lane[position] + track.nested)
         track_stacks = _chains(only_frames[depths], branches[depths])
         if track.role == "thread" and track_stacks:

@@ -146,7 +146,7 @@ def _cover_items(cover: IntervalUnion | None) -> Iterator[Item]:
 
 
 class _Reader:
-    """Reads a lane from the columns of a store, from the positions `begin` on."""
+    """Reads a lane from the columns of a store, starting at the positions `begin`."""
 
     def __init__(
         self, columns: dict[str, Array], begin: dict[str, int], numbers: list[int]

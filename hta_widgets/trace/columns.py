@@ -195,7 +195,7 @@ class EventTable:
 
     @property
     def end_ns(self) -> Ints:
-        """Ends, since Trace.zero_ns."""
+        """Ends of the events, relative to `Trace.zero_ns`."""
         return self.start_ns + self.dur_ns
 
     @property

@@ -44,13 +44,14 @@ _LONGEST_PAUSE_NS = 30 * 24 * _HOUR_NS
 _MIN_TIMES = 3
 _EVERYTHING = -(1 << 62), 1 << 62
 
-#: Neighbors may end in the wrong order by this much.
+#: Maximum time by which neighbors may end in the wrong order.
 _JITTER_NS = 10_000
 #: Maximum overlap of a kernel with its dependent launch.
 _MAX_OVERLAP_NS = 1_000_000
 #: A stream works in order if at most this number or share of its events outlast later ones.
 _MAX_DISORDERED, _MAX_DISORDERED_SHARE = 2, 1 / 3
-#: Events that end later than the others by this multiple of their length are cut in any stream.
+#: Maximum multiple of their length by which events may end later than the others; longer ones are
+#: cut in any stream.
 _MAX_LENGTHS = 4
 
 #: Number of records that a problem names, and the maximum length of their names.

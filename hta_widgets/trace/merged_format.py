@@ -28,7 +28,7 @@ PART_KEY = "part"
 WINDOWS_KEY = "windows"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
-#: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
+#: Processes of rank r get numbers that start at r * PID_STRIDE + 1.
 PID_STRIDE = 100_000
 #: Fields of a record, and of its args, whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")

@@ -137,7 +137,7 @@ _PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull"
 _CHOICES = frozenset({"max", "min"})
 _COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
-#: The time that pandas takes grows with the square of the number of operators.
+#: Maximum number of operators of a query; the time that pandas takes grows with its square.
 _MAX_OPERATORS = 200
 _MAX_VALUES = 20_000
 _OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)

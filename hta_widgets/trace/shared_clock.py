@@ -17,8 +17,8 @@ from hta_widgets.trace.trace import Trace
 #: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
-#: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten
-#: times the length of the longest rank, are on different clocks or from different runs.
+#: Ranks of one job start together. Ranks whose starts are farther apart than `_FAR_NS` and than ten
+#: times the length of the longest rank are on different clocks or from different runs.
 _FAR_NS = 60_000_000_000
 
 

@@ -309,7 +309,7 @@ class Trace:
 
     @property
     def table(self) -> EventTable:
-        """The columns behind `events`; times are since `zero_ns`."""
+        """The columns behind `events`; times are relative to `zero_ns`."""
         version = taxonomy.version()
         if self._rules_version != version:
             table = self._table

@@ -101,7 +101,7 @@ def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
         return result
-    # Two ranges of 2^k events cover a subtree: one from its begin on, one up to its end.
+    # Two ranges of 2^k events cover a subtree: one starts at its begin, one ends at its end.
     descendants = stop[rows] - rows - 1
     k_of_rows = np.frexp(descendants.astype(np.float64))[1].astype(np.uint8) - 1
     latest_end = end.copy()  # of 2^k events from each event on

@@ -452,7 +452,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @check_arguments
     def link(self, other: LinkedView) -> None:
-        """Let two views share window, selection, search, colours and pins from now on.
+        """Link two views: they share window, selection, search, colours and pins.
 
         Parameters
         ----------

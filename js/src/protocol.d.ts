@@ -312,7 +312,7 @@ export type Launches = {
   count: number;
 };
 
-/** The reply to `event`; parents from the innermost on. */
+/** The reply to `event`; parents with the innermost first. */
 export type EventDetail = {
   event: DetailedEvent;
   parents: readonly Brief[];

@@ -271,7 +271,7 @@ class _Pauses:
         events = nodes.row[ends]
         track = table.track[nodes.row[self._target]]
         joined = np.full(len(track), -1, dtype=np.int64)
-        # From the last event to end before the end of each pause, back in time.
+        # Try the events that ended before the end of each pause, the latest first.
         candidate = np.searchsorted(ends, self._target) - 1
         for _ in range(_MAX_CANDIDATES):
             pause = np.flatnonzero(within & (joined < 0) & (candidate >= 0))
@@ -396,7 +396,7 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
     called = np.where(call >= 0, table.start_ns[call], -1)
 
     result = np.full(len(rows), -1, dtype=np.int64)
-    # From the last work to end before the start of each row, back in time.
+    # Try the work that ended before each row started, the latest first.
     candidate = np.searchsorted(end, table.start_ns[rows], side="right") - 1
     for _ in range(_MAX_CANDIDATES):
         waiting = np.flatnonzero((result < 0) & (candidate >= 0))

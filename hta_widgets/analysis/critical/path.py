@@ -34,7 +34,8 @@ from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
-#: Causes of time on the host, and the minimum share of it while the device works, for a note.
+#: Causes of time on the host. Minimum share of the span, of such time while the device works, that
+#: a note states.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
 _MIN_NOTED_SHARE = 0.1
 

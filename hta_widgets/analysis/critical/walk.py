@@ -154,7 +154,7 @@ class PathWalker:
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
     ) -> tuple[int, RankGraph, int, int] | None:
-        """Return the rank, graph, node and instant to go to instead of a step, None for none."""
+        """Return the rank, graph, node and instant to jump to; None to take the next step."""
         del place, graph, node, now
         return None
 

@@ -74,7 +74,7 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Places of the arguments of one version of an attention operator; None for none.
+    """Places of the arguments of one version of an attention operator; None if it lacks one.
 
     `query` is followed by key and value; `mask` is a bias, `window` the first of two sizes.
     `lengths` are tensors with the lengths of sequences, the first their sums over queries, and

@@ -38,9 +38,11 @@ PRECISIONS: Final = (
 )  # fmt: skip
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
-#: Drivers reserve memory, so a device shows less than its nominal size.
+#: Tolerance for the size of memory: drivers reserve some, so a device shows less than its nominal
+#: size.
 _MEMORY_TOLERANCE: Final = 0.08
-#: A device with fewer units than this share of its row's is a partition (MIG, CPX).
+#: Minimum share of its row's units that a whole device has; one with fewer is a partition (MIG,
+#: CPX).
 _WHOLE_DEVICE: Final = 0.9
 
 _MAX_DIGITS: Final = 19  # numbers of fewer digits fit 64 bits

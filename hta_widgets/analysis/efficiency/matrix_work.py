@@ -179,7 +179,8 @@ def _packed_product(
 ) -> Work:
     """Return the work of a product with packed weights.
 
-    The columns are a dimension of the argument `columns`, such as that of its scales, or its value.
+    The number of columns is dimension `dim` of the argument `columns`, such as scales, or else the
+    value of that argument.
     """
     *rows, k = call.shape(0)
     n = int(call.number(columns)) if dim is None else call.shape(columns)[dim]
@@ -232,7 +233,7 @@ def _te_product(call: OperatorCall) -> Work:
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
     """Return the work of a layer without operators below, by the matrices among its arguments.
 
-    Each row of the input goes through all weights; in a grouped layer, through one of equal shape.
+    Each row of the input is multiplied by all weights; in a grouped layer, by one of equal shape.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:

@@ -35,7 +35,7 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: Work that starts later after its launch, on an idle device, waits for work that is not recorded.
+#: Minimum time from launch to start, on an idle device, of work that waits for unrecorded work.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (

@@ -49,7 +49,7 @@ from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
-#: Calls after a convolution that are searched for one that takes its output.
+#: Number of calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
 #: Args with FLOPs, bytes and the category of XLA's operations, and FLOPs and gigabytes of a kernel

@@ -96,7 +96,7 @@ interface OverviewLane {
 
 export interface OverviewHeader extends RankHeader {
   detail: "overview";
-  /** Cells of 2^level ns, from `first` on. */
+  /** Cells of 2^level ns, starting at `first`. */
   level: number;
   first: number;
   cells: number;
@@ -153,7 +153,7 @@ export interface PageDocument {
   categories: string[];
   ranks: (FullHeader | OverviewHeader)[];
   collectives: CollectivesHeader;
-  /** Pages of earlier versions have none. */
+  /** Missing in pages of earlier versions. */
   phases?: PhasesHeader;
   /** Reply to `clusters`; null if there are too few ranks, or if the computation failed. */
   alike: Clusters | null;

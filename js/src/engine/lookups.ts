@@ -213,7 +213,7 @@ export function makeBinner({
 }: Omit<MarksRequest, "lanes">): (time: number) => number {
   const step = Math.floor((end - start) / bins);
   const remainder = (end - start) % bins;
-  // First instant of each bin, rounded up; products of times and bins could leave 2^53.
+  // First instant of each bin, rounded up; products of times and bins could exceed 2^53.
   const edges = Float64Array.from(
     { length: bins },
     (_, k) => step * k + Math.ceil((remainder * k) / bins),

@@ -43,7 +43,7 @@ export class MaskCache {
     if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
     const mask = await this.maskOf(rank, selection, new Pacer());
     const { start, dur } = rank.events;
-    // Events are sorted by start: those from `last` on start after the window.
+    // Events are sorted by start: `last` and all later ones start after the window.
     const last = to === null ? start.length : countBelow(start, to);
     const begun = from === null ? 0 : countBelow(start, from);
     return indicesWhere(

@@ -297,7 +297,7 @@ class GridLane {
     readonly kinds: readonly GridSums[],
   ) {}
 
-  /** `cells` cells of a level, from `first` on. */
+  /** `cells` cells of a level, starting at `first`. */
   measure(level: number, first: number, cells: number): Cells {
     const out = emptyCells(cells);
     for (let k = 0; k < cells; k += 1) {

@@ -116,7 +116,7 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     sliceFirst.length !== tileLane.length + 1 ||
     counterMin.length !== counterLane.length * TILE_CELLS
   ) {
-    throw new ProtocolError("The columns of the tiles do not agree in length.");
+    throw new ProtocolError("The columns of the tiles differ in length.");
   }
   return tiles;
 }

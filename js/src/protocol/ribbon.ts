@@ -54,7 +54,7 @@ export function decodeRibbon(
       id: get("id", "u32"),
     };
     if (Object.values(columns).some(({ length }) => length !== columns.bin.length)) {
-      throw new ProtocolError("The columns of the ribbon do not agree in length.");
+      throw new ProtocolError("The columns of the ribbon differ in length.");
     }
     return columns;
   };

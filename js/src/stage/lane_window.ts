@@ -170,7 +170,7 @@ export class LaneWindow {
     return false;
   }
 
-  /** Merge each `factor` cells of a tile into one cell of the window, from `firstCell` on. */
+  /** Merge each `factor` cells of a tile into one cell of the window, starting at `firstCell`. */
   private mergeCells(tile: Tile, firstCell: number, factor: number): void {
     const isCounter = tile.min.length > 0;
     for (let cell = 0; cell < TILE_CELLS / factor; cell += 1) {

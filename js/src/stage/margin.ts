@@ -144,7 +144,10 @@ function drawTimeBar(
   pen.ctx.globalAlpha = 1;
 }
 
-/** Draw the shares of waiting or communication and of idle time below the bar, or their reason. */
+/**
+ * Draw the shares of waiting or communication and of idle time below the bar, or the reason that they are
+ * missing.
+ */
 function drawNumbers(
   pen: CanvasPen,
   frame: StageFrame,

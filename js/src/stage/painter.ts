@@ -269,7 +269,7 @@ function longestVisible(lane: LaneWindow, index: number, view: Span): Span {
   return longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
 }
 
-/** The longest part of a span that no slice from `first` on covers. */
+/** The longest part of a span that neither slice `first` nor a later one covers. */
 function longestUncovered(
   { slices, sliceStart, sliceDur }: LaneWindow,
   first: number,

@@ -151,4 +151,4 @@ def test_streams_have_no_call_stacks(caplog):
     stack = CallStackGraph(kernels, CallStackIdentity(0, 1, 7), pd.DataFrame(), events)
     assert stack.device_type is DeviceType.GPU
     assert not stack.nodes
-    assert "threads of the host" in caplog.text
+    assert "only host threads" in caplog.text
