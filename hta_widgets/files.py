@@ -393,7 +393,7 @@ def temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Cells that spreadsheets take for a formula, also after blanks and in full-width characters.
+#: Cells that spreadsheets take for a formula, even after blanks or in full-width characters.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 

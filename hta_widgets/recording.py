@@ -40,7 +40,7 @@ def trace_handler(
     """Return a handler for ``torch.profiler.profile(on_trace_ready=…)``.
 
     It writes a file for each rank and window, which has its final name only once it is complete.
-    `hta_widgets.load` opens the folder, also while ranks still record.
+    `hta_widgets.load` opens the folder even while ranks still record.
 
     Parameters
     ----------

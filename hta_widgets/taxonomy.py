@@ -103,7 +103,7 @@ _COMMUNICATION: Final = {
     r"(?<![a-z])(one)?ccl(::|_)": "oneCCL",
     r"(?<![a-z])mscclp?p?(?![a-z])": "MSCCL, MSCCL++",
     r"(?<![a-z])(nv|roc|i)shmem": "NVSHMEM, rocSHMEM, ISHMEM",
-    r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)": "DeepEP, also where names stay mangled",
+    r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)": "DeepEP, even if names are mangled",
     r"(?<![a-z])(inter|intra)node(_ll)?::|(?<![a-z])notify_dispatch": (
         "DeepEP's kernels without their namespace"
     ),

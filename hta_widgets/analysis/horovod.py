@@ -116,7 +116,7 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
     """Return the last phase that began before each event on its track; -1 if it has ended.
 
-    The event of the last rank may be at the end of the phase, where it is not the phase's child.
+    The event of the last rank may be at the end of the phase, and then is not the phase's child.
     """
     merged = np.concatenate((phases, rows))
     is_event = np.arange(len(merged)) >= len(phases)

@@ -73,7 +73,7 @@ def launch_stats(
         - ``kernel`` (the full name), ``kind``, ``launch`` (name of the call): categorical
         - ``stream`` (int64)
         - ``cpu_dur_ns, gpu_dur_ns`` (int64): the call's duration and the device event's
-        - ``launch_delay_ns`` (int64): from the call's end to the device event's start, 0 where
+        - ``launch_delay_ns`` (int64): from the call's end to the device event's start, 0 if
           it starts earlier
         - ``launch_id, kernel_id`` (int64): the two events
 

@@ -119,7 +119,7 @@ def step_times(
 
         All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
         the median over the ranks of that step; ``dur_deviation_share, own_deviation_share``
-        (float64): the same as a share of that median, NaN where it is 0. Steps that the window
+        (float64): the same as a share of that median, NaN if it is 0. Steps that the window
         cuts are not compared: their deviations are NaN.
 
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device

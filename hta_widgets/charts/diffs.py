@@ -1,4 +1,4 @@
-"""Charts of two runs: operators, names, changes, steps, and where their difference comes from."""
+"""Charts of two runs: operators, names, changes, steps, and the causes of their difference."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ def modules(
     Returns
     -------
     bokeh.plotting.figure
-        One tile per path with at least 0.1 % of the time, the mean of the ranks; as wide as the
-        host's time if the trace has no device work.
+        One tile per path with at least 0.1 % of the time, the mean of the ranks; without device
+        work in the trace, the time is the host's.
 
     Examples
     --------

@@ -300,7 +300,7 @@ def join_sentences(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-#: Words for events that a frame lacks, where they differ from the key of ``attrs["matched"]``.
+#: Words for events that a frame lacks, if they differ from the key of ``attrs["matched"]``.
 _NAMES_WITHOUT = {"memory": "copies", "launched": "launched work"}
 
 

@@ -188,7 +188,7 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         names=[str(row["name"]) for row in rows],
         marks=[
             # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
-            # one group, where it covers no other group.
+            # one group, in which it covers no other group.
             Bars("left", "right", "line", only=("alone", "no")),
             Bars("left", "right", "line", line="line", only=("alone", "yes")),
         ],

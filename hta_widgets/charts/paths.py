@@ -69,7 +69,7 @@ def critical_path(
     bokeh.plotting.figure
         The path, and below it a lane for each cause; its source has the frame's rows. Above 20 000
         segments, neighbours of one cause are joined, and the subtitle reports that.
-        Each pixel of the path shows the cause that takes most of it, also after zooming; in the
+        Each pixel of the path shows the cause that takes most of it, even after zooming; in the
         lane of a cause, segments shorter than a pixel are one pixel wide.
 
     Examples

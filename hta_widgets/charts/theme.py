@@ -19,7 +19,7 @@ class Theme:
 
     `kind` has the colours of marks by kind of event, and `on_kind` of text on them; `busy`
     and `waiting` are ramps from 0 to 100 %; `delta` is a ramp from faster through equal to slower;
-    `category` is for other categories than kinds of events, such as uses of memory.
+    `category` is for categories other than kinds of events, such as uses of memory.
     """
 
     name: str

@@ -189,7 +189,7 @@ def _run_maps(edges: list[tuple[Ints, Ints]], base: Base) -> tuple[TimeMap, Time
 
 
 def _step_labels(side: RunSide) -> list[str]:
-    """Return the name of each step in the file, with its number here where that differs."""
+    """Return the name of each step in the file, with its number here if that differs."""
     table = next(iter(side.parts.values())).table
     named = step_numbers(table.names.values)[table.name]
     rows = np.flatnonzero((named >= 0) & (table.stream < 0))

@@ -221,8 +221,8 @@ def _ranks_by_format(
     before: PartsByRank, after: PartsByRank
 ) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
     """Return the ranks whose events are compared, and those compared in tables only."""
-    # Servers have another clock than workers and no steps; profiles have no events, and repeat the
-    # calls of time lines.
+    # Servers have a different clock from workers and no steps; profiles have no events, and repeat
+    # the calls of time lines.
     formats = formats_of(before), formats_of(after)
     shared = formats[0] & formats[1]
     table = {format_.name: format_.comparison for format_ in all_formats()}

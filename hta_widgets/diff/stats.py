@@ -76,7 +76,7 @@ def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
 def combined_p_value(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test, also paired if `by_step`."""
+    """Return the p-value of each column by Welch's test, and by the paired test if `by_step`."""
     # The smaller of the two, each multiplied by its factor: two tests have more false positives
     # than one. The default factors add at most a tenth to those of Welch's test.
     p_value = welch_p_value(before, after)

@@ -322,7 +322,7 @@ class Session:
         self._tasks.put(None)
 
     def end(self) -> None:
-        """End `run` immediately, also during a load."""
+        """End `run` immediately, even during a load."""
         _interrupt_main(signal.SIGTERM)
         self.stop()  # in case the signal does not interrupt `run` while it waits
 

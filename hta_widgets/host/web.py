@@ -478,7 +478,7 @@ class _AuthorizedHandler(RequestHandler):
         self.site = site
 
     def set_default_headers(self) -> None:
-        """Set the policy of every reply, also of errors."""
+        """Set the policy of every reply, including errors."""
         for name, value in _HEADERS.items():
             self.set_header(name, value)
 

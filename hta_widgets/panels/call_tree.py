@@ -130,7 +130,7 @@ def _path_sums(part: RankPart, paths: _CallPaths, path_of_work: Ints, work_dur: 
 
 
 def _flame_bars(paths: _MergedPaths, measure: int) -> pd.DataFrame:
-    """Lay out call paths as bars, as wide as one of the `_SUMS`."""
+    """Lay out call paths as bars with one of the `_SUMS` as width."""
     sums, names = [path_sums.tolist() for path_sums in paths.sums], paths.name
     width_ns = [path_sums[measure] for path_sums in sums]
     callees: dict[int, list[int]] = {}

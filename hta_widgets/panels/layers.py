@@ -38,7 +38,7 @@ def left_edges(parent: Ints, size: Floats) -> Floats:
 def module_bars(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the bars of the frame of `analysis.modules`, means of its ranks.
 
-    Bars are as wide as the time on the device, or on the host if there is none.
+    The width of a bar is the time on the device, or on the host if there is none.
     """
     ranks = max(frame["rank"].nunique(), 1)
     groups = frame.groupby("path", sort=False)

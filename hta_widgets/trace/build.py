@@ -307,7 +307,7 @@ def _event_rows(
         problems.add(
             "overlap",
             int(is_crossing.sum()),
-            "ends (E) with another name than the begin (B) that they close; paired in order",
+            "ends (E) whose name differs from the begin (B) that they close; paired in order",
         )
     else:
         begin_rows, end_rows, alone = pairs

@@ -102,7 +102,7 @@ class RankColumns:
     """One file's records of all phases, decoded, in file order.
 
     Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
-    `start_ns` is meaningless where `timed` is False (metadata records). Codes, ids and record
+    `start_ns` is meaningless if `timed` is False (metadata records). Codes, ids and record
     numbers may be of narrower types than stated here.
     """
 

@@ -8,7 +8,7 @@ separate graphs. The kernels of a replay are matched with the captured launches,
 =============  =====================================================================================
 ``name``       same names in the same order
 ``name-order``  the same number of each name, in another order; or several equal graphs, in turn
-``order``      same count, where captured calls do not name their kernels
+``order``      same count, if captured calls do not name their kernels
 ``partial``    the capture has more calls, which launched nothing
 ``none``       fewer than 95 % of the kernels match, or several captures fit equally
 =============  =====================================================================================

@@ -1,9 +1,9 @@
-"""Align the sequences of collectives of two ranks, where files have no sequence numbers.
+"""Align the sequences of collectives of two ranks whose files have no sequence numbers.
 
 All ranks of a process group run the same collectives in the same order, but a file may begin later,
-end earlier, or lack events. One sequence is shifted along the other to where contents (operation
-and size) agree. If several shifts fit, the ends decide: ranks leave a collective together, so all
-pairs differ by nearly the same time, the difference of the clocks.
+end earlier, or lack events. One sequence is shifted along the other until contents (operation and
+size) agree. If several shifts fit, the ends decide: ranks leave a collective together, so all pairs
+differ by nearly the same time, the difference of the clocks.
 
 For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, the second one A, B
 and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22 ms at the

@@ -57,7 +57,7 @@ def collectives(
 
     A collective moves data once the last of its ranks has arrived; until then the others wait.
     Events of different ranks are matched by process group and sequence number, or by order, names,
-    sizes and times within the group where files have no numbers; sends are matched with their
+    sizes and times within the group if files have no numbers; sends are matched with their
     receives. Collectives are matched before anything is selected, so the last arrival is the last
     one of all loaded ranks. A job without communication on devices has its hosts' collectives.
 
@@ -82,7 +82,7 @@ def collectives(
     DataFrame
         Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
         (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
-        ``group`` (categorical), the process group's name, with its ranks where names repeat, or the
+        ``group`` (categorical), the process group's name, with its ranks if names repeat, or the
         stream's, with the ranks of the listed group that it serves if times decide it;
         ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last

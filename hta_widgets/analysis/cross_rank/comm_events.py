@@ -343,7 +343,7 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 
 
 def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    """Return args of device events, taken from their operators where they have no name."""
+    """Return args of device events, taken from their operators if they have no name."""
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(column) for key, column in stated.items()}
     without_name = np.flatnonzero([name is None for name in args[_NAME]])
@@ -355,7 +355,7 @@ def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
 
 
 def _host_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    """Return args of ranges, taken from the operators before them where they have no group."""
+    """Return args of ranges, taken from the operators before them if they have no group."""
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(column) for key, column in stated.items()}
     without_group = np.flatnonzero([name is None for name in args[_GROUP]])

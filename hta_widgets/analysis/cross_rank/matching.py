@@ -117,12 +117,12 @@ class Matching:
 def matching(traces: TraceSet) -> Matching:
     """Match the communication events of the ranks.
 
-    Collectives are matched by process group, then by sequence number where files have them, else
-    by order within the group, shifted to where names and sizes agree (`align_sequences`).
-    The collectives on hosts of a job without communication on devices are matched the same way.
-    Sends and receives are matched within each pair of ranks. Kernels that name no group are
-    grouped by device stream, and by the listed groups that their times allow, and matched only as
-    far as their ends agree and none ends before another begins.
+    Collectives are matched by process group, then by sequence number if files have them, else by
+    order within the group, shifted until names and sizes agree (`align_sequences`). The collectives
+    on hosts of a job without communication on devices are matched the same way. Sends and receives
+    are matched within each pair of ranks. Kernels that name no group are grouped by device stream,
+    and by the listed groups that their times allow, and matched only as far as their ends agree and
+    none ends before another begins.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by the set's.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)

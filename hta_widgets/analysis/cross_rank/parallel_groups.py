@@ -87,7 +87,7 @@ def parallel_groups(
     DataFrame
         One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
         as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
-        ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
+        ``0, 4, 8``, empty if unknown; ``position`` (int64), the rank's among them, -1
         unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
         ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
         the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the

@@ -85,7 +85,7 @@ class StepLengths(NamedTuple):
 
 
 class CallContext(NamedTuple):
-    """Facts besides the arguments that determine the work of some calls.
+    """Facts that, in addition to the arguments, determine the work of some calls.
 
     `output` is the shape of a convolution's output, from another call; `kernels` are the kernels of
     a mixture of experts; `step` is the step of attention in an inference engine; `forward` are the

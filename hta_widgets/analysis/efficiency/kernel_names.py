@@ -32,7 +32,7 @@ _TENSILE: Final = re.compile(r"cijk_")
 _TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
 #: A value of an enumeration among template arguments: ``(vllm::Fp8KVCacheDataType)0``, or its name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
-#: ``nvjet_<inputs><accumulator><output>_``; other letters than in the table were not seen.
+#: ``nvjet_<inputs><accumulator><output>_``; letters that are not in the table were never seen.
 _NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
 
 

@@ -61,7 +61,7 @@ from hta_widgets.trace.traceset import TraceSet
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
 #: `group_by` of one row per signature.
 _SIGNATURE_KEYS: Final = ("name", "input_shapes")
-#: Parameters of matrix products, convolutions and attention; -1 where they do not apply.
+#: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
 _NUMBERS: Final = (
     "m", "n", "k", "batch", "heads", "kv_heads", "query_length", "key_length", "head_size",
     "channels_in", "channels_out", "groups",
@@ -153,7 +153,7 @@ def operator_efficiency(
     group_by : sequence of str, default ("name", "input_shapes")
         By default one row per signature (name, shapes, types, strides and values), precision, and
         recomputation. Else one row per rank and these columns, of ``name, category, input_shapes,
-        input_types, step, phase``; figures of a call are then NaN where calls differ.
+        input_types, step, phase``; figures of a call are then NaN if calls differ.
     peaks : str or mapping, optional
         A device of ``hw.devices.table``, or TFLOP/s by precision and ``memory_gb_s``, instead of
         the device that the file names.
@@ -437,7 +437,7 @@ def _reasons(part: RankPart, work: Rows) -> Ints:
 
 
 def _figures_of_calls(times: CallTimes, place: Rows, group: Rows, first: Rows) -> dict[str, Any]:
-    """Return the figures of a call of each row: the mean where calls of a row differ."""
+    """Return the figures of a call of each row: the mean if calls of a row differ."""
     signature_set = times.signatures
     code, inside = signature_set.code, times.inside[place]
     mixed = np.unique(group[code[place] != code[first][group]])
@@ -484,7 +484,7 @@ def _has_known_matrix_flops(frame: pd.DataFrame) -> pd.Series:
 
 
 def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the sums of rows with the same keys; other columns where all rows agree."""
+    """Return the sums of rows with the same keys; other columns keep values that all rows share."""
     groups = frame.groupby(keys, sort=False)
     grouped = groups[list(_SUMS)].sum(min_count=1)
     grouped["min_ns"], grouped["max_ns"] = groups["min_ns"].min(), groups["max_ns"].max()

@@ -75,8 +75,8 @@ class _Signature(NamedTuple):
 class Signatures:
     """The signatures of a rank, and the one of each counted call, as `code`.
 
-    `row` is the row of each call in a table, where signatures that differ in an engine's step are
-    one.
+    `row` is the row of each call in a table, in which signatures that differ only in an engine's
+    step share a row.
     """
 
     calls: CountedCalls

@@ -100,11 +100,11 @@ def step_efficiency(
     """Return MFU and HFU of each rank's steps, with how much of the work is known.
 
     Only matrix products, convolutions and attention count; of XLA's operations, all FLOPs that the
-    file states. A step is the host's ``ProfilerStep#n``; where hosts run ahead of the devices, it
+    file states. A step is the host's ``ProfilerStep#n``; if hosts run ahead of the devices, it
     lasts as long as on the device, as in `step_times`. FLOPs belong to the step in which the
     operator starts.
 
-    Recomputation is found where a forward operator runs again within the backward pass, as in
+    A forward operator that runs again within the backward pass is recomputation, as in
     activation checkpointing. Selective checkpointing and recomputation by a compiler leave no mark
     in a trace, and count as model FLOPs.
 
@@ -236,7 +236,7 @@ def _steps_of_rank(
 
 
 def _figures(times: CallTimes, device: UsedDevice | None, precision: str | None) -> pd.DataFrame:
-    """Return the FLOPs of each call by what they are for, NaN where unknown, and its peak."""
+    """Return the FLOPs of each call by purpose, NaN if unknown, and its peak."""
     signature_set = times.signatures
     all_flops = signature_set.of_calls(lambda work: work.flops, np.float64) * times.inside
     model = signature_set.of_calls(lambda work: work.model_flops, np.float64) * times.inside

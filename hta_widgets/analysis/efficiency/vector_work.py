@@ -73,8 +73,8 @@ def _rule(
     """Return the work of an operator that reads and writes arguments as they are.
 
     Its new outputs are like the arguments `makes`. The argument `elements_of` sets the number of
-    elements, by default the first written or new output; `extra_bytes` are written for each
-    besides, such as the mask of a dropout.
+    elements, by default the first written or new output; `extra_bytes` are written for each in
+    addition, such as the mask of a dropout.
     """
     counted = (*writes, *makes)[0] if elements_of is None else elements_of
     elements = sum(tensor.elements for tensor in call.items(counted))

@@ -1,6 +1,6 @@
 """FLOPs and minimum bytes of a call of any operator, and which of nested operators counts.
 
-``facts/operators.json`` is the table of operators, by how they count where they are nested:
+``facts/operators.json`` is the table of operators, by how they count if they are nested:
 ``gemm``, the innermost; ``outermost``, the outermost, such as convolutions and attention;
 ``fallback``, only without any of these above or below it; ``listed``, without matrix products. A
 row names a formula, the positions of its operands among the arguments of a call, and the operators
@@ -48,7 +48,7 @@ from hta_widgets.analysis.efficiency.vector_work import VECTOR_FORMULAS, pointwi
 from hta_widgets.facts import facts
 from hta_widgets.trace.call_args import decode_arg
 
-#: How an operator counts where operators are nested.
+#: How an operator counts among nested operators.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
 #: Categories of operators, in the order of legends.
@@ -86,7 +86,7 @@ def _table() -> dict[str, ListedOperator]:
 
 @cache
 def _find(name: str) -> ListedOperator | None:
-    """Return an operator of the table, also a pointwise one that is in place."""
+    """Return an operator of the table, including in-place variants of pointwise ones."""
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]

@@ -265,7 +265,7 @@ export class TimelineApp {
       (text) => status.setMessage("search", text),
       abortSignal,
     );
-    // If another event than the current hit is selected, its text replaces that of the search.
+    // If an event other than the current hit is selected, its text replaces that of the search.
     onSignal(
       () => picking.brief,
       (brief) => brief !== null && !search.isAt(brief) && status.setMessage("search", null),

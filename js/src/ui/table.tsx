@@ -15,7 +15,7 @@ export interface TableColumn<Row> {
   title: string;
   /** Explanation; "" if the title suffices. */
   hint?: string;
-  /** CSS grid track. Default: as wide as its content. */
+  /** CSS grid track. Default: the width of its content. */
   width?: string;
   /** Not shown below this width of the table. */
   from?: number;
