@@ -228,7 +228,7 @@ def draw_definition(
 
 
 def fill_device_word(text: str, frame: pd.DataFrame) -> str:
-    """Return a text with the word for the frame's devices, such as ``NPU``, in its holes."""
+    """Return a text with the word for the frame's devices, such as ``NPU``, in its placeholders."""
     return text.replace("{device_word}", str(frame.attrs.get("device_word", "GPU")))
 
 

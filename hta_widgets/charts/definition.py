@@ -18,7 +18,7 @@ from hta_widgets.facts import facts
 
 FOLDER = Path(__file__).with_name("definitions")
 
-#: An expression, a text with ``{holes}``, and a line of a tooltip: its name and its text.
+#: An expression, a text with ``{placeholders}``, and a line of a tooltip: its name and its text.
 Code = str | float
 Template = str
 Line = tuple[Template, Template]

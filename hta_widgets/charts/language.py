@@ -1,4 +1,4 @@
-"""Evaluate expressions of chart definitions over columns, and fill texts with ``{holes}``.
+"""Evaluate expressions of chart definitions over columns, and fill texts with ``{placeholders}``.
 
 Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
 the frame or each row of the chart. ``js/src/charts/language.ts`` does the same in the page.
@@ -36,12 +36,12 @@ def length_text(mean: float) -> str:
     return text.value(float(text.fixed_decimals(mean, digits)))
 
 
-#: Nouns that a hole may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
+#: Nouns that a placeholder may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
 NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
 )
-#: Formats of holes.
+#: Formats of placeholders.
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
@@ -56,7 +56,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "tenths": lambda number: text.fixed_decimals(number, 1),
     "hundredths": lambda number: text.fixed_decimals(number, 2),
 }
-_HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
+_PLACEHOLDER = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
 _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
 
 
@@ -248,7 +248,7 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
                 options = {str(key.arg): _evaluate_node(key.value, scope) for key in keywords}
                 return aggregate(name, values, options)
     raise TraceError(
-        f"{ast.unparse(node)} is not known in a chart's definition",
+        f"{ast.unparse(node)} cannot be evaluated in a chart's definition",
         remedy=(
             f"Name a value ({', '.join(scope)}) or a function"
             f" ({', '.join(dict.fromkeys([*CELLS, *COLUMNS, 'text']))})."
@@ -274,20 +274,20 @@ def format_value(value: Any, spec: str = "") -> str:
 
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the texts around the holes of a template, and each hole's code and format."""
-    texts, holes, end = [], [], 0
-    for hole in _HOLE.finditer(template):
-        texts.append(template[end : hole.start()])
-        code, format_ = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
-        holes.append((code, format_))
-        end = hole.end()
-    return [*texts, template[end:]], holes
+    """Return the texts around a template's placeholders, and the code and format of each."""
+    texts, placeholders, end = [], [], 0
+    for placeholder in _PLACEHOLDER.finditer(template):
+        texts.append(template[end : placeholder.start()])
+        code, format_ = _FORMAT.match(placeholder[1]).groups(default="")  # type: ignore[union-attr]
+        placeholders.append((code, format_))
+        end = placeholder.end()
+    return [*texts, template[end:]], placeholders
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Fill a template: a text, or one per row if an expression has rows; "" for an empty value."""
-    texts, holes = split_template(template)
-    values = [(evaluate(code, scope), format_) for code, format_ in holes]
+    texts, placeholders = split_template(template)
+    values = [(evaluate(code, scope), format_) for code, format_ in placeholders]
     length = next((len(value) for value, _ in values if is_rows(value)), None)
     columns = [
         [format_value(item, format_) for item in value.tolist()]

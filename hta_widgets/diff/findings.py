@@ -53,7 +53,7 @@ def findings(diff: Comparison) -> list[Finding]:
     2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, even if the other side has no such rank; and the ranks
-       that changed unlike the others, at most half of them.
+       that changed differently from the others, at most half of them.
        The size of the batch, if the shapes of inputs state another one.
     4. The kinds of time that make up the difference, the kernel, with its variants, that differs by
        its number of calls, and how the difference is spread over the steps.

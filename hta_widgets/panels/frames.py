@@ -163,7 +163,7 @@ def _unknown_panel_error(name: str) -> ValueError:
 def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
     """Return a selection, None for everything, without the parts that the panel itself sets.
 
-    Names of operators whose launches are chosen filter a panel of kernels.
+    If the selection includes launches, its operators' names do filter a panel of kernels.
     """
     if selection is None:
         return Selection()

@@ -27,7 +27,7 @@ ANOTHER_RUN = "of another run or window"
 
 
 class CompactFrame(pd.DataFrame):
-    """A frame whose display is short.
+    """A frame that displays fewer columns than it has.
 
     Not displayed are `hidden` columns, and `optional` columns whose values are all unknown (None or
     -1). A frame without rows is displayed as the text `if_empty`.

@@ -257,7 +257,7 @@ class OperatorCall:
 
     @property
     def has_lists(self) -> bool:
-        """Whether an argument is a list of tensors, whose type files do not have."""
+        """Whether an argument is a list of tensors; files lack the type of such a list."""
         return not _LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:

@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of operators of many libraries, calculated by hand from their schemas."""
+"""FLOPs and minimum bytes of operators of many libraries, calculated by hand from their schemas."""
 
 import inspect
 import math
