@@ -1,7 +1,7 @@
 """When each rank arrives at a collective, and which rank is last.
 
 For example, four ranks arrive at 10, 14, 14 and 30 ns. The last arrival is that of rank 3 at 30 ns,
-and the ranks wait for 20, 16, 16 and 0 ns. If two ranks arrive last at the same time, ``last_rank`` is -1.
+and the ranks wait for 20, 16, 16 and 0 ns. If two ranks tie for last, ``last_rank`` is -1.
 """
 
 from __future__ import annotations
