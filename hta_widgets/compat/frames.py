@@ -334,7 +334,7 @@ def by_track(table: EventTable, name: Literal["pid", "tid"], tracks: Array) -> A
 
 
 def number_or_text(values: Sequence[str]) -> Array:
-    """Return int64 if every value is a whole number, else objects of numbers and text."""
+    """Return int64 if every value is an integer, else objects of numbers and text."""
     parsed = [int(value) if _WHOLE_NUMBER.fullmatch(value) else value for value in values]
     if all(isinstance(value, int) for value in parsed):
         return np.array(parsed, dtype=np.int64)

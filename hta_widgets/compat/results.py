@@ -47,7 +47,7 @@ class _Column:
     """A column of HTA's frames, and the column of ours that it shows.
 
     `source` is our column, if its name differs; one in ns becomes µs. `percent` multiplies a share
-    by 100. Times are whole numbers if all are whole, unless `decimals` or `dtype` is given.
+    by 100. Times are integers if all are whole, unless `decimals` or `dtype` is given.
     """
 
     name: str

@@ -146,7 +146,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
 
 
 def _ranks_waiting_for(diff: Comparison, ranks: list[int], sign: int) -> set[int]:
-    """Return the ranks that mostly wait for some ranks, on the side where these are slower."""
+    """Return the ranks that mostly wait for some ranks, on the side on which those are slower."""
     side = diff.sides[sign > 0]
     every = list(side.traces)
     for_ranks, for_any = (exposed_waits_for(side.waits, late, every) for late in (ranks, every))

@@ -221,7 +221,7 @@ def _idle_text(
         meaning += ", as they contain no calls that wait"
     if pinned_by:
         name, calls = pinned_by
-        meaning = "the host allocates or frees pinned memory of its own"
+        meaning = "the host allocates or frees pinned host memory"
         meaning += f" ({plural(calls, 'call')} of {name})"
     if freed_by:
         name, calls = freed_by

@@ -150,7 +150,7 @@ def _split(text: bytes) -> Texts:
 
 
 def _to_ints(texts: Sequence[Any]) -> Ints:
-    """Return whole numbers that are not negative; -1 for anything else."""
+    """Return non-negative integers; -1 for anything else."""
     return np.array([int(text) if text.isdigit() else -1 for text in map(bytes, texts)], np.int64)
 
 

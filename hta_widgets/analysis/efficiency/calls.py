@@ -280,7 +280,7 @@ class OperatorCall:
             return default
 
     def numbers(self, index: int, count: int | None = None) -> list[int]:
-        """Return a list of whole numbers; one value stands for `count` of them."""
+        """Return a list of integers; a single value stands for `count` equal ones."""
         try:
             values = json.loads(self.value(index) or "[]")
         except ValueError:

@@ -40,7 +40,7 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
     """Return the work of an operator of some operands; further tensors are ``out=``.
 
-    The result is of type `to`, if that is bool or the operands are whole numbers.
+    The result is of type `to`, if that is bool or the operands are integers.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]

@@ -631,7 +631,7 @@ def test_pinned_memory_is_none_of_the_caching_allocator(tmp_path, name):
             small.call(at + 8900, at + 9000, k + 2),
             small.kernel(at + 9000, at + 10_000, launch=k + 2),
         ]
-    said_of_idle = f"allocates or frees pinned memory of its own (12 calls of {name})."
+    said_of_idle = f"allocates or frees pinned host memory (12 calls of {name})."
     assert said_of_idle in said(small.load(tmp_path, rank))
 
 
