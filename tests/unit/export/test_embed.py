@@ -225,7 +225,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
 
 
 def test_bad_places_and_sizes_are_named(engine, front_end, tmp_path):
-    with pytest.raises(TraceError, match=r"nowhere.*cannot be written.*Is the folder there"):
+    with pytest.raises(TraceError, match=r"nowhere.*cannot be written.*Does the folder exist"):
         save_html(tmp_path / "nowhere" / "page.html", engine, engine.scene(), {})
     for wrong in (0, -1, float("nan")):
         with pytest.raises(TraceError, match=r"max_mb must be at least 0\.1"):
