@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, job_header, sum_known_bytes
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks, map_working_ranks
@@ -379,7 +379,7 @@ def communication_by_group(
         One row per rank and process group, in order of ranks, most time first:
 
         - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
-          the file; text, empty if missing
+          the file; text, empty if missing. The purpose is that of the kernels, else of the header
         - ``collective`` (text, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
@@ -432,9 +432,10 @@ def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tu
     labels = zip(*(args[key] for key in labelled), strict=True)
     # Missing args count as empty text.
     texts = [tuple("" if value is None else str(value) for value in event) for event in labels]
+    purposes = {group.name: group.description for group in job_header(part.trace).groups}
     of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, text in enumerate(texts):
-        of_group[text].append(place)
+    for place, (group, description, *others) in enumerate(texts):
+        of_group[group, description or purposes.get(group, ""), *others].append(place)
     sizes = [_message_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
     rows_of_groups = [
         (

@@ -9,8 +9,8 @@ Each tool returns the envelope of `hta_widgets.answers.reply` with limits and th
 ``shown_rows``     the number of rows in the reply, of ``total_rows``
 =================  =============================================================================
 
-Nothing is written, and no path outside of the folders is read. A reply has at most `MAX_BYTES`, so a
-model narrows its question by a window, ranks, a query or columns in place of asking for more rows.
+Nothing is written, and no path outside of the folders is read. Replies have at most `MAX_BYTES`: a
+model narrows its question by a window, ranks, a query or columns, and does not ask for more rows.
 """
 
 from __future__ import annotations

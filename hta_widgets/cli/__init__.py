@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from hta_widgets import __version__, options as settings
+from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
 from hta_widgets.text import MINUS, THIN, UNKNOWN, as_ns, escape_controls, shorten_words
 
@@ -147,6 +147,13 @@ def parse_ranks(text: str) -> list[int]:
     return sorted(ranks)
 
 
+class _PrintVersion(argparse.Action):
+    """Prints the version, which takes other commands too long to look up."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.exit(message=f"{parser.prog} {import_module('hta_widgets').__version__}\n")
+
+
 class _Command(argparse.ArgumentParser):
     """A command, which states its own usage, not the general one, at an unknown argument."""
 
@@ -172,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
     main_parser = argparse.ArgumentParser(
         prog="hta-widgets", description="Look at, cut and make traces of distributed training."
     )
-    main_parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    main_parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version")
     commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )

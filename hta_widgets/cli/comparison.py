@@ -77,15 +77,18 @@ def _write_comparison(
 
 def baseline(options: argparse.Namespace) -> None:
     """Save, remove or list baselines."""
-    if options.action == "list":
-        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])
-        return
-    if options.name is None or (options.action == "save") != bool(options.paths):
+    arguments = options.name is not None, bool(options.paths)
+    if (
+        arguments
+        != {"save": (True, True), "remove": (True, False), "list": (False, False)}[options.action]
+    ):
         raise TraceError(
             f"`baseline {options.action}` got the wrong arguments",
             remedy="Write `baseline save NAME JOB`, `baseline remove NAME` or `baseline list`.",
         )
-    if options.action == "remove":
+    if options.action == "save":
+        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
+    elif options.action == "remove":
         remove_baseline(options.name)
     else:
-        say(f"{BASELINE}{options.name}: {save_baseline(options.name, options.paths)}")
+        say(*baseline_names() or ["no baselines; `hta-widgets baseline save NAME JOB` makes one"])
