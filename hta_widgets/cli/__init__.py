@@ -151,7 +151,8 @@ class _PrintVersion(argparse.Action):
     """Prints the version, which takes other commands too long to look up."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.exit(message=f"{parser.prog} {import_module('hta_widgets').__version__}\n")
+        print(parser.prog, import_module("hta_widgets").__version__)
+        parser.exit()
 
 
 class _Command(argparse.ArgumentParser):

@@ -261,7 +261,7 @@ def test_a_file_in_the_way_of_a_directory(small, tmp_path):
 
 def test_nothing_selected_is_an_error_and_writes_nothing(small, tmp_path):
     traces, _ = small
-    with pytest.raises(TraceError, match="holds no events"):
+    with pytest.raises(TraceError, match="contains no events"):
         export_trace(traces, tmp_path / "out.json", "name == 'absent'")
     assert not (tmp_path / "out.json").exists()
 
