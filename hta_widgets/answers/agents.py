@@ -271,8 +271,8 @@ def _limit_reply(reply: TableReply, max_rows: int) -> Reply:
     notes = [answer["note"], *(f"not all of {key} is shown" for key in cut_keys)]
     if len(rows) < answer["total_rows"]:
         notes.append(f"{len(rows)} of {answer['total_rows']} rows are shown")
-    if frame.shape[1] < reply.width:
-        notes.append(f"{frame.shape[1]} of {reply.width} columns are shown")
+    if frame.shape[1] < reply.frame.shape[1]:
+        notes.append(f"{frame.shape[1]} of {reply.frame.shape[1]} columns are shown")
     answer["note"] = "; ".join(filter(None, notes))
     return answer
 

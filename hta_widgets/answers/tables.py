@@ -273,8 +273,9 @@ def _outside_note(traces: TraceSet, window: tuple[int, int]) -> str:
     return f"the window is outside of the job, whose events are from {start_ns} to {end_ns} ns"
 
 
-#: Dtypes of the envelope by the kind of a NumPy dtype, as DuckDB has numbers of more widths.
-_DTYPES = {"i": "int64", "u": "uint64", "f": "float64", "M": "str", "m": "str"}
+#: Dtypes of the envelope by the kind of a NumPy dtype. DuckDB has numbers of more widths, and sums
+#: that are NULL.
+_DTYPES = {"i": "Int64", "u": "UInt64", "f": "float64", "M": "str", "m": "str"}
 
 
 def run_sql(job: Job, query: str, *, limit: int = DEFAULT_LIMIT) -> TableReply:

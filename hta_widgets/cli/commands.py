@@ -59,7 +59,7 @@ def export(options: argparse.Namespace) -> None:
         if options.fitted_clock:
             raise TraceError(
                 "--perfetto writes offsets of the fitted clock, and leaves the times as they are",
-                remedy="Leave --fitted-clock away.",
+                remedy="Omit --fitted-clock.",
             )
         report = export_perfetto(traces, options.out, selection, **how)
     else:
@@ -117,10 +117,11 @@ def demo(options: argparse.Namespace) -> None:
 
 def _write_job(options: argparse.Namespace) -> None:
     is_exact = options.kind in get_args(ExactJob)
-    if options.format != "kineto" and (is_exact or options.changes):
-        missing = f"kind {options.kind}" if is_exact else "--changes"
+    has_kind = options.kind != "training"
+    if options.format != "kineto" and (has_kind or options.changes):
+        missing = f"--kind {options.kind}" if has_kind else "--changes"
         raise TraceError(
-            f"a job of the format {options.format} has no {missing}", remedy="Leave --format away."
+            f"a job of the format {options.format} has no {missing}", remedy="Omit --format."
         )
     if is_exact:
         truth = write_exact_job(options.directory, options.kind)

@@ -155,7 +155,8 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, `path` cannot be written, or no clock can be fitted.
+        If nothing is selected, `path` cannot be written or is a file that `traces` were read from,
+        or no clock can be fitted.
 
     Examples
     --------
@@ -179,6 +180,8 @@ def export_trace(
         scrub=scrub,
     )
     ranks = choose_ranks(traces, selection, options, moves_ns)
+    names = [_rank_file_name(members) for members in ranks] if target.is_directory else []
+    require_not_input(traces.values(), target.path, *(target.path / name for name in names))
     _write_ranks(target, ranks)
     clock_name: ClockName = "fitted" if moves_ns else "recorded"
     return make_report(target.path, target.written_bytes, ranks, clock_name)
@@ -212,10 +215,26 @@ def choose_ranks(
     return ranks
 
 
+def require_not_input(traces: Iterable[Trace], *targets: Path) -> None:
+    """Raise a `TraceError` if a target is a file that a trace was read from."""
+    inputs = {Path(trace.path).resolve() for trace in traces if trace.path}
+    for target in targets:
+        if target.resolve() in inputs:
+            raise TraceError(
+                "is a file that the traces were read from",
+                path=target,
+                remedy="Choose another place; the input stays as it is.",
+            )
+
+
+def _rank_file_name(members: Members) -> str:
+    return f"rank-{members.trace.rank}.trace.json.gz"
+
+
 def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
     """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
-        names = {f"rank-{members.trace.rank}.trace.json.gz": members for members in ranks}
+        names = {_rank_file_name(members): members for members in ranks}
         with target.directory(names) as folder:
             for name, members in names.items():
                 with folder(name) as out:
@@ -259,6 +278,7 @@ def export_pair(
     before_ranks = _side_ranks("before", diff.before.label, before, 0, moves_ns[0], options)
     offset = _rank_offset(before)
     after_ranks = _side_ranks("after", diff.after.label, after, offset, moves_ns[1], options)
+    require_not_input((t for s in diff.sides for t in s.traces.values()), target.path)
     base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in before_ranks))
     ranks = [*before_ranks, *after_ranks]
     with target.file() as out:

@@ -46,23 +46,8 @@ def add_counters(
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
     chosen = traces.select(selection, ranks=ranks)
-    written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
-    _require_not_input(traces, target_path(path), written)
-    return export_trace(
-        with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
-    )
-
-
-def _require_not_input(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
-    inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
-    targets = [path, *(path / f"rank-{rank}.trace.json.gz" for rank in ranks)]
-    for target in targets:
-        if target.resolve() in inputs:
-            raise TraceError(
-                "is a file that the traces were read from",
-                path=target,
-                remedy="Choose another place; the input stays as it is.",
-            )
+    with_samples = with_counters(traces, kinds, ranks=chosen.ranks)
+    return export_trace(with_samples, path, chosen, counters="own", scrub=scrub)
 
 
 #: Name and category of the arrows, as in HTA's files.
