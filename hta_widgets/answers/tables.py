@@ -38,7 +38,7 @@ _PLAIN = {
 }
 #: Analyses that need the name of an operator have rows if these have.
 _PROBES = {"frequent_kernel_sequences": "operator_kernels"}
-#: Columns that hold the answer of tables whose rows may lack one: unknown is NaN or -1.
+#: Columns with the answer of tables whose rows may lack one; an unknown value is NaN or -1.
 _ANSWERS = {
     "clock_offsets": ("residual_ns",),
     "comm_comp_overlap": ("overlap_share",),
@@ -49,9 +49,9 @@ _ANSWERS = {
     "operator_efficiency": ("flops", "least_bytes"),
     "step_efficiency": ("flops",),
 }
-#: They compare ranks: their row of a single rank holds no comparison.
+#: Tables that compare ranks; with a single rank they have a row, but no comparison.
 _NEED_RANKS = {"rank_clusters"}
-#: A path needs work that depends on other work, which these formats do not record.
+#: Tables of dependencies between pieces of work, which dumps do not record.
 _NEED_WORK = {"critical_path", "job_critical_path"}
 _DUMPS = {"flight-recorder", "memory-snapshot"}
 
@@ -396,7 +396,7 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 def describe_event(job: Job, rank: int, event_id: int) -> TableReply:
     """Return one event with its args, callers, launches, and statistics of its name."""
-    from hta_widgets.live.job import TileEngine  # other tables do without
+    from hta_widgets.live.job import TileEngine  # its import takes a while
 
     event = job.traces.event(event_id, rank)  # raises for what does not exist
     frame = job.traces[rank].events.loc[[event.id]].reset_index()

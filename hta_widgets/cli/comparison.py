@@ -38,9 +38,8 @@ def diff(options: argparse.Namespace) -> int:
     )
     verdict = reply.more.get("verdict")
     if options.form == "text":
-        notes = [
-            f"{note[0].upper()}{note[1:]}." for note in reply.note.rstrip(".").split(". ") if note
-        ]
+        sentences = reply.note.rstrip(".").split(". ")
+        notes = [f"{text[0].upper()}{text[1:]}." for text in sentences if text]
         say(*([verdict["text"]] if verdict else []), *reply.frame["text"], *notes)
         if options.efficiency:
             say(*efficiency_change_lines(efficiency_diff(compare(*_sides(before, after, options)))))
@@ -56,14 +55,14 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def _sides(before: Job, after: Job, options: argparse.Namespace) -> list[Selection]:
-    ranks = options.ranks, options.after_ranks or options.ranks
-    return [job.traces.select(ranks=part) for job, part in zip((before, after), ranks, strict=True)]
+    before_ranks, after_ranks = options.ranks, options.after_ranks or options.ranks
+    return [before.traces.select(ranks=before_ranks), after.traces.select(ranks=after_ranks)]
 
 
 def _write_comparison(
     before: Job, after: Job, options: argparse.Namespace, *, has_page: bool
 ) -> None:
-    from hta_widgets.widgets.trace_diff import TraceDiff  # see above
+    from hta_widgets.widgets.trace_diff import TraceDiff  # importing widgets takes a while
 
     view = TraceDiff(*_sides(before, after, options))
     if options.svg:
