@@ -67,12 +67,14 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     }
 
 
-def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[str, Any]]:
+def _rank_records(traces: TraceSet, stragglers: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the file, the times and the late arrivals of each rank."""
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
-    parts = [(stragglers[stragglers["collectives"] > 0], _LATE)]
+    parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
+        (stragglers[stragglers["collectives"] > 0], _LATE)
+    ]
     if "breakdown" in offered_panels(traces.formats):
         parts.insert(0, (PanelEngine(traces).frame("breakdown"), _SPENT))
     for frame, names in parts:
