@@ -51,6 +51,9 @@ _STEPS_PER_CALL = 100_000
 _VERSIONS = slice(18, 20)
 _WRITE_AHEAD = b"\2\2"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+#: Columns of the definition of a table of events.
+_TIME_COLUMN = re.compile(r"\b(start|timestamp)(Ns)?\b")
+_MAX_LISTED = 8
 _COPY_AGAIN = "Export it again, or copy it again."
 
 
@@ -183,13 +186,21 @@ class Database:
         return texts
 
     def report(self, problems: Problems) -> None:
-        """Report rows of other types, and a missing write-ahead log."""
+        """Report rows of other types, tables of events that were not read, and a missing log."""
         for table, count in self.skipped.items():
             detail = f"rows of {table} with other values in place of integers"
             problems.add("skipped", count, detail, file=self.path)
         for table, keys in self.missing_texts.items():
             detail = f"names that {table} lacks; events are called by their numbers"
             problems.add("part", len(keys), detail, file=self.path)
+        unread = [
+            name
+            for name in sorted(self.tables.keys() - self._columns.keys())
+            if _TIME_COLUMN.search(self.tables[name]) and not self.is_empty(name)
+        ]
+        listed = ", ".join(unread[:_MAX_LISTED]) + (", …" if len(unread) > _MAX_LISTED else "")
+        detail = f"tables of events that are not read: {listed}"
+        problems.add("part", len(unread), detail, file=self.path)
         detail = "the database was copied while it was written, without its -wal file"
         problems.add("part", int(self.is_cut_off), detail, file=self.path)
 

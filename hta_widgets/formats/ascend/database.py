@@ -190,10 +190,10 @@ class _AscendTables:
         links = np.append(_ids(connections["connectionId"]), -1)[position]
         categories = map_distinct(columns["type"], category_of)
         self._add_calls(columns, categories, links, args=self._operator_args(columns))
+        step_columns = ("id", "startNs", "endNs")
+        rows = self._database.rows("STEP_TIME", step_columns, kinds=(int, int, int))
         if any(name.startswith("ProfilerStep#") for name in self.rows.name.values):
             return
-        kinds_of_steps = ("id", "startNs", "endNs")
-        rows = self._database.rows("STEP_TIME", kinds_of_steps, kinds=(int, int, int))
         steps = [row for row in rows if all(0 <= value < 1 << 62 for value in row)]
         for device in self._devices if steps else []:
             numbers, start_ns, end_ns = np.array(steps, np.int64).T

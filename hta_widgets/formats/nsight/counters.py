@@ -6,7 +6,7 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import Series, distinct_rows
 from hta_widgets.formats.nsight.recording import Gpu
-from hta_widgets.formats.nsight.tables import process_of
+from hta_widgets.formats.nsight.tables import processes_of
 from hta_widgets.readers.sqlite import Database
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
@@ -45,7 +45,7 @@ def allocated_memory(database: Database, process: int, device: int) -> list[Seri
     columns = database.integers(
         _MEMORY, ("start", "globalPid", "deviceId", "bytes", "memoryOperationType")
     )
-    of_rank = (process_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
+    of_rank = (processes_of(columns["globalPid"]) == process) & (columns["deviceId"] == device)
     rows = np.flatnonzero(of_rank & np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE)))
     if not len(rows):
         return []

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.formats.event_rows import distinct_rows
-from hta_widgets.formats.nsight.tables import ID_BITS, Columns
+from hta_widgets.formats.nsight.tables import ID_BITS, Columns, processes_of
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.arrays import first_positions
 from hta_widgets.trace.columns import StringPool
@@ -45,7 +45,7 @@ def captured_calls(
         at = np.where((at >= 0) & (original >= 0), original, at)
     rows_of_thread = defaultdict(list)
     is_node = (node >= 0) & (at >= 0)
-    is_node &= nodes["globalTid"][at] >> ID_BITS == kernels["process"]
+    is_node &= processes_of(nodes["globalTid"])[at] == kernels["process"]
     for place, name in distinct_rows(at[is_node], kernels["name"][is_node])[0]:
         rows_of_thread[int(nodes["globalTid"][place])].append((place, name))
     args = {}

@@ -22,10 +22,10 @@ import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, select_rows
 from hta_widgets.formats.nsight.tables import (
-    ID_BITS,
     ID_MASK,
     Columns,
     process_of,
+    processes_of,
     text_codes,
     texts_by_id,
 )
@@ -83,7 +83,7 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
         return {}
     columns, where = ("globalTid", "domainId", "text"), f"eventType = {_DOMAIN_CREATION}"
     rows = database.rows(NVTX_TABLE, columns, where=where, kinds=(int, int, str))
-    return {(thread >> ID_BITS, number): text for thread, number, text in rows}
+    return {(process_of(thread), number): text for thread, number, text in rows}
 
 
 def read_ranges(
@@ -103,7 +103,7 @@ def read_ranges(
     detail = f"rows of {NVTX_TABLE} of other types"
     problems.add("skipped", int(is_other.sum()), detail, file=database.path)
     columns, phase = select_rows(columns, is_event), phase[is_event]
-    process = process_of(columns["globalTid"])
+    process = processes_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
     domains = [
         names.get((of_process, number), f"domain {number}" if number else "")

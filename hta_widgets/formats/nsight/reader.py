@@ -60,6 +60,8 @@ _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DI
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
 #: A mark of Megatron and others on the rank and its place in the job.
 _RANK_MARK = re.compile(r"rank=(\d{1,9})\b.*\b[dpt]p=\d")
+#: Columns of events by which a row is recognized in two versions of a table.
+_IDENTITY = ("process", "thread", "start_ns", "end_ns", "name", "correlation")
 _UNIFIED = "unified memory"
 _LAST_SORT = 1 << 30
 #: Times since the start of a recording are smaller, those since 1970 larger.
@@ -137,7 +139,14 @@ class _ExportEvents:
         timed = _are_plausible(start_ns) & _are_plausible(end_ns) & (end_ns >= start_ns)
         timed &= (start_ns != 0) | (end_ns != 0)
         self._note("skipped", ~timed, f"rows of {table.name} without times")
-        return select_rows(columns, timed)
+        columns = select_rows(columns, timed)
+        if len(table.stored_names(self._database)) == 1:
+            return columns
+        _, event = distinct_rows(*(columns[name] for name in _IDENTITY))
+        first_rows = np.unique(event, return_index=True)[1]
+        repeated = len(event) - len(first_rows)
+        self._note("skipped", repeated, f"rows that two versions of {table.name} have")
+        return select_rows(columns, np.sort(first_rows))
 
     def _note(self, kind: ProblemKind, count: int | Bools, detail: str) -> None:
         self._problems.add(kind, int(np.sum(count)), detail, file=self._path)

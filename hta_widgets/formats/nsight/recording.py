@@ -13,7 +13,13 @@ from typing import Any
 
 from hta_widgets.formats.event_rows import RANK_VARIABLES
 from hta_widgets.formats.nsight.nvtx import domain_names
-from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, texts_by_id
+from hta_widgets.formats.nsight.tables import (
+    ID_BITS,
+    ID_MASK,
+    id_in_system,
+    process_of,
+    texts_by_id,
+)
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.record_times import LAST_NS
@@ -96,11 +102,11 @@ def read_recording(database: Database) -> Recording:
         is_cut=is_cut,
         hosts=_hosts(database),
         processes={
-            process >> ID_BITS: PurePath(shorten_paths(name).replace("\\", "/")).name
+            process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
             for process, name in processes
         },
         threads=_thread_names(database),
-        mpi_ranks={thread >> ID_BITS: rank for thread, rank in mpi_ranks if is_rank(rank)},
+        mpi_ranks={process_of(thread): rank for thread, rank in mpi_ranks if is_rank(rank)},
         domains=domain_names(database),
         diagnostics=_diagnostics(database),
         variables=_rank_variables(database),
@@ -124,7 +130,7 @@ def _hosts(database: Database) -> dict[int | None, str]:
         return {}
     table, columns = "TARGET_INFO_SYSTEM_ENV", ("value", "globalVid")
     rows = database.rows(table, columns, where="name = 'Hostname'", kinds=(str,))
-    return {of >> 2 * ID_BITS if isinstance(of, int) else None: name for name, of in rows}
+    return {process_of(of) >> ID_BITS if isinstance(of, int) else None: name for name, of in rows}
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
@@ -132,7 +138,7 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
     rows = sorted(database.rows("ThreadNames", columns, kinds=(int, int, int)))
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
-        (thread >> ID_BITS, thread & ID_MASK): shorten_paths(texts[name])
+        (process_of(thread), thread & ID_MASK): shorten_paths(texts[name])
         for _, thread, name in rows
         if name in texts
     }
@@ -143,7 +149,7 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
         return []
     rows = database.rows("DIAGNOSTIC_EVENT", ("text", "severity", "globalPid"), kinds=(str,))
     return [
-        (process >> ID_BITS if isinstance(process, int) else None, text)
+        (process_of(process) if isinstance(process, int) else None, text)
         for text, severity, process in rows
         if (isinstance(severity, int) and severity >= _SEVERE) or _LOSS.search(text)
     ][:_MAX_DIAGNOSTICS]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.formats.event_rows import EventRows, distinct_rows, join_columns
-from hta_widgets.readers.sqlite import Database
+from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import StringPool
@@ -30,6 +30,7 @@ Columns = dict[str, Ints]
 #: Bits of the number of a thread, and of a process, in a global id.
 ID_BITS = 24
 ID_MASK = (1 << ID_BITS) - 1
+_PROCESS_MASK = (1 << 64 - ID_BITS) - 1
 #: Thread of copies of managed memory that the driver makes; they have a track of their own.
 UNIFIED_THREAD = -2
 
@@ -46,9 +47,15 @@ _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 _DRIVER_CALL = 1
 
 
-def process_of(global_id: Ints) -> Ints:
-    """Return the part of global ids that identifies a process."""
-    return global_id >> ID_BITS
+def process_of(global_id: int) -> int:
+    """Return the part of a global id that identifies a process, without the sign of the id."""
+    return (global_id >> ID_BITS) & _PROCESS_MASK
+
+
+def processes_of(global_ids: Ints) -> Ints:
+    """Return the process of each global id, -1 for a missing id."""
+    is_missing = np.isin(global_ids, (-1, NO_TIME))
+    return np.where(is_missing, -1, (global_ids >> ID_BITS) & _PROCESS_MASK)
 
 
 def id_in_system(process: int) -> int:
@@ -96,15 +103,11 @@ class ExportTable:
     #: columns by the arg of an event's record; NULL is left out
     args: dict[str, str] = field(default_factory=dict)
 
-    def stored_name(self, database: Database) -> str:
-        """Return the name of the table in a file; the name itself if it is missing.
-
-        If a table has several versions, one with rows counts.
-        """
+    def stored_names(self, database: Database) -> list[str]:
+        """Return the names of the versions of the table that have rows; its own name for none."""
         pattern = re.compile(rf"{self.name}(_V\d+)?")
-        names = sorted(filter(pattern.fullmatch, database.tables), reverse=True)
-        names.sort(key=database.is_empty)
-        return names[0] if names else self.name
+        names = filter(pattern.fullmatch, database.tables)
+        return [name for name in names if not database.is_empty(name)] or [self.name]
 
 
 def _copy_label(kind: int, source: int, target: int) -> str:
@@ -180,12 +183,15 @@ HOST_TABLES = (
 def read_table(database: Database, table: ExportTable, rows: EventRows) -> Columns:
     """Return the columns of a table's events, with codes of the names and args in `rows`."""
     place = ("deviceId", "streamId", "globalPid") if table.of_device else ("globalTid",)
-    blocks = database.integer_blocks(
-        table.stored_name(database),
-        tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names))),
-        optional=("eventClass", "bytes", "graphNodeId", *table.args.values()),
+    required = tuple(dict.fromkeys(("start", "end", "correlationId", *place, *table.names)))
+    optional = ("eventClass", "bytes", "graphNodeId", *table.args.values())
+    return join_columns(
+        [
+            _event_columns(database, table, columns, rows)
+            for name in table.stored_names(database)
+            for columns in database.integer_blocks(name, required, optional=optional)
+        ]
     )
-    return join_columns([_event_columns(database, table, columns, rows) for columns in blocks])
 
 
 def _event_columns(
@@ -209,13 +215,13 @@ def _event_columns(
         ids = columns["globalTid"]
         none = np.full(len(ids), -1)
         return event_columns | {
-            "process": process_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
+            "process": processes_of(ids), "thread": ids & ID_MASK, "device": none, "stream": none,
             "size_bytes": none,
         }  # fmt: skip
     kinds = columns.get("copyKind", np.array(-1))
     is_unified = (kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY)
     return event_columns | {
-        "process": process_of(columns["globalPid"]),
+        "process": processes_of(columns["globalPid"]),
         "thread": np.where(is_unified, UNIFIED_THREAD, columns["streamId"]),
         "device": np.maximum(columns["deviceId"], 0),
         "stream": columns["streamId"],

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from hta_widgets.formats.nsight.tables import ID_BITS
+from hta_widgets.formats.nsight.tables import processes_of
 from hta_widgets.readers.sqlite import Database
 
 _WAITS, _RECORDS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -53,7 +53,7 @@ def read_waits(database: Database) -> dict[Call, dict[str, Any]]:
 def _rows(database: Database, table: str, *further: str) -> Iterator[tuple[int, ...]]:
     """Yield process, correlation id, stream, event and recording, and further columns."""
     columns = database.integers(table, (*_COLUMNS[:3], *further), optional=_COLUMNS[3:])
-    columns["globalPid"] >>= ID_BITS
+    columns["globalPid"] = processes_of(columns["globalPid"])
     return zip(*(columns[name].tolist() for name in (*_COLUMNS, *further)), strict=True)
 
 
