@@ -84,14 +84,18 @@ class _TableSet:
         self._used: set[tuple[int, ...]] = set()
         #: number and properties of each GPU of the host, by agent
         self._gpus: dict[int, dict[str, Any]] = {}
-        for agent, kind, *places, product, name, extra in self._rows("info_agent", *columns):
+        #: agents that are processors of the host
+        self._cpus: set[int] = set()
+        for agent, kind, *indices, product, name, extra in self._rows("info_agent", *columns):
             if kind == "GPU":
-                number = next(filter(_is_index, places), agent)
+                index = next(filter(_is_index, indices), agent)
                 model = next((t for t in (product, name) if isinstance(t, str) and t), "")
                 units = _json(extra).get("cu_count")
-                self._gpus[agent] = device_properties(number, model, units)
+                self._gpus[agent] = device_properties(index, model, units)
+            else:
+                self._cpus.add(agent)
         self._pid_of, self._tid_of = (
-            {key: of for key, of in self._rows(f"info_{what}", "id", column) if _is_index(of)}
+            {key: id_ for key, id_ in self._rows(f"info_{what}", "id", column) if _is_index(id_)}
             for what, column in (("process", "pid"), ("thread", "tid"))
         )
 
@@ -143,9 +147,7 @@ class _TableSet:
     ) -> None:
         if len(name):
             stream = columns["stream_id"]
-            gpus = {key: gpu["id"] for key, gpu in self._gpus.items()}
-            only = next(iter(gpus.values())) if len(gpus) == 1 else 0
-            device = map_distinct(agent, lambda key: gpus.get(key, key if key >= 0 else only))
+            device = map_distinct(agent, self._device_of)
             self._used.update(distinct_rows(columns["pid"], device)[0])
             events.add_work(
                 start_ns=columns["start"], end_ns=columns["end"], name=name,
@@ -154,6 +156,15 @@ class _TableSet:
                 correlation=self._of_event(columns, "stack_id"),
                 **further,
             )  # fmt: skip
+
+    def _device_of(self, agent: int) -> int:
+        """Return the number of a GPU; for a copy within the host, that of a GPU with kernels."""
+        if agent in self._gpus:
+            return int(self._gpus[agent]["id"])
+        if agent >= 0 and agent not in self._cpus:
+            return agent
+        listed = (gpu["id"] for gpu in self._gpus.values())
+        return min((device for _, device in self._used), default=next(listed, 0))
 
     def _read_regions(self, events: RocmEvents) -> None:
         columns = self._integers("region", "start", "end", "pid", "tid", "name_id", "event_id")
