@@ -103,7 +103,7 @@ class _AscendTables:
     def read_tasks(self) -> None:
         """Read the tasks of devices."""
         columns = self._integers(
-            "TASK", "startNs endNs deviceId connectionId globalTaskId taskType streamId"
+            "TASK", "startNs endNs deviceId streamId", optional="connectionId globalTaskId taskType"
         )
         infos = self._integers("COMPUTE_TASK_INFO", "globalTaskId name opType")
         of_collectives = self._integers("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"]
@@ -135,9 +135,9 @@ class _AscendTables:
     def read_collectives(self) -> None:
         """Read the collectives: one event of its group for each."""
         columns = self._integers(
-            "COMMUNICATION_OP",
-            "opName startNs endNs connectionId groupName dataType count deviceId",
-        )
+            "COMMUNICATION_OP", "startNs endNs connectionId",
+            optional="opName groupName dataType count deviceId",
+        )  # fmt: skip
         text = self._texts(columns["opName"], columns["groupName"])
         dtypes = dict(self._database.rows("ENUM_HCCL_DATA_TYPE", ("id", "name")))
         device = np.where(columns["deviceId"] >= 0, columns["deviceId"], (self._devices or [0])[0])
@@ -175,9 +175,9 @@ class _AscendTables:
     def read_operators(self) -> None:
         """Read PyTorch's operators, functions and ranges, and steps that it does not mark."""
         columns = self._integers(
-            "PYTORCH_API",
-            "startNs endNs globalTid connectionId name sequenceNumber inputShapes inputDtypes type",
-        )
+            "PYTORCH_API", "startNs endNs globalTid name",
+            optional="connectionId sequenceNumber inputShapes inputDtypes type",
+        )  # fmt: skip
         stated = dict(self._database.rows("ENUM_API_TYPE", ("id", "name")))
 
         def category_of(kind: int) -> int:
@@ -240,8 +240,9 @@ class _AscendTables:
         columns = self._integers("CONNECTION_IDS", "id connectionId")
         return select_rows(columns, np.isin(columns["connectionId"], self._task_ids))
 
-    def _integers(self, table: str, columns: str) -> dict[str, Ints]:
-        return self._database.integers(table, columns.split())
+    def _integers(self, table: str, columns: str, optional: str = "") -> dict[str, Ints]:
+        """Return columns of a table; rows without the first ones are left out."""
+        return self._database.integers(table, columns.split(), optional=optional.split())
 
     def _texts(self, *codes: Ints) -> dict[int, str]:
         wanted = np.unique(np.concatenate(codes)).tolist()

@@ -44,6 +44,9 @@ _FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
 #: Rows that Ascend's profiler derives from the rows of other processes.
 _DERIVED_PROCESS = "Overlap Analysis"
 _NPU = "NPU"
+_HARDWARE = "Ascend Hardware"
+#: Processes of an Ascend device that have work; some tools drop the labels of processes.
+_NPU_PROCESSES = frozenset({_HARDWARE, "HCCL", "Communication"})
 #: Processes of JAX and TensorFlow, and of torch_npu.
 _OTHER_PROCESS = re.compile(rf"/(device|host):|(Ascend Hardware|CANN|{_NPU})\b")
 
@@ -107,7 +110,7 @@ def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
     """Return a text that differs by device, of a thread with device work."""
     if _FUNCTIONS.fullmatch(_process_name(pid, names)):
         return f"device {tid}"
-    return _NPU if names.labels.get(pid) == _NPU else pid
+    return _npu_of(pid, names) or pid
 
 
 def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColumns:
@@ -143,9 +146,19 @@ def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> li
 
 def _is_device(pid: str, names: TrackNames) -> bool:
     name = _process_name(pid, names)
-    if names.labels.get(pid) == _NPU:
+    if _npu_of(pid, names):
         return name != _DERIVED_PROCESS
     return _DEVICE_NAMES.fullmatch(name) is not None
+
+
+def _npu_of(pid: str, names: TrackNames) -> str:
+    """Return the label of the Ascend device that a process is of, "" for any other process."""
+    label = names.labels.get(pid, "")
+    if label.startswith(_NPU):
+        return label
+    if names.process.get(pid) not in _NPU_PROCESSES or _HARDWARE not in names.process.values():
+        return ""
+    return next((text for text in names.labels.values() if text.startswith(_NPU)), _NPU)
 
 
 def _process_name(pid: str, names: TrackNames) -> str:
