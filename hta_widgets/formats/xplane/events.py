@@ -116,9 +116,9 @@ def read_events(data: bytes, plane: Plane, line: Line) -> tuple[LineEvents, int]
 
 def whole_number(value: object) -> int:
     """Return a statistic that is a number or its text; -1 for none."""
-    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
-        return int(value)
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else -1
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else -1
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ def _split_correlation(
         is_single = after == end[rows]
         rows, value = rows[is_single], value[is_single]
         of_event = stats.row[rows]
-        correlation[of_event] = np.where(value < 1 << 62, value.view(np.int64), -1)
+        correlation[of_event] = np.where(value < 1 << 63, value.view(np.int64), -1)
         has_correlation[of_event] = True
         is_other[rows] = False
     return correlation, has_correlation, stats.select(is_other)

@@ -50,7 +50,7 @@ _DEVICE = re.compile(
 #: Threads of the host; calls that CUPTI and ROCtracer record have planes of their own in old files.
 _HOST = re.compile(r"/host:(?!metadata)(\w+)")
 _ENVIRONMENT = "Task Environment"
-_STREAM = re.compile(r"Stream #(\d{1,9})\b.*")
+_STREAM = re.compile(r"Stream *#? *(\d{1,9})\b.*", re.IGNORECASE)
 _OPS = re.compile(r"(Async )?XLA Ops|Sparse Core Ops")
 _MODULES, _STEPS, _NESTED = "XLA Modules", "Steps", "XLA Ops"
 #: Lines that XProf derives from others.
