@@ -307,14 +307,14 @@ class Database:
         where: str,
         is_required: Sequence[bool],
         missing: int,
-    ) -> Ints:
+    ) -> list[Ints]:
         """Return a block without the rows in which a required value is not an integer."""
         defaults = [None if required else missing for required in is_required]
         stored_rows = self._select(values, table, where)
         rows = [list(map(_as_integer, row, defaults)) for row in stored_rows]
         valid = [row for row in rows if None not in row]
         self.skipped[table] += len(rows) - len(valid)
-        return np.array(valid, np.int64).reshape(-1, len(values)).T
+        return list(np.array(valid, np.int64).reshape(-1, len(values)).T)
 
 
 def _as_integer(value: object, default: int | None) -> int | None:
