@@ -27,6 +27,7 @@ from hta_widgets.formats.byteps.reader import (
     is_worker,
 )
 from hta_widgets.formats.kineto.columns import Columns, SliceTimes
+from hta_widgets.formats.kineto.merged import split_merged
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import (
     FileRecords,
@@ -41,7 +42,6 @@ from hta_widgets.formats.kineto.records import (
     decode_records,
     decode_timed,
     end_of_value,
-    split_merged,
 )
 from hta_widgets.formats.kineto.split_ranks import split_ranks
 from hta_widgets.formats.kineto.times import (
@@ -525,14 +525,14 @@ class _Documents:
         return 0
 
 
-_PEEKED_BYTES = 1 << 18
+_RANK_PEEK_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
     """Return the rank stated in the first bytes of a file, or None."""
     try:
         with open_stream(path) as stream:
-            text = stream.read(_PEEKED_BYTES)
+            text = stream.read(_RANK_PEEK_BYTES)
         head, _ = find_events(text, lambda _: b"", path, NoteCounts())
     except TraceError:
         return None

@@ -1,7 +1,7 @@
 """Facts of an export about its recording: clock, host, devices, processes, threads.
 
-Exports hold all environment variables, the command line and the output of the program. Only values
-with the names that this module lists are read.
+Exports contain all environment variables, the command line and the output of the program. Of these,
+only environment variables that state a rank are read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MAX_DIAGNOSTICS = 20
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A device as its process numbers it."""
+    """A device of a process."""
 
-    number: int  # on the host, if the export states it
+    number: int  # on the host, or in the process if the export does not state that
     name: str = ""
     sms: int = 0
     memory_bytes: int = 0
 
     @property
     def label(self) -> str:
-        """Its name on tracks."""
+        """The name of its tracks."""
         return f"GPU {self.number}"
 
     def properties(self) -> dict[str, Any]:
@@ -54,13 +54,13 @@ class Gpu:
 class Recording:
     """Facts that an export states about its recording."""
 
-    #: UTC at time 0 of the events
+    #: UTC at time 0 of the events; None if it is unknown
     epoch_ns: int | None
-    #: of Nsight Systems
+    #: version of Nsight Systems
     version: str
     #: whether the file was cut from another export
     is_cut: bool
-    #: by hardware and virtual machine; None for an export that states neither
+    #: names of hosts by machine, the highest 16 bits of a global id; None if no row states it
     hosts: dict[int | None, str]
     processes: dict[int, str]
     #: by process and thread
@@ -70,7 +70,7 @@ class Recording:
     domains: dict[tuple[int, int], str]
     #: messages of Nsight Systems on lost events, with the process
     diagnostics: list[tuple[int | None, str]]
-    #: variables of the environment that state a rank
+    #: environment variables that state a rank
     variables: dict[str, int]
     gpus: dict[tuple[int | None, int], Gpu]
 
@@ -115,7 +115,7 @@ def read_recording(database: Database) -> Recording:
 
 
 def _export_options(database: Database) -> tuple[str, bool, bool]:
-    """Return the version, and whether events were cut, and times are UTC."""
+    """Return the version, whether events were cut, and whether times are UTC."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         options.update(database.rows(table, ("name", "value"), kinds=(str, str)))
@@ -130,7 +130,10 @@ def _hosts(database: Database) -> dict[int | None, str]:
         return {}
     table, columns = "TARGET_INFO_SYSTEM_ENV", ("value", "globalVid")
     rows = database.rows(table, columns, where="name = 'Hostname'", kinds=(str,))
-    return {process_of(of) >> ID_BITS if isinstance(of, int) else None: name for name, of in rows}
+    return {
+        process_of(global_id) >> ID_BITS if isinstance(global_id, int) else None: name
+        for name, global_id in rows
+    }
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
@@ -169,7 +172,7 @@ def _rank_variables(database: Database) -> dict[str, int]:
 
 
 def _gpus(database: Database) -> dict[tuple[int | None, int], Gpu]:
-    """Return devices by process and number; by None and number if no process is stated."""
+    """Return devices by process and number; the process is None if a row does not state it."""
     gpus: dict[tuple[int | None, int], Gpu] = {}
     table = "TARGET_INFO_GPU"
     key = "id" if "id" in database.columns_of(table) else "deviceId"
