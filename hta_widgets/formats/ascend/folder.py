@@ -17,7 +17,7 @@ from hta_widgets.readers.formats import FileStart
 from hta_widgets.readers.ranks import is_rank
 
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
-#: Folders of one recording: of torch_npu, of MindSpore, of msprof.
+#: Folders of a recording by torch_npu, MindSpore or msprof.
 _RECORDING = re.compile(r".*_ascend_(pt|ms)|PROF_.*")
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json")
 TRACE_NAME = re.compile(r"trace_view\.json(\.gz)?")
@@ -37,7 +37,7 @@ def is_trace_view(start: FileStart) -> bool:
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the tables and raw data of a trace's recording, and what repeats its events."""
+    """Yield the tables and raw data of a trace's recording, and files with the same events."""
     trace = Path(path)
     is_view = TRACE_NAME.fullmatch(trace.name) is not None
     if trace.parent.name not in _OUTPUTS:
@@ -54,7 +54,7 @@ def companions_of(path: str) -> Iterator[tuple[Path, bool]]:
 
 
 def rank_of_folder(path: str) -> int | None:
-    """Return the rank that the file ``profiler_info_N.json`` of a folder states."""
+    """Return the rank that ``profiler_info_N.json`` in a folder of the recording states."""
     for folder in Path(path).parents[:2]:
         infos = [
             (file, _INFO.fullmatch(file.name))
