@@ -13,7 +13,7 @@ _RUNNERS = re.compile(r"<(string|frozen .*|stdin)>|(distributed_c10d|c10d_logger
 
 
 def as_integer(value: Any, limit: int = 1 << 62) -> int:
-    """Return an integer below `limit`, also from a text or a whole float; -1 for any other value."""
+    """Return an integer below `limit`, also from a text or whole float; -1 for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and value.lstrip("-").isdecimal():

@@ -24,12 +24,7 @@ import numpy as np
 from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, code_fingerprint, remove_path
 from hta_widgets.readers.file_traces import read_file, shorten_paths_of_source
-from hta_widgets.readers.formats import (
-    Outcome,
-    all_formats,
-    profile_type,
-    resolve_reference,
-)
+from hta_widgets.readers.formats import Outcome, all_formats, profile_type, resolve_reference
 from hta_widgets.store.rank_file import SourceRestorer, StoredSource
 from hta_widgets.store.ranks import open_store
 from hta_widgets.store.saving import write_files

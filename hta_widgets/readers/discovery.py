@@ -179,9 +179,7 @@ def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
 
 
 def _drop_companions(
-    foreign: list[tuple[str, str]],
-    readable: list[FoundFile],
-    problems: Problems,
+    foreign: list[tuple[str, str]], readable: list[FoundFile], problems: Problems
 ) -> tuple[list[tuple[str, str]], list[FoundFile]]:
     """Leave out files that belong to the recording of another file; report those with events."""
     original_of: dict[str, str] = {}

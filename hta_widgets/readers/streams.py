@@ -141,11 +141,7 @@ class Checkpoints:
             self.spacing *= 2
 
 
-_SPECIAL = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-)
+_SPECIAL = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 
 
 def _open_file(path: str | Path) -> BinaryIO:

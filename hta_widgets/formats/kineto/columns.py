@@ -37,12 +37,7 @@ from hta_widgets.formats.kineto.times import (
 from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.call_args import CallArgColumns, LaunchArgs
-from hta_widgets.trace.columns import (
-    PARAM_COMMS,
-    ArgTable,
-    RankColumns,
-    arg_table,
-)
+from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, RankColumns, arg_table
 from hta_widgets.trace.problems import ProblemKind
 from hta_widgets.trace.record_times import FIRST_NS, LAST_NS
 from hta_widgets.trace.tracks import integer_of
@@ -79,20 +74,22 @@ SliceTimes = Times | tuple[bytes, int]
 
 
 class _Batch:
-    """Values of the records of some slices, before conversion."""
+    """Fields of the records of some slices before their conversion."""
 
     def __init__(self) -> None:
         self.count = 0
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
         self.start: list[SliceTimes] = []
         self.dur: list[SliceTimes] = []
-        self.copies: list[tuple[int, Args]] = []  # row, args
+        # Pairs begin with the row of a record in the batch.
+        self.copies: list[tuple[int, Args]] = []
         self.communication: list[tuple[int, Args]] = []
-        self.ids: list[tuple[int, Any]] = []  # row, id
+        self.ids: list[tuple[int, Any]] = []
         self.ends_at_next: list[int] = []
-        self.scoped: list[tuple[int, str]] = []  # row, scope
+        self.scoped: list[tuple[int, str]] = []
         self.unknown_phase: dict[int, str] = {}
-        self.first_rows: list[int] = []  # by slice
+        # One value per slice:
+        self.first_rows: list[int] = []
         self.bodies: list[Callable[[], Sequence[Any]]] = []
         self.offsets: list[Callable[[int], int]] = []
 
@@ -174,8 +171,8 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        has_more = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
-        for row in np.flatnonzero(has_more).tolist():
+        has_args = (stream != -1) | (arrays["name"] == self._names.code(PARAM_COMMS))
+        for row in np.flatnonzero(has_args).tolist():
             row_args = args[row]
             if row_args is None:
                 continue
@@ -188,8 +185,8 @@ class Columns:
                 text = tuple(map(bytes, _launch(row_args)))
                 self._launches.append((int(numbers[row]), codes.setdefault(text, len(codes))))
         names = self._categories.pool.values
-        wanted = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
-        rows = np.flatnonzero(np.isin(arrays["category"], wanted))
+        operators = [code for code, name in enumerate(names) if name.lower() in _OPERATORS]
+        rows = np.flatnonzero(np.isin(arrays["category"], operators))
         self.call_args.add(numbers[rows], [args[row] for row in rows.tolist()])
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
@@ -202,7 +199,7 @@ class Columns:
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Keep ids, bindings and scopes of the few records that have any."""
+        """Store the ids, bindings and scopes of records, which few have."""
         batch = self._batch
         special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN_PHASES[phase]
         for row in np.flatnonzero(special).tolist():
@@ -230,10 +227,10 @@ class Columns:
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
-            # JAX ends its list with an empty object.
-            counted = keep.copy()
-            counted[-1] |= not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]
-            self._note_skipped(batch, phase, start_state, counted)
+            is_skipped = ~keep
+            if not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]:
+                is_skipped[-1] = False  # JAX ends its list with an empty object
+            self._note_skipped(batch, phase, start_state, is_skipped)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
             dur[dur_state != OK] = -1
@@ -254,12 +251,12 @@ class Columns:
         flow = np.full(batch.count, -1, np.int64)
         flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
         parts.update(start_ns=start, dur_ns=dur, flow=flow)
-        everything = bool(keep.all())
-        row_of = self._columns["record"].size - 1 + np.cumsum(keep)
+        keeps_all = bool(keep.all())
+        file_row = self._columns["record"].size - 1 + np.cumsum(keep)
         for name, column in self._columns.items():
-            column.extend(parts[name] if everything else parts[name][keep])
-        self._ends_at_next.extend(int(row_of[row]) for row in batch.ends_at_next if keep[row])
-        self._scope.update((int(row_of[row]), scope) for row, scope in batch.scoped if keep[row])
+            column.extend(parts[name] if keeps_all else parts[name][keep])
+        self._ends_at_next.extend(int(file_row[row]) for row in batch.ends_at_next if keep[row])
+        self._scope.update((int(file_row[row]), scope) for row, scope in batch.scoped if keep[row])
         self._keep_small_args(batch, np.flatnonzero(keep & _WITH_ARGS[phase]), parts["record"])
 
     @property
@@ -288,7 +285,7 @@ class Columns:
         return LaunchArgs(record, code, list(self._launch_codes))
 
     def add_base(self, base_ns: int) -> None:
-        """Shift the records taken since the last call by the file's own base time."""
+        """Add a base time to the starts of all records since the last call."""
         self._flush()
         start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
@@ -322,18 +319,18 @@ class Columns:
     def _exclude_far(self, columns: dict[str, npt.NDArray[Any]]) -> None:
         """Drop the records that start or end so far away that sums of their times overflow."""
         start, dur = columns["start_ns"], columns["dur_ns"]
-        far = (start < FIRST_NS) | (start > LAST_NS)
-        far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
-        far &= columns["phase"] != _M
-        if not far.any():
+        is_far = (start < FIRST_NS) | (start > LAST_NS)
+        is_far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
+        is_far &= columns["phase"] != _M
+        if not is_far.any():
             return
-        self.notes.add("overflow", _FAR, None, int(far.sum()))
-        row_of = np.where(far, -1, np.cumsum(~far) - 1)
+        self.notes.add("overflow", _FAR, None, int(is_far.sum()))
+        new_row = np.where(is_far, -1, np.cumsum(~is_far) - 1)
         for name, values in columns.items():
-            columns[name] = values[~far]
-        self._ends_at_next = [int(row_of[row]) for row in self._ends_at_next if row_of[row] >= 0]
+            columns[name] = values[~is_far]
+        self._ends_at_next = [int(new_row[row]) for row in self._ends_at_next if new_row[row] >= 0]
         self._scope = {
-            int(row_of[row]): scope for row, scope in self._scope.items() if row_of[row] >= 0
+            int(new_row[row]): scope for row, scope in self._scope.items() if new_row[row] >= 0
         }
 
     def _keep_small_args(self, batch: _Batch, rows: npt.NDArray[np.intp], numbers: Ints) -> None:
@@ -361,9 +358,9 @@ class Columns:
         batch: _Batch,
         phase: npt.NDArray[np.uint8],
         start_state: npt.NDArray[np.uint8] | None,
-        keep: npt.NDArray[np.bool_],
+        is_skipped: npt.NDArray[np.bool_],
     ) -> None:
-        for row in np.flatnonzero(~keep).tolist():
+        for row in np.flatnonzero(is_skipped).tolist():
             kind: ProblemKind = "skipped"
             if not _KNOWN_PHASES[phase[row]]:
                 letter = batch.unknown_phase[row]
@@ -393,7 +390,7 @@ class Columns:
 
 
 def _join_times(parts: Sequence[SliceTimes]) -> Times:
-    """Return the times of several slices. Texts of slices in a row are parsed together."""
+    """Return the times of several slices; the texts of adjacent slices are parsed together."""
     converted: list[Times] = []
     for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
         if is_converted:
@@ -409,6 +406,7 @@ def _join_times(parts: Sequence[SliceTimes]) -> Times:
 
 
 def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
+    """Return the code of each phase; 0 for a phase that is not one letter."""
     letters = [record.ph for record in records]
     count = len(letters)
     text = ",".join(letters)
@@ -432,12 +430,11 @@ def _integers(values: list[Any]) -> Ints:
 def _wrap_integer(value: Any) -> int:
     """Return an integer wrapped to 64 bits; -1 for other values.
 
-    In merged files with high ranks, ids are such as ``"10000:7"``: the part after the colon is
-    the rank's own id.
+    Merged files with high ranks have ids such as ``"10000:7"``, which is id 7 of rank 10,000.
     """
     try:
-        scoped = _SCOPED.fullmatch(str(value))
-        number = integer_of(scoped[1] if scoped else str(value))
+        match = _SCOPED.fullmatch(str(value))
+        number = integer_of(match[1] if match else str(value))
     except ValueError:
         return -1
     if -_INT64 <= number < _INT64:

@@ -30,7 +30,7 @@ _INT64 = 1 << 63
 
 
 class CopyColumns:
-    """The bandwidth and the size of the few device records that state them."""
+    """Bandwidth and size of the device records that state them, which are few."""
 
     def __init__(self) -> None:
         self._record: list[int] = []
@@ -63,12 +63,11 @@ def _rate(raw: Raw) -> float:
 
 def _size(raw: Raw) -> int:
     """Return a size; -1 if it is missing or invalid."""
-    text = bytes(raw).strip(b'"')
     try:
-        size = int(text)
+        size = int(bytes(raw).strip(b'"'))
     except ValueError:
-        rate = _rate(raw)
-        size = int(rate) if rate.is_integer() else -1
+        number = _rate(raw)
+        size = int(number) if number.is_integer() else -1
     return size if 0 <= size < _INT64 else -1
 
 
@@ -76,7 +75,7 @@ _ABSENT = -1
 
 
 class FlowIds:
-    """Codes of ids by their JSON text: the value of a number, below -1 for any other text."""
+    """Codes of ids by their JSON text: a number is its own code, other texts get codes below -1."""
 
     def __init__(self) -> None:
         self._others = StringPool()
@@ -92,7 +91,7 @@ class FlowIds:
         """Return consecutive codes from 0, and the text of each code."""
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
         if low >= _ABSENT and high < 4 * len(codes):
-            # The profiler numbers its ids: they serve as codes without sorting.
+            # The profiler numbers its ids consecutively, so they serve as codes without sorting.
             return codes.astype(np.int32), _IdPool(None, [], high + 1)
         present = codes != _ABSENT
         flow = np.full(len(codes), -1, np.int32)
@@ -109,12 +108,12 @@ class FlowIds:
 
 
 class _IdPool(StringPool):
-    """A pool of ids whose texts are made on access."""
+    """A pool of ids whose texts are created on access."""
 
     __slots__ = ("_count", "_numbers", "_others")
 
     def __init__(self, numbers: Ints | None, others: list[str], count: int) -> None:
-        self._numbers = numbers  # None: every code stands for itself
+        self._numbers = numbers  # None if each code is its own number
         self._others = others
         self._count = count
 
@@ -139,9 +138,9 @@ class _IdPool(StringPool):
 
 
 class GrowingColumn:
-    """A column that is filled from the front; memory that was not written yet costs nothing.
+    """A column with room for more values; unwritten memory costs nothing.
 
-    Integers that do not fit its type widen it.
+    Integers that do not fit the column's type widen it.
     """
 
     __slots__ = ("_bounds", "_values", "size")
@@ -157,7 +156,9 @@ class GrowingColumn:
             return
         end = self.size + len(values)
         dtype = self._dtype_for(values)
-        capacity = len(self._values) if end <= len(self._values) else end + end // 2
+        capacity = len(self._values)
+        if end > capacity:
+            capacity = end + end // 2
         if dtype != self._values.dtype or capacity != len(self._values):
             larger = np.empty(capacity, dtype)
             larger[: self.size] = self.filled_part()
@@ -174,12 +175,12 @@ class GrowingColumn:
         return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
 
     def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
-        """View the filled part, from `start` on."""
+        """Return a view of the filled part, from `start` on."""
         return self._values[start : self.size]
 
 
 class CodeTable:
-    """Codes of values by their text."""
+    """Codes of distinct values, and the text of each."""
 
     __slots__ = ("_codes", "pool")
 
@@ -191,17 +192,17 @@ class CodeTable:
         """Return the codes of values: strings, integers, or None for the empty string."""
         if len(values) < 2:
             return np.array([self._code(value) for value in values], np.int32)
-        find = itemgetter(*values)
+        codes_of_values = itemgetter(*values)  # faster than a loop in Python
         try:
-            result = find(self._codes)
+            codes = codes_of_values(self._codes)
         except KeyError:
             for value in dict.fromkeys(values):
                 self._code(value)
-            result = find(self._codes)
-        return np.fromiter(result, np.int32, len(result))
+            codes = codes_of_values(self._codes)
+        return np.fromiter(codes, np.int32, len(codes))
 
     def code(self, value: Any) -> int:
-        """Return the code of a value, -1 for a new one."""
+        """Return the code of a value; -1 if it has none yet."""
         return self._codes.get(value, -1)
 
     def _code(self, value: Any) -> int:
@@ -223,9 +224,10 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
 
     def __init__(self) -> None:
         self._numbers = array("q")
-        self._ends = array("q", [0])
+        self._ends = array("q", [0])  # position in the text after the args of each record
         self._text = bytearray()
-        self._odd: dict[int, dict[str, Any]] = {}
+        #: args of records that are not valid JSON
+        self._repaired: dict[int, dict[str, Any]] = {}
 
     def add(self, number: int, body: Any) -> None:
         """Add the args of a record, given their JSON text; numbers must ascend."""
@@ -233,7 +235,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
             text: Any = _args_text(body).args
         except msgspec.DecodeError:
             text = b""
-            self._odd[number] = _of_value(_decode_leniently(bytes(body)))
+            self._repaired[number] = _args_of(_decode_leniently(bytes(body)))
         self._text += text
         self._numbers.append(number)
         self._ends.append(len(self._text))
@@ -245,7 +247,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
             return default
         text = self._text[self._ends[index] : self._ends[index + 1]]
         if not text:
-            return self._odd.get(number) or default
+            return self._repaired.get(number) or default
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -257,9 +259,9 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         ends, text = self._ends, self._text
         spans = []
         for number in numbers:
-            at = bisect_left(self._numbers, number)
-            is_known = at < len(self._numbers) and self._numbers[at] == number
-            spans.append(text[ends[at] : ends[at + 1]] if is_known else b"")
+            index = bisect_left(self._numbers, number)
+            has_args = index < len(self._numbers) and self._numbers[index] == number
+            spans.append(text[ends[index] : ends[index + 1]] if has_args else b"")
         if all(spans):
             try:
                 values = json.loads(b"[%s]" % b",".join(spans))
@@ -285,7 +287,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         return sum(1 for _ in self)
 
 
-def _of_value(value: Any) -> dict[str, Any]:
+def _args_of(value: Any) -> dict[str, Any]:
     args = value.get("args") if isinstance(value, dict) else None
     return args if isinstance(args, dict) else {}
 

@@ -1,9 +1,9 @@
 """Read Chrome trace JSON, as Kineto and other tools write it, slice by slice into columns.
 
-A slice is a part of the list ``traceEvents``. Its records are decoded in one call, their fields go
-to columns, and of the records only the positions in the file are kept, from which args are read
-later. A slice that is not valid JSON is read by `tolerant`, record by record. The JSON of BytePS
-is recognised here too, as only its records differ.
+A slice is a part of the list ``traceEvents``. Its records are decoded in one call, and their fields
+go to columns. Args are read later, from the positions of the records in the file. A slice that is
+not valid JSON is read by `tolerant`, record by record. The JSON of BytePS is recognized here, as
+only its records differ.
 """
 
 from __future__ import annotations
@@ -20,21 +20,11 @@ import numpy as np
 from msgspec import Raw
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.reader import (
-    build_server,
-    build_worker,
-    is_server,
-    is_worker,
-)
+from hta_widgets.formats.byteps.reader import build_server, build_worker, is_server, is_worker
 from hta_widgets.formats.kineto.columns import Columns, SliceTimes
 from hta_widgets.formats.kineto.merged import split_merged
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
-from hta_widgets.formats.kineto.record_source import (
-    FileRecords,
-    FileState,
-    RecordMove,
-    RecordSlice,
-)
+from hta_widgets.formats.kineto.record_source import FileRecords, FileState, RecordMove, RecordSlice
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
     Record,
@@ -50,12 +40,7 @@ from hta_widgets.formats.kineto.times import (
     nanoseconds_of_doubles,
     nanoseconds_of_integers,
 )
-from hta_widgets.formats.kineto.tolerant import (
-    ReadResult,
-    is_utf8,
-    read_records,
-    starts_record,
-)
+from hta_widgets.formats.kineto.tolerant import ReadResult, is_utf8, read_records, starts_record
 from hta_widgets.formats.kineto.top_level import (
     decode_values,
     find_events,
@@ -78,7 +63,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
-#: Around damage, pieces of this size are tried before single records.
+#: Around damage, pieces of this size are decoded before single records are tried.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
@@ -90,7 +75,8 @@ _CHECKED_ENTRIES = 1 << 18
 #: After more slices than this whose times cannot be decoded as numbers, all times are text.
 _ENOUGH_FAILURES = 3
 
-#: Result for a piece of text: records, maybe with the end of the list, or the failure.
+#: Result of decoding a piece of text: the list goes on, it ends in the text, the text ends within
+#: a record, or the text is not valid JSON.
 SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -230,10 +216,7 @@ class RecordList:
         return True
 
     def _append(
-        self,
-        records: list[Record],
-        text: bytes,
-        times: tuple[SliceTimes, SliceTimes] | None = None,
+        self, records: list[Record], text: bytes, times: tuple[SliceTimes, SliceTimes] | None = None
     ) -> None:
         """Append the records of a list's text."""
         count = len(records)

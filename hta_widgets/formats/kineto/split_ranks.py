@@ -25,12 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.formats.kineto.merged import (
-    UNSCOPED,
-    MergedRank,
-    MergedRecords,
-    columns_of_rank,
-)
+from hta_widgets.formats.kineto.merged import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.formats.kineto.other_tools import device_of_thread
 from hta_widgets.readers.ranks import ranks_of_coordinates
 from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows, positions_in

@@ -18,13 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.formats.event_rows import distinct_rows, round_ps
-from hta_widgets.formats.xplane.messages import (
-    EventName,
-    Line,
-    Plane,
-    ProtobufError,
-    Stats,
-)
+from hta_widgets.formats.xplane.messages import EventName, Line, Plane, ProtobufError, Stats
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 
 Bytes = npt.NDArray[np.uint8]
