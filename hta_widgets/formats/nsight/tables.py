@@ -92,7 +92,7 @@ class ExportTable:
 
     name: str
     category: str
-    #: columns that refer to the text of a name; the first of them that is not NULL counts
+    #: columns that refer to the text of a name; the first of them whose text is known counts
     names: tuple[str, ...] = ("nameId",)
     #: the name without a text, by id
     unknown: str = "event {}"
@@ -241,9 +241,12 @@ def _names(database: Database, table: ExportTable, columns: Columns, rows: Event
     if table.label is not None:
         distinct, code = distinct_rows(*name_columns)
         return rows.name_codes(table.label(*values) for values in distinct)[code]
-    ids = name_columns[-1]
-    for preferred in name_columns[-2::-1]:
-        ids = np.where(preferred >= 0, preferred, ids)
+    ids = name_columns[0]
+    if len(name_columns) > 1:
+        known_ids = list(texts_by_id(database, np.unique(np.concatenate(name_columns)).tolist()))
+        has_text = [np.isin(column, known_ids) for column in name_columns]
+        has_id = [column >= 0 for column in name_columns]
+        ids = np.select([*has_text, *has_id], [*name_columns, *name_columns], -1)
 
     def change(text: str) -> str:
         return _VERSION.sub("", text) if table is CALLS else text

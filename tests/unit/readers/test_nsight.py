@@ -480,7 +480,8 @@ def test_the_critical_path_follows_recorded_events_of_streams(tmp_path, has_reco
 
 
 @pytest.mark.parametrize("change_names", ["alter table {} drop column demangledName",
-                                          "update {} set demangledName = null"])  # fmt: skip
+                                          "update {} set demangledName = null",
+                                          "update {} set demangledName = 99999"])  # fmt: skip
 def test_kernels_without_a_full_name_have_their_short_one(export, change_names):
     traces = load(change(export, change_names.format(KERNELS)))
     assert (temporal_breakdown(traces).communication_ns > 0).all()
