@@ -316,11 +316,11 @@ def _note_left_out(
 ) -> None:
     """Report device work without recorded launches, and processes that do not become ranks."""
     process, correlation = events["process"], events["correlation"]
-    work_ids = correlation[is_work]
-    is_launched = np.isin(work_ids[work_ids > 0], correlation[~is_work])
+    work_ids, call_ids = (ids[ids > 0] for ids in (correlation[is_work], correlation[~is_work]))
+    has_no_links = len(work_ids) + len(call_ids) > 0 and not np.isin(work_ids, call_ids).any()
     problems.add(
         "part",
-        0 if is_launched.any() else len(is_launched),
+        int(is_work.sum()) if has_no_links else 0,
         "events of devices whose calls on the host are not recorded: launches, operators and the"
         " causes of idle time are not known",
         file=path,

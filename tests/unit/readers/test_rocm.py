@@ -107,6 +107,12 @@ def test_damaged_json_is_refused(write, text, message):
         load(write(text.encode(), "70_results.json"))
 
 
+def test_launches_that_nothing_links_are_said_to_be_unknown(tmp_path):
+    traces = load(change(write_rpd(tmp_path / "a.rpd"), "drop table rocpd_api_ops"))
+    counts = traces.problems[traces.problems.detail.str.contains("not recorded")]["count"]
+    assert counts.tolist() == [2]
+
+
 @pytest.mark.parametrize("start", [None, int("9" * 30), 1 << 63, -5])
 def test_a_record_without_times_leaves_the_others_alone(write, start):
     contents = rocprof_json(kernels=3)
