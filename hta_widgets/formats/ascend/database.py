@@ -120,7 +120,7 @@ class _AscendTables:
         pairs, code = distinct_rows(task_type, op_type)
         args = [
             {"Task Type": texts.get(task_code, "")}
-            | ({"op type": texts.get(op_code)} if op_code >= 0 else {})
+            | ({"op type": texts.get(op_code, "")} if op_code >= 0 else {})
             for task_code, op_code in pairs
         ]
         self._devices = np.unique(columns["deviceId"]).tolist()

@@ -228,16 +228,16 @@ def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
 class _UnscopedIds(StringPool):
     """A pool of ids without the prefix of the merge, which is removed on access."""
 
-    __slots__ = ("_codes", "_pool", "_rank")
+    __slots__ = ("_pool", "_pool_codes", "_rank")
 
     def __init__(self, pool: StringPool, codes: npt.NDArray[np.int32], rank: int) -> None:
-        self._pool, self._codes, self._rank = pool, codes, rank
+        self._pool, self._pool_codes, self._rank = pool, codes, rank
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self._pool_codes)
 
     def __getitem__(self, code: int) -> str:
-        return original_id(self._pool[self._codes[code]].encode(), self._rank).decode()
+        return original_id(self._pool[self._pool_codes[code]].encode(), self._rank).decode()
 
     @property
     def values(self) -> list[str]:  # type: ignore[override]
@@ -247,7 +247,7 @@ class _UnscopedIds(StringPool):
         raise TypeError(f"ids are read-only; cannot add {value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_UnscopedIds, (self._pool, self._codes, self._rank))
+        return (_UnscopedIds, (self._pool, self._pool_codes, self._rank))
 
 
 def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Verbatim records of a trace file, read again on demand."""
+"""Read the records of a trace file again on demand, as they are in the file."""
 
 from __future__ import annotations
 

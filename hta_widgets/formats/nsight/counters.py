@@ -34,9 +34,10 @@ def device_metrics(database: Database, gpu: Gpu) -> list[Series]:
     values = np.array(reals, np.float64)
     metrics, metric = distinct_rows(type_ids, metric_ids)
     series = []
-    for number, key in enumerate(metrics):
+    for number, (type_id, metric_id) in enumerate(metrics):
         samples = np.flatnonzero((metric == number) & np.isfinite(values))
-        series.append((names.get(key, f"metric {key[1]}"), time_ns[samples], values[samples]))
+        name = names.get((type_id, metric_id), f"metric {metric_id}")
+        series.append((name, time_ns[samples], values[samples]))
     return series
 
 

@@ -105,7 +105,9 @@ def read_ranges(
     columns, phase = select_rows(columns, is_event), phase[is_event]
     process = processes_of(columns["globalTid"])
     pairs, domain = distinct_rows(process, np.maximum(columns["domainId"], 0))
-    domains = [names.get(pair, f"domain {pair[1]}" if pair[1] else "") for pair in pairs]
+    domains = [
+        names.get((owner, number), f"domain {number}" if number else "") for owner, number in pairs
+    ]
     payloads, payload = _read_payloads(database, columns["rowid"])
     texts, text = _read_texts(database, columns)
     operators = [_operator(each) for each in texts.values]

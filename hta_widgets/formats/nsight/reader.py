@@ -239,7 +239,7 @@ class _ExportEvents:
         track = [columns.get(name, missing) for name in ("process", "device", "thread")]
         names = ("start_ns", "end_ns", "name", "category", "process", "args", "device", "stream",
                  "correlation", "size_bytes")  # fmt: skip
-        events = {name: columns[name] for name in names if name in columns}
+        events: dict[str, Any] = {name: columns[name] for name in names if name in columns}
         self.rows.add(**events, place=self.rows.place_codes(self._place, *track), phase=phase)
 
     def _place(self, process: int, device: int, thread: int) -> RowPlace:

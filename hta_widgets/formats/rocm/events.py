@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,8 @@ class RocmEvents:
     """The events of a file, from which its ranks are built."""
 
     path: str
-    rows: EventRows
-    problems: Problems
-
-    @classmethod
-    def of(cls, path: str) -> RocmEvents:
-        """Return a collector without events."""
-        return cls(path, EventRows(), Problems())
+    rows: EventRows = field(default_factory=EventRows)
+    problems: Problems = field(default_factory=Problems)
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
         """Add kernels or copies; the keywords are those of `EventRows.add`."""

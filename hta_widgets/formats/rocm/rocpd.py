@@ -53,7 +53,7 @@ def read_rocpd(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a database; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents.of(path)
+    events = RocmEvents(path)
     with Database(path, advance) as database:
         facts: dict[tuple[int, int], RankFacts] = {}
         if set(database.tables) >= _OLD:

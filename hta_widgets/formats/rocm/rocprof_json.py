@@ -149,7 +149,7 @@ def read_rocprof_json(
     path: str, *, advance: Advance = None, steps: str | None = None, **_: object
 ) -> Outcome:
     """Read the ranks of a file; `steps` is a regular expression of the names of steps."""
-    events = RocmEvents.of(path)
+    events = RocmEvents(path)
     facts: dict[tuple[int, int], RankFacts] = {}
     try:
         file = _decode_file(read_whole_file(path, events.problems, advance))
