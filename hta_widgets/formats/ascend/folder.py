@@ -30,10 +30,10 @@ _MAX_INFO_BYTES = 1 << 20
 
 def is_trace_view(start: FileStart) -> bool:
     """Whether a file is a time line of Ascend's profiler."""
-    if not start.is_json or start.without_bom[:1] != b"[":
-        return False
-    is_named = TRACE_NAME.fullmatch(Path(start.path).name) is not None
-    return is_named or _PROCESS.search(start.text) is not None
+    if TRACE_NAME.fullmatch(Path(start.path).name):
+        return start.is_json
+    is_list = start.is_json and start.without_bom[:1] == b"["
+    return is_list and _PROCESS.search(start.text) is not None
 
 
 def companions_of(path: str) -> Iterator[tuple[Path, bool]]:

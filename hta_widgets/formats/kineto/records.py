@@ -19,18 +19,9 @@ from hta_widgets.trace.columns import COMMUNICATION_KEYS
 BANDWIDTH = "memory bandwidth (GB/s)"
 #: The fields of `Args` for `COMMUNICATION_KEYS`.
 COMMUNICATION_FIELDS = (
-    "collective",
-    "dtype",
-    "elements_in",
-    "elements_out",
-    "group_size",
-    "group",
-    "group_description",
-    "group_ranks",
-    "source",
-    "target",
-    "sequence",
-)
+    "collective", "dtype", "elements_in", "elements_out", "group_size", "group",
+    "group_description", "group_ranks", "source", "target", "sequence",
+)  # fmt: skip
 
 #: The fields of `Args` for the arguments of operators' calls.
 CALL_NAMES = dict(

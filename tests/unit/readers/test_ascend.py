@@ -88,6 +88,14 @@ def test_collectives_count_whatever_the_labels_of_processes(tmp_path, label):
     assert (row.compute_ns, row.communication_ns) == (40_250, 100_000)
 
 
+def test_a_time_line_may_be_an_object(tmp_path):
+    path = write_trace_view(tmp_path, rank=5) / "trace_view.json"
+    path.write_text(json.dumps({"traceEvents": json.loads(path.read_text())}))
+    traces = load(tmp_path)
+    assert (traces.ranks, traces[5].format) == ([5], "ascend")
+    assert traces.problems.query("kind != 'overlap'").empty
+
+
 def test_an_export_has_the_same_figures(tmp_path):
     write_trace_view(tmp_path / "job", rank=0)
     traces = load(tmp_path / "job")
