@@ -126,7 +126,9 @@ def assign_ranks(
     stated_ranks = [rank for rank in stated if rank is not None]
     if len(traces) == len(stated) and len(set(stated_ranks)) < len(stated_ranks):
         claims = _rank_claims(traces, stated, cut)
-    ranks, used, duplicates = _grant_stated_ranks(requested, stated, claims)
+    ranks = list(requested)
+    used = {rank for rank in requested if rank is not None}
+    duplicates = _assign_stated_ranks(ranks, used, stated, claims)
     numbered_last = [
         file for file, is_last in enumerate(by_order) if is_last and stated[file] is None
     ]
@@ -159,12 +161,13 @@ def assign_ranks(
     return [rank for rank in ranks if rank is not None]
 
 
-def _grant_stated_ranks(
-    requested: Sequence[int | None], stated: Sequence[int | None], claims: Sequence[_RankClaim]
-) -> tuple[list[int | None], set[int], list[int]]:
-    """Return the ranks of files by request or statement, those in use, and files without theirs."""
-    ranks = list(requested)
-    used = {rank for rank in requested if rank is not None}
+def _assign_stated_ranks(
+    ranks: list[int | None],
+    used: set[int],
+    stated: Sequence[int | None],
+    claims: Sequence[_RankClaim],
+) -> list[int]:
+    """Assign the stated ranks that are unused; return files whose stated rank another file has."""
     duplicates = []
     files = sorted(range(len(stated)), key=lambda file: claims[file].order if claims else (file,))
     for file in files:
@@ -176,7 +179,7 @@ def _grant_stated_ranks(
         else:
             ranks[file] = rank
             used.add(rank)
-    return ranks, used, duplicates
+    return duplicates
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,9 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         depth = _joined_depths(trace.table, tracks, track_code)
         step = _number_steps_on(trace.table.step, last_step)
         last_step = max(last_step, int(step.max(initial=-1)))
-        tables = _renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records))
+        tables = _renumber_tables(
+            trace, pools, track_code, depth, shift_ns=shift_ns, rows=rows, records=records
+        )
         parts.append(tables._replace(events=replace_columns(tables.events, step=step)))
         end_record |= {
             row + rows: record + records for row, record in trace.table.end_record.items()
@@ -199,10 +201,16 @@ class _WindowTables(NamedTuple):
 
 
 def _renumber_tables(
-    trace: Trace, pools: _Pools, track_code: Array, depth: Array, offsets: tuple[int, int, int]
+    trace: Trace,
+    pools: _Pools,
+    track_code: Array,
+    depth: Array,
+    *,
+    shift_ns: int,
+    rows: int,
+    records: int,
 ) -> _WindowTables:
-    """Return the tables of a window; `offsets` are added to its times, rows and records."""
-    shift_ns, rows, records = offsets
+    """Return the tables of a window, with times, rows and records after those before it."""
     table, flow = trace.table, trace.flow_table
     counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
     name = _codes(pools.names, table.names.values)

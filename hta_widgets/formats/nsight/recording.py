@@ -91,15 +91,17 @@ class Recording:
 
 def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
-    version, is_cut, in_utc = _export_options(database)
+    options = _export_options(database)
+    version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
+    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
     begin = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), kinds=(int,))
     epoch_ns = next((epoch_ns for (epoch_ns,) in begin if 0 < epoch_ns < LAST_NS), None)
     processes = database.rows("PROCESSES", ("globalPid", "name"), kinds=(int, str))
     mpi_ranks = database.rows("MPI_RANKS", ("globalTid", "rank"), kinds=(int, int))
     return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
-        version=version,
-        is_cut=is_cut,
+        version=version[0] if version else "",
+        is_cut=any(name.startswith("DERIVED_") for name in options),
         hosts=_hosts(database),
         processes={
             process_of(process): PurePath(shorten_paths(name).replace("\\", "/")).name
@@ -114,15 +116,12 @@ def read_recording(database: Database) -> Recording:
     )
 
 
-def _export_options(database: Database) -> tuple[str, bool, bool]:
-    """Return the version, whether events were cut, and whether times are UTC."""
+def _export_options(database: Database) -> dict[str, str]:
+    """Return the version and the parameters of the export by name."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         options.update(database.rows(table, ("name", "value"), kinds=(str, str)))
-    version = re.match(r"[\d.]{1,40}", options.get("EXPORT_PRODUCT_VERSION", ""))
-    is_cut = any(name.startswith("DERIVED_") for name in options)
-    in_utc = options.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
-    return version[0] if version else "", is_cut, in_utc
+    return options
 
 
 def _hosts(database: Database) -> dict[int | None, str]:

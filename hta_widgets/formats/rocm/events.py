@@ -58,7 +58,7 @@ class RocmEvents:
     problems: Problems = field(default_factory=Problems)
 
     def add_work(self, *, category: str | Ints = "kernel", **columns: Any) -> None:
-        """Add kernels or copies; the keywords are those of `EventRows.add`."""
+        """Add kernels or copies; the keywords are the same as for `EventRows.add`."""
         process, device = columns["process"], columns["device"]
         start_ns, end_ns = columns["start_ns"], columns["end_ns"]
         stream = np.maximum(columns["stream"], 0)
@@ -70,21 +70,11 @@ class RocmEvents:
         place = self.rows.place_codes(_stream_place, device, stream)
         self.rows.add(category=category, place=place, **columns)
 
-    def add_calls(
-        self,
-        category: str | Ints,
-        name: Ints,
-        times: tuple[Ints, Ints],
-        process: Ints,
-        threads: tuple[Ints, Ints],
-        correlation: Ints,
-    ) -> None:
-        """Add calls of the host; `threads` are the system's numbers of processes and threads."""
-        self.rows.add(
-            start_ns=times[0], end_ns=times[1], name=name,
-            category=category, place=self.rows.place_codes(_thread_place, *threads),
-            process=process, correlation=_link_ids(correlation),
-        )  # fmt: skip
+    def add_calls(self, category: str | Ints, *, pid: Ints, tid: Ints, **columns: Any) -> None:
+        """Add calls of a process and thread of the host; other keywords as for `EventRows.add`."""
+        columns |= {"correlation": _link_ids(columns["correlation"])}
+        place = self.rows.place_codes(_thread_place, pid, tid)
+        self.rows.add(category=category, place=place, **columns)
 
     def finish(
         self, format_name: str, facts: Mapping[tuple[int, int], RankFacts], steps: str | None

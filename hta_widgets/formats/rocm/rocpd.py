@@ -177,8 +177,8 @@ class _TableSet:
         add = events.rows.category.add
         category = map_distinct(kinds, lambda kind: add(category_of_calls(texts.get(kind, ""))))
         events.add_calls(
-            category, name, (columns["start"], columns["end"]),
-            self._first_process + columns["pid"], (pid, tid), stack,
+            category, start_ns=columns["start"], end_ns=columns["end"], name=name,
+            process=self._first_process + columns["pid"], pid=pid, tid=tid, correlation=stack,
         )  # fmt: skip
 
     def _of_event(self, columns: dict[str, Ints], name: str) -> Ints:
@@ -281,7 +281,8 @@ def _read_old(database: Database, events: RocmEvents) -> None:
     is_marker = np.isin(calls["apiName_id"], marker_ids)
     events.add_calls(
         np.where(is_marker, add("user_annotation"), add("cuda_runtime")),
-        names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
-        (calls["start"], calls["end"]), np.zeros(len(is_marker), np.int64),
-        (calls["pid"], calls["tid"]), calls["id"],
+        start_ns=calls["start"], end_ns=calls["end"],
+        name=names_of(np.where(is_marker, calls["args_id"], calls["apiName_id"])),
+        process=np.zeros(len(is_marker), np.int64), pid=calls["pid"], tid=calls["tid"],
+        correlation=calls["id"],
     )  # fmt: skip

@@ -285,12 +285,12 @@ class _ProcessRecords:
         if category == "user_annotation":
             ids = columns["correlation"].tolist()
             names = [self._texts.get(key, name) for key, name in zip(ids, names, strict=True)]
-        threads = np.array([record.thread_id for record in records], np.int64)
-        pids = np.full(len(records), self._process.metadata.pid, np.int64)
         self._events.add_calls(
-            category, self._events.rows.name_codes(names),
-            (columns["start_ns"], columns["end_ns"]), columns["process"], (pids, threads),
-            columns["correlation"],
+            category, name=self._events.rows.name_codes(names),
+            start_ns=columns["start_ns"], end_ns=columns["end_ns"], process=columns["process"],
+            pid=np.full(len(records), self._process.metadata.pid, np.int64),
+            tid=np.array([_signed_id(record.thread_id) for record in records], np.int64),
+            correlation=columns["correlation"],
         )  # fmt: skip
 
     def _operation(self, record: _BufferRecord) -> str:
