@@ -342,7 +342,7 @@ def full_disk(*_, **__):
 def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
     job = write_job(tmp_path, 2, 2, 40, 4)
     monkeypatch.setattr(cache, "write_files", full_disk)
-    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be kept in .*No space.*TMPDIR"):
+    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be written to .*No space.*TMPDIR"):
         hw.load(job, cache=False, memory_limit="2 GB")
     monkeypatch.setattr(files.tempfile, "mkdtemp", full_disk)
     files.temporary_folder.cache_clear()
