@@ -410,7 +410,7 @@ def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Cached ranks need not stay in memory; and two of these would not fit together.
-        assert memory.plan_workers(sizes, None, 2, kept=True) == memory.WorkerPlan(
+        assert memory.plan_workers(sizes, None, 2, is_mapped=True) == memory.WorkerPlan(
             1, spills_to_disk=False
         )
 
