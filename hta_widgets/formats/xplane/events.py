@@ -256,7 +256,8 @@ def _kinds(data: bytes, stats: _FieldColumns, columns: list[Ints]) -> Ints:
     for number in range(min(int(place.max(initial=-1)) + 1, _MAX_STATS)):
         is_next = place == number
         rows = stats.row[is_next]
-        kind[rows] = next_kind + distinct_rows(kind[rows], code[is_next])[1]
+        pair = kind[rows] * len(code_of_text) + code[is_next]
+        kind[rows] = next_kind + pd.factorize(pair)[0]
         next_kind += len(rows)
     many = np.unique(stats.row[place >= _MAX_STATS])
     kind[many] = next_kind + np.arange(len(many))
