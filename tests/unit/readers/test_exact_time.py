@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import hta_widgets as hw
-from hta_widgets.formats.kineto.columns import SmallArgs
+from hta_widgets.formats.kineto.growing import SmallArgs
 from hta_widgets.formats.kineto.times import (
     BAD,
     MISSING,
