@@ -1,7 +1,7 @@
 /** Convert times between two runs by the chosen alignment. */
 
 import type { PanelFrame, Span } from "../protocol/source";
-import { type BySide, numberAt, rowsOf } from "./frames";
+import { type BySide, numberAt, otherSide, rowsOf, type Side } from "./frames";
 
 export type AlignmentBase = "steps" | "first_step" | "collectives" | "absolute" | "scaled";
 
@@ -65,8 +65,6 @@ export interface Alignment {
   segments: [AlignedSegment[], AlignedSegment[]];
   /** The windows that show both runs as a whole, before and after. */
   wholes: [Span, Span];
-  /** Times of a pair of events to align instead of the slots, before and after. */
-  anchor?: readonly [number, number] | null;
 }
 
 /** Times after minus times before at the slots of two segments, which start at once. */
@@ -92,11 +90,16 @@ export function makeAlignment(
 /**
  * The window of the other run: as long, so that a millisecond is as wide on both sides, and shifted
  * like the slot in its middle, or near the whole run like the first slot. Only if runs are scaled,
- * a window of one has another length in the other.
+ * a window of one has another length in the other. `anchor` has the times of a pair of events, before and
+ * after, that are aligned instead of the slots.
  */
-export function partnerView(alignment: Alignment, from: 0 | 1, view: Span): Span {
-  const { base, segments, wholes, anchor = null } = alignment;
-  const to = from === 0 ? 1 : 0;
+export function partnerView(
+  { base, segments, wholes }: Alignment,
+  from: Side,
+  view: Span,
+  anchor: BySide<number> | null = null,
+): Span {
+  const to = otherSide(from);
   if (base === "scaled") {
     const edge = (time: number): number => toOwnTime(segments[to], toCommon(segments[from], time));
     return [edge(view[0]), edge(view[1])];

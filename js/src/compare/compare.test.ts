@@ -6,14 +6,7 @@ import { plain } from "../../test/plain";
 import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
-import {
-  type Alignment,
-  alignedSegments,
-  makeAlignment,
-  partnerView,
-  toCommon,
-  toOwnTime,
-} from "./align";
+import { alignedSegments, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
 import { countsText, deltaColour, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
 import { pairText } from "./partner";
@@ -114,9 +107,8 @@ describe("the way from one run to the other", () => {
   });
 
   test("a selected pair starts in line", () => {
-    const anchored: Alignment = { ...line, anchor: [120, 1100] };
-    expect(partnerView(anchored, 0, [110, 150])).toEqual([1090, 1130]);
-    expect(partnerView(anchored, 1, [1090, 1130])).toEqual([110, 150]);
+    expect(partnerView(line, 0, [110, 150], [120, 1100])).toEqual([1090, 1130]);
+    expect(partnerView(line, 1, [1090, 1130], [120, 1100])).toEqual([110, 150]);
   });
 });
 

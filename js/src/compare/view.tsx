@@ -144,6 +144,12 @@ export class DiffApp {
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
+  /** Change both timelines at once; neither follows the other. */
+  changeBoth(act: () => void): void {
+    if (this.events === null) act();
+    else this.events.timelines.link.changeBoth(act);
+  }
+
   private fitWidth(): void {
     const { root, events } = this;
     const width = root.clientWidth;
