@@ -134,7 +134,7 @@ export class DiffCharts {
         const kinds = framed.pair === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
         const totals = totalTimesOf(await ctx.loadFrame(kinds));
         const steps = framed.pair === null ? "steps" : this.ofPair("steps");
-        return { ...framed, totals, isChange: isSignificant(await ctx.loadFrame(steps)) };
+        return { ...framed, totals, isChange: isBeyondChance(await ctx.loadFrame(steps)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
@@ -154,7 +154,7 @@ export class DiffCharts {
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    const isChange = isSignificant(steps);
+    const isChange = isBeyondChance(steps);
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
@@ -267,9 +267,9 @@ function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
-/** Whether steps changed beyond the noise. */
-function isSignificant({ attrs }: PanelFrame): boolean {
-  return attrs.is_significant === true;
+/** Whether steps changed by more than what the findings call chance. */
+function isBeyondChance({ attrs }: PanelFrame): boolean {
+  return attrs.may_be_chance === false;
 }
 
 /** Length of a pair of steps, before and after. */
