@@ -92,7 +92,7 @@ export class RowsDrawing implements Drawing {
       });
     } else if (right > left) {
       // Without space between rows, only outlines would be visible.
-      const markStyle = plan.fillShare === 1 ? { ...style, line: undefined } : style;
+      const markStyle = plan.fillShare === 1 ? { ...style, outline: undefined } : style;
       paintBox(pen, [left, middle - half, right, middle + half], markStyle);
     }
   }
