@@ -23,6 +23,7 @@ import {
 } from "./content";
 import {
   type ScalarValue,
+  allRows,
   combineCodes,
   columnFromFrame,
   evaluate,
@@ -299,7 +300,7 @@ export function buildScope(
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
   }
   if (frame.rows === 0) return scope;
-  let rows = indicesOfTrue(new Float64Array(frame.rows).fill(1));
+  let rows = allRows(frame.rows);
   if (definition.from !== undefined) {
     const { keep, sort } = definition.from;
     for (const [name, code] of Object.entries(definition.from.let ?? {})) {
