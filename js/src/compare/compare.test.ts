@@ -32,22 +32,22 @@ describe("slots", () => {
       label: "Step #7",
       x: 0,
       width: 150,
-      reach: [100, 150],
+      lengthsPx: [100, 150],
       diff: 50,
     });
-    expect(second).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
+    expect(second).toMatchObject({ x: 155, width: 200, lengthsPx: [200, 120], share: -0.4 });
   });
 
   test("have the lengths of the table of steps: means over ranks, which start and end apart", () => {
     const steps = frame({ before_ns: [90, 200], after_ns: [120, 130], diff_ns: [30, -70] });
     const [slot] = placeSlots(withLengths(slots, steps), [0, 1], 325);
-    expect(slot).toMatchObject({ width: 120, reach: [90, 120], diff: 30 });
+    expect(slot).toMatchObject({ width: 120, lengthsPx: [90, 120], diff: 30 });
     expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
   });
 
   test("lanes are of the kinds that there are, in the words of the format", () => {
     const lanes = stripLanes(frame({ lane: [1, 1] }), { communication: "MPI" });
-    expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", place: 1, height: 58 }]);
+    expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", index: 1, height: 58 }]);
     expect(stripLanes(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
   });
 

@@ -45,11 +45,11 @@ export class TimelineLink {
     (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Set during own writes, whose change events are ignored. */
+  /** Set while the link itself writes; change events are ignored then. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
-  /** Times of the selected pair of events, before and after, which start in line. */
+  /** Times of the selected pair of events, before and after; both starts are aligned. */
   private anchor: BySide<number> | null = null;
   /** What the partner follows once the alignment arrives; of several changes, the last one. */
   private readonly deferred = new Map<"view" | "selection", () => void>();

@@ -252,7 +252,7 @@ export class DiffApp {
 function DiffStatus({ ctx }: { ctx: DiffContext }) {
   const { has_events: hasEvents, all_matched: isAllMatched, matched: matchedText } = ctx.about;
   const hint = hasEvents
-    ? "Click steps, changes, names, operators; point at events for partners."
+    ? "Click a step, change, name or operator to mark it; hover over an event to see its partner."
     : "";
   return (
     <div class={`hta-status hta-diff-status${hasEvents ? "" : " hta-diff-quiet"}`}>

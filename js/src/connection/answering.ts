@@ -26,6 +26,7 @@ import {
   type Answer,
 } from "../protocol/source";
 import {
+  abortError,
   askWithRetries,
   type HostTerms,
   KernelSource,
@@ -345,7 +346,7 @@ export function wholeNsWindow(span: Span): { start: number; end: number } {
 
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(new DOMException("no longer wanted", "AbortError"));
+    const onAbort = (): void => reject(abortError());
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     void promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));

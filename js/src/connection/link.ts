@@ -20,6 +20,7 @@ import {
   isScope,
   listenTo,
   type Model,
+  saveTrait,
   STATE_KEYS,
 } from "./store";
 
@@ -71,12 +72,9 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
   const linked = decodeState(address.state, scene, offered ?? PANELS.map(({ id }) => id));
   for (const key of STATE_KEYS) state.set(key, linked.state[key]);
   state.save_changes();
-  if (linked.panels !== null) {
-    model.set("panels", linked.panels);
-    model.save_changes();
-  }
+  if (linked.panels !== null) saveTrait(model, "panels", linked.panels);
   const parts = linked.rejected.join(", ");
-  return parts === "" ? "" : `The link names what this job does not have: ${parts}.`;
+  return parts === "" ? "" : `The link refers to what this job does not have: ${parts}.`;
 }
 
 /**

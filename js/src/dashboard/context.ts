@@ -5,7 +5,7 @@ import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
 import type { ViewAddress } from "../connection/address";
 import { addressTrait, linkOf } from "../connection/link";
-import { type Model, isSameJson, traitSignal } from "../connection/store";
+import { type Model, saveTrait, traitSignal } from "../connection/store";
 import { findPanelKind, PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
 import { withTables } from "../formats/source";
@@ -154,9 +154,7 @@ export class DashContext {
 
   /** Save a choice of the user in the model. */
   saveTrait(name: string, value: unknown): void {
-    if (isSameJson(this.model.get(name), value)) return;
-    this.model.set(name, value);
-    this.model.save_changes();
+    saveTrait(this.model, name, value);
   }
 
   showPanel(id: string, on: boolean): void {
