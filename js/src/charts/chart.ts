@@ -100,23 +100,23 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     if (!this.table.hidden) this.updateTable();
   }
 
-  toPng(): Promise<Blob> {
+  async toPng(): Promise<Blob> {
     const { canvas } = this;
     this.requireDrawing();
-    return new Promise((done, fail) => {
+    return await new Promise((done, fail) => {
       canvas.toBlob((blob) =>
         blob === null ? fail(new Error("the picture is too large")) : done(blob),
       );
     });
   }
 
-  toSvg(): Promise<Blob> {
+  async toSvg(): Promise<Blob> {
     const { width, height, selection } = this;
     const drawing = this.requireDrawing();
     const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
       drawing.paint(pen, selection),
     );
-    return Promise.resolve(new Blob([svg], { type: "image/svg+xml" }));
+    return new Blob([svg], { type: "image/svg+xml" });
   }
 
   destroy(): void {

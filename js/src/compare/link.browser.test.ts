@@ -26,13 +26,21 @@ const segments = frame({
   common_end_ns: [end, end],
 });
 
-async function openPair(views: [[number, number], [number, number]] | null = null) {
+async function openPair(
+  views: [[number, number], [number, number]] | null = null,
+  rank_pairs = ABOUT.rank_pairs,
+) {
   const { box, end: aborter } = placed(1100);
   const states = [freshState(), freshState()] as const;
   for (const side of [0, 1] as const) states[side].set("view", views?.[side] ?? null);
   const source = new Watched(openPage());
   source.replies.set("frame", () => segments);
-  const model = new LooseModel({ _about: ABOUT, coupled: true, align: "steps", height: 300 });
+  const model = new LooseModel({
+    _about: { ...ABOUT, rank_pairs },
+    coupled: true,
+    align: "steps",
+    height: 300,
+  });
   const options = { scenes: [before, after], states, source, model, live: null } as const;
   const ctx = new DiffContext({ ...options, signal: aborter.signal } satisfies DiffOptions);
   const pair = new TimelinePair(ctx);
@@ -59,6 +67,18 @@ test("a selection made before the alignment arrives is shifted, not dropped", as
   await pair.link.realign(false);
   const shifted = { start_ns: start_ns + SHIFT_NS, end_ns: end_ns + SHIFT_NS };
   expect(states[1].get("selection")).toMatchObject(shifted);
+});
+
+test("a selection has the partners of its ranks, and the same tracks, on the other side", async () => {
+  const { pair, states } = await openPair(null, [
+    [0, 1],
+    [1, 0],
+  ]);
+  await pair.link.realign(false);
+  const chosen = { ranks: [0], tracks: ["stream 7", [1, "stream 20"]], query: "kind == 'compute'" };
+  states[0].set("selection", { ...FULL_SELECTION, ...chosen });
+  const partner = { ...chosen, ranks: [1], tracks: ["stream 7", [0, "stream 20"]] };
+  expect(states[1].get("selection")).toEqual({ ...FULL_SELECTION, ...partner });
 });
 
 test("an event selected before the alignment arrives starts in line with its partner", async () => {

@@ -359,14 +359,21 @@ export class TimelineLink {
       time === null
         ? null
         : Math.round(toOwnTime(alignment.segments[to], toCommon(alignment.segments[side], time)));
-    const pairs = this.ctx.about.rank_pairs;
-    const ranks =
-      selection.ranks?.flatMap((rank) =>
-        pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]),
-      ) ?? null;
-    const { query } = selection;
-    const window = { start_ns: edge(selection.start_ns), end_ns: edge(selection.end_ns) };
-    this.writePartner(to, { selection: { ...FULL_SELECTION, ...window, ranks, query } });
+    const partnersOf = (rank: number): number[] =>
+      this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
+    // A track of a single rank is a pair of rank and key.
+    const tracks = selection.tracks as readonly (string | [number, string])[] | null;
+    const partnerTracks = tracks?.flatMap((track) =>
+      typeof track === "string" ? [track] : partnersOf(track[0]).map((rank) => [rank, track[1]]),
+    );
+    const partnerSelection: SelectionJson = {
+      ...selection,
+      start_ns: edge(selection.start_ns),
+      end_ns: edge(selection.end_ns),
+      ranks: selection.ranks?.flatMap(partnersOf) ?? null,
+      tracks: (partnerTracks as string[] | undefined) ?? null,
+    };
+    this.writePartner(to, { selection: partnerSelection });
   }
 
   /** Outline the partner of the event under the pointer, and describe the pair. */
