@@ -363,7 +363,7 @@ export class TimelineLink {
       this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
     // A track of a single rank is a pair of rank and key.
     const tracks = selection.tracks as readonly (string | [number, string])[] | null;
-    const partnerTracks = tracks?.flatMap((track) =>
+    const partnerTracks = tracks?.flatMap((track): (string | [number, string])[] =>
       typeof track === "string" ? [track] : partnersOf(track[0]).map((rank) => [rank, track[1]]),
     );
     const partnerSelection: SelectionJson = {
@@ -371,7 +371,7 @@ export class TimelineLink {
       start_ns: edge(selection.start_ns),
       end_ns: edge(selection.end_ns),
       ranks: selection.ranks?.flatMap(partnersOf) ?? null,
-      tracks: (partnerTracks as string[] | undefined) ?? null,
+      tracks: (partnerTracks ?? null) as SelectionJson["tracks"],
     };
     this.writePartner(to, { selection: partnerSelection });
   }
