@@ -86,7 +86,7 @@ export interface RowsContent {
   barTexts?(): BarText[];
   endTexts?: readonly BarEndText[] | undefined;
   legend?: readonly (readonly [style: MarkStyle, text: string])[] | undefined;
-  /** Height of a row if there is room for it. */
+  /** Height of a row, unless the chart would be too high. */
   rowPitchPx?: number | undefined;
   tooltip(row: number): TooltipContent;
   /** Whether marks select windows. */

@@ -544,7 +544,7 @@ function meanBars(
   });
 }
 
-/** Draw ticks and their times below the cells, as far as the texts have room. */
+/** Draw ticks below the cells, and their times where the texts do not overlap. */
 function drawTimeAxis(
   textLayer: TextLayer,
   content: HeatmapContent,

@@ -62,7 +62,7 @@ function compactColumn(cells: ScalarValue[]): ColumnData {
   return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
 }
 
-/** A column as it is in frames; unknown numbers are NaN, unknown texts empty. */
+/** A frame's column for expressions: unknown numbers are NaN, unknown texts empty. */
 export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
   let firstKnown = 0;
   while (firstKnown < values.length && values[firstKnown] === null) firstKnown += 1;

@@ -52,7 +52,7 @@ function comparisonText({ options, wholes }: ComparisonView): string | null {
   return parts.toString();
 }
 
-/** The link to a comparison as it is shown; null without an address, or if it is too long. */
+/** The link to the current state of a comparison; null without an address, or if it is too long. */
 export function comparisonLink(view: ComparisonView): string | null {
   return linkTo(view.options.model, comparisonText(view));
 }

@@ -90,7 +90,7 @@ export class DiffCharts {
     });
   }
 
-  /** Show as many rows of the tables as the layout has room for next to `timelines`. */
+  /** Show as many rows of the tables as fit next to `timelines` in the layout. */
   fitTables(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
@@ -300,8 +300,8 @@ export function spreadText(frame: PanelFrame): string {
 // Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Layout of panels: one column; changes next to the steps, and names next to the waterfall; or a
- * column of changes, waterfall and names next to a column of the others.
+ * Layout of panels. `sheet`: one column. `pair`: changes next to the steps, and names next to the
+ * waterfall. `columns`: changes, waterfall and names in one column, the other panels in another.
  */
 export type DiffLayout = "sheet" | "pair" | "columns";
 

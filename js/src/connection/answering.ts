@@ -53,7 +53,7 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** The part of the job that the page holds. */
+  /** The part of the job whose data the page has. */
   get pageExtent(): "all" | "part" | "nothing" {
     const page = this.page.value;
     return page === null ? "nothing" : page.isComplete ? "all" : "part";

@@ -77,7 +77,7 @@ export class DashContext {
 
   /** Ids of the chosen panels. */
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
-  /** Panels that leave their place to others. */
+  /** Panels that are not laid out, as they have nothing to show. */
   readonly idlePanels = computed(() => {
     const scene = this.scene.value;
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
@@ -142,7 +142,7 @@ export class DashContext {
     return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
   }
 
-  /** Whether the view has its page or tab for itself: a trait that only hosts of ours set. */
+  /** Whether the view is alone in its page or tab, as only our hosts state in a trait. */
   get fills(): boolean {
     return this.model.get("_fills") === true;
   }

@@ -56,7 +56,7 @@ const PAIRED_COLUMNS = [
   ["idle", "queue"],
   ["operators"],
 ];
-/** Left, middle and right; the left column ends with all that have no other place. */
+/** Left, middle and right; panels that are not listed are added to the left column. */
 const THREE_COLUMNS = [
   panelIds(`
     breakdown overlap steps snapshot_peak snapshot_segments mpi_ranks mpi_hosts byteps_blame
@@ -70,7 +70,7 @@ const THREE_COLUMNS = [
   ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
-/** Relative widths of panels that need more room than their neighbours. */
+/** Relative widths of panels that are wider than their neighbours. */
 const COLUMN_SHARES: Record<string, number> = {
   timeline: 2,
   heatmap: 2,
@@ -82,7 +82,7 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
   return choice.some((entry) => typeof entry !== "string");
 }
 
-/** Panels with nothing to show, or to compare, in a job: they leave their place to others. */
+/** Panels with nothing to show, or nothing to compare, in a job; they are not laid out. */
 export function findIdlePanels({ ranks, steps, problems }: IdleFacts): string[] {
   const isSingle = ranks.length === 1 && steps.length < 2;
   return [...(problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
@@ -111,7 +111,7 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-/** `fills`: the view has the window for itself, and scrolls in columns if they have room. */
+/** `fills`: the view is alone in its window, and scrolls in columns if they fit. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
   const shownPanels = shownIds(choice);
   const shown = new Set(shownPanels);

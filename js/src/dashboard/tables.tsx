@@ -15,7 +15,7 @@ import { BarCell, countText, durationText, NameButton, numberOrNull } from "../u
 import { ranksText, frameNote, withPrefix } from "../ui/text";
 import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
-/** A rank stands out if its mean differs by more than this. */
+/** A rank is an outlier if its mean differs by more than this share. */
 const OUTLIER_MIN_EXCESS = 0.05;
 /** Min calls per rank to report a slow rank: fewer may differ in shape, or be cut by the window. */
 const MIN_COMPARED_CALLS = 5;
@@ -129,7 +129,7 @@ const durationColumn = (column: string, title: string, hint: string, from?: numb
 const countColumn = (from?: number): DashColumn =>
   numberColumn("count", "count", "Number of calls, on all ranks", countText, from);
 
-/** The rank that stands out, if it is the same in all rows that have one; otherwise null. */
+/** The outlier of all rows that have one, if it is the same rank; otherwise null. */
 function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const outlierRanks = new Set(
@@ -163,7 +163,7 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   );
 }
 
-/** The last column, on the rank that stands out; no column if no row has such a rank. */
+/** The last column, on the rank that is an outlier; no column without outliers. */
 function outlierColumn(frame: PanelFrame): DashColumn[] {
   if (!hasNonZero(frame, "odd_ratio")) return [];
   const rank = outlierRank(frame);
