@@ -100,23 +100,24 @@ export class ChartFrame implements ChartPanel, GestureTarget {
     if (!this.table.hidden) this.updateTable();
   }
 
-  async toPng(): Promise<Blob> {
-    const { canvas } = this;
-    this.requireDrawing();
-    return await new Promise((done, fail) => {
-      canvas.toBlob((blob) =>
+  toPng(): Promise<Blob> {
+    return new Promise((done, fail) => {
+      this.requireDrawing();
+      this.canvas.toBlob((blob) =>
         blob === null ? fail(new Error("the picture is too large")) : done(blob),
       );
     });
   }
 
-  async toSvg(): Promise<Blob> {
+  toSvg(): Promise<Blob> {
     const { width, height, selection } = this;
-    const drawing = this.requireDrawing();
-    const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
-      drawing.paint(pen, selection),
-    );
-    return new Blob([svg], { type: "image/svg+xml" });
+    return new Promise((done) => {
+      const drawing = this.requireDrawing();
+      const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
+        drawing.paint(pen, selection),
+      );
+      done(new Blob([svg], { type: "image/svg+xml" }));
+    });
   }
 
   destroy(): void {
