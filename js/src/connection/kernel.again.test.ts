@@ -42,7 +42,7 @@ test("any other failure is reported immediately", async () => {
 test("an aborted request is not repeated", async () => {
   const ask = vi.fn(stopped);
   const end = new AbortController();
-  const told = expect(askWithRetries("stats", ask, end.signal)).rejects.toThrow("no longer wanted");
+  const told = expect(askWithRetries("stats", ask, end.signal)).rejects.toThrow("abandoned");
   await vi.advanceTimersByTimeAsync(0);
   end.abort();
   await told;
