@@ -122,7 +122,9 @@ test("texts speak of the devices that the job has", async () => {
   await expect.poll(() => view.text(".hta-said")).toContain("of each NPU span");
   view.find("[aria-label='Choose which panels are shown']").click();
   expect(view.text(".hta-popover")).toContain("NPU idle time by cause");
-  expect(view.text(".hta-dash-left-out")).toBe("Not in this job: NPU idle time by cause (no queues).");
+  expect(view.text(".hta-dash-left-out")).toBe(
+    "Not in this job: NPU idle time by cause (no queues).",
+  );
   expect(view.root.innerHTML).not.toMatch(/GPU|device_word/);
 });
 
