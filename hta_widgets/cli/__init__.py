@@ -335,7 +335,7 @@ def _add_export(commands: Any) -> None:
         "--clip": "cut events at the edges of the window, in place of writing them whole",
         "--no-parents": "leave out events that enclose a selected one and are not selected "
         "themselves",
-        "--counters": "also write counters, including those of queues and copies",
+        "--counters": "also write counters, including counters of queues and copies",
         "--scrub": "leave out host names, users, environment and paths",
         "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "
         "collectives; --start and --end are then times of that clock",
@@ -530,6 +530,6 @@ def _add_page(
         type=float,
         default=25,
         metavar="MB",
-        help="maximum size of the file; what does not fit is left out, and the page says so "
+        help="maximum size of the file; what does not fit is left out, and the page states that "
         "(%(default)s)",
     )

@@ -580,7 +580,7 @@ def _add_truncated_lengths(
 def _finish_formats(
     traces: list[Trace], caller_ranks: list[int | None], problems: Problems
 ) -> tuple[list[Trace], list[int | None]]:
-    """Call the `finish` function of each format with its traces and those of compared formats.
+    """Call the `finish` function of each format with its traces and the traces of compared formats.
 
     Returns the traces, and the rank of each in the caller's mapping.
     """

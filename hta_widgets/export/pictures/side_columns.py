@@ -271,7 +271,7 @@ class SideColumnPainter(Painter):
         if _is_mpi(row.rank):
             rest = "other"
         rest_share = share(max(stats["idle"], stats["unrecorded"]) / span_ns)
-        # Where the column's title names the two numbers, they may stand alone.
+        # If the column's title names the two numbers, they need no labels.
         rest_text, number = f"{rest} {rest_share}", label.partition(" ")[2]
         is_named = self.is_named and is_idle
         shorter = [(number, rest_text), (number, rest_share)] if is_named else [(label, "")]

@@ -337,7 +337,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 
 def _moves_to_fitted_clock(traces: TraceSet) -> dict[int, int]:
-    """Return the ns to add to the times of each rank's records for those of the fitted clock."""
+    """Return the ns that move the times of each rank's records to the fitted clock."""
     # Instant 0 on each rank's recorded clock. The values differ only if clocks have nothing in
     # common; such ranks are moved onto one clock, or the next reader would align them differently.
     zeros_ns = {

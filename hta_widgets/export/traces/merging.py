@@ -119,7 +119,7 @@ class MergeScope:
 
 @dataclass(slots=True)
 class _StatedProcesses:
-    """What a file's metadata states of its processes, by the text of their ids."""
+    """Metadata of a file about its processes, by the text of their ids."""
 
     named: set[str | None] = field(default_factory=set)
     labels: dict[str | None, str] = field(default_factory=dict)

@@ -124,7 +124,7 @@ def _manifest(traces: Sequence[Trace], clock: ClockName, *, with_hosts: bool) ->
 
 
 def _file_offset_ns(trace: Trace) -> int:
-    """Return the ns to add to the times in a rank's file for those of the set."""
+    """Return the ns that move the times in a rank's file to the clock of the set."""
     return trace.shift_ns + base_time_ns(trace.metadata) - trace.zero_ns
 
 

@@ -55,7 +55,7 @@ _DTYPES = {"FP": "float", "BFP": "bfloat", "INT": "int", "UINT": "uint"}
 
 
 def is_database(start: FileStart) -> bool:
-    """Whether the tables of a file are those of Ascend's profiler."""
+    """Whether a file has the tables of Ascend's profiler."""
     names = set(table_names(start.path, start.text))
     return _TEXTS in names and bool(names & _EVENTS) and "StringIds" not in names
 

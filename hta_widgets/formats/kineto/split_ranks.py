@@ -227,8 +227,8 @@ def _devices_of_threads(
 ) -> tuple[Ints, Bools]:
     """Return the device of each thread, and the devices that it serves.
 
-    They follow from the launches of the thread, else from those of its process. A thread without
-    either belongs to the first device.
+    They follow from the launches of the thread, else from the launches of its process. A thread
+    without either belongs to the first device.
     """
     count = len(of_slot)
     votes = np.bincount(

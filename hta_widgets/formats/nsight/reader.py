@@ -257,7 +257,8 @@ class _ExportEvents:
         """Return what the export states about a rank."""
         recording = self._recording
         gpu = recording.gpu(process, max(device, 0))
-        series, self._network = self._network, []  # only the first rank has those of the host
+        # Only the first rank has the counters of the host.
+        series, self._network = self._network, []
         if device >= 0:
             memory = allocated_memory(self._database, process, device)
             series = [*device_metrics(self._database, gpu), *memory, *series]

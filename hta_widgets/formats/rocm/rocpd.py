@@ -44,7 +44,7 @@ _KERNEL_NAMES = ("display_name", "formatted_kernel_name", "kernel_name")
 
 
 def is_rocpd(start: FileStart) -> bool:
-    """Whether the tables of a file are those of rocprofv3 or rocmProfileData."""
+    """Whether a file has the tables of rocprofv3 or rocmProfileData."""
     names = set(table_names(start.path, start.text))
     return names >= _OLD or any(name.startswith("rocpd_metadata") for name in names)
 

@@ -93,7 +93,7 @@ function groupNumbers(
 /** Apply an aggregate of definitions, such as `mean`, to the items of each fold. */
 type FoldAggregate = (name: string, ...operands: readonly ColumnData[]) => ColumnData;
 
-/** One value for each fold: the first text; of numbers, what the rule says. */
+/** One value for each fold: the first text, or the numbers combined by the rule. */
 function foldColumn(column: ColumnData, rule: string, aggregate: FoldAggregate): ColumnData {
   if (rule === "same") {
     const [first, distinctCounts] = [aggregate("first", column), aggregate("distinct", column)];

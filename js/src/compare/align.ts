@@ -62,7 +62,7 @@ export interface Alignment {
   wholes: [Span, Span];
 }
 
-/** Distance from times of before to those of after that aligns the starts of two segments. */
+/** Shift from times of before to times of after that aligns the starts of two segments. */
 function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   if (before === undefined || after === undefined) return 0;
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);

@@ -1,4 +1,4 @@
-/** What the user does before the alignment of two runs has arrived reaches the partner afterwards. */
+/** Acts of the user before the alignment of two runs has arrived reach the partner afterwards. */
 
 import { expect, test } from "vitest";
 import { placed } from "../../test/finding";

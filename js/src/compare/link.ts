@@ -51,7 +51,7 @@ export class TimelineLink {
   private alignment: Alignment | null = null;
   /** Times of the selected pair of events, before and after; both starts are aligned. */
   private anchor: BySide<number> | null = null;
-  /** What the partner follows once the alignment arrives; of several changes, the last one. */
+  /** The change that the partner follows once the alignment arrives: the last one of several. */
   private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;

@@ -140,7 +140,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     );
   }
 
-  /** What the widths of tiles stand for. */
+  /** The measure that the widths of tiles show. */
   private measureText({ attrs }: PanelFrame): string {
     const { communication } = this.ctx.about.kind_words;
     const deviceText = communication === undefined ? "device time" : `time in ${communication}`;

@@ -10,7 +10,7 @@ export interface ViewAddress {
   isPage: boolean;
   /** Panels of an address that names none. */
   panels: PanelIds;
-  /** Where the address works, as text for the user. */
+  /** The places in which the address works, as text for the user. */
   reach: string;
 }
 
