@@ -72,15 +72,16 @@ def save_workbook(traces: TraceSet, path: str | os.PathLike[str]) -> list[str]:
             remedy='Install it: pip install "hta_widgets[xlsx]".',
         ) from None
     frames = {name: _table(traces, name) for name in TABLES}
-    book = Workbook(write_only=True)
     contents = pd.DataFrame(
         [(name, len(frame), frame.attrs.get("note", "")) for name, frame in frames.items()],
         columns=["table", "rows", "note"],
     )
     filled = {name: frame for name, frame in frames.items() if len(frame)}
-    for name, frame in {"tables": contents, **filled}.items():
-        _write_sheet(book.create_sheet(name[:31]), frame)
     with write_atomically(target) as file:
+        # Sheets that are begun before an unwritable path fails would be left open.
+        book = Workbook(write_only=True)
+        for name, frame in {"tables": contents, **filled}.items():
+            _write_sheet(book.create_sheet(name[:31]), frame)
         book.save(file)
     return list(filled)
 
