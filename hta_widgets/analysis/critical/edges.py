@@ -427,52 +427,62 @@ class WaitPairs:
 def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     """Return the waits in the file and, unless the rules are HTA's, those inferred from calls."""
     trace, table = nodes.trace, nodes.trace.table
-    recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
-    rows = np.flatnonzero(
-        (table.kind == _SYNC) & np.isin(table.category, np.flatnonzero(recorded_sync))
-    )
-    call = trace.launch_of[rows]
-    rows, call = rows[call >= 0], call[call >= 0]
-    kernel_to_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
-    event = name_mask(trace, rows, "Event Sync".__eq__)
-    stream = name_mask(trace, rows, "Stream Sync".__eq__)
-    context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
+    sync_categories = [
+        code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
+    ]
+    rows = np.flatnonzero((table.kind == _SYNC) & np.isin(table.category, sync_categories))
+    rows = rows[trace.launch_of[rows] >= 0]
+    call, track = trace.launch_of[rows], _stream_tracks(trace, rows, table.stream[rows])
+    is_event = name_mask(trace, rows, "Event Sync".__eq__)
+    is_stream = name_mask(trace, rows, "Stream Sync".__eq__)
+    is_context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
     launched = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
     launches = DeviceWorkIndex(trace, launched, table.start_ns[trace.launch_of[launched]])
-    work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
-    of_event = rows[kernel_to_kernel | event]
-    work_of[of_event] = _work_before_record(trace, of_event, launches)
-    track = _stream_tracks(trace, rows, table.stream[rows])
-    ends = DeviceWorkIndex.by_end(trace)
-
+    last_of_streams = DeviceWorkIndex.by_end(trace).last_until(
+        track[is_stream], table.end_ns[call[is_stream]]
+    )
     recorded = [
-        (work_of[rows[event]], call[event]),
-        (ends.last_until(track[stream], table.end_ns[call[stream]]), call[stream]),
-        _last_work_of_streams(trace, rows[context], call[context]),
+        (_work_before_record(trace, rows[is_event], launches), call[is_event]),
+        (last_of_streams, call[is_stream]),
+        _last_work_of_streams(trace, rows[is_context], call[is_context]),
     ]
     inferred: list[tuple[Ints, Ints]] = []
     if not rules.as_hta:
         # A recorded wait for a stream without work has waited for nothing.
-        on_stream = call[stream & (table.stream[rows] >= 0)]
+        on_stream = call[is_stream & (table.stream[rows] >= 0)]
         recorded_calls = np.concatenate(
             [on_stream, *(calls[work >= 0] for work, calls in recorded)]
         )
         inferred.append(_last_before_return(nodes, recorded_calls, launched))
         inferred.append(_blocking_copies(nodes, recorded_calls, launched))
-    awaited = work_of[rows[kernel_to_kernel]]
-    waiting = launches.first_from(track[kernel_to_kernel], table.start_ns[call[kernel_to_kernel]])
-    if not rules.as_hta and not kernel_to_kernel.any():
-        stated = _stated_kernel_waits(trace, launches)
-        awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
-    is_pair = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
     recorded_count, inferred_count = (
         sum(int((work >= 0).sum()) for work, _ in pairs) for pairs in (recorded, inferred)
     )
     work, calls = (np.concatenate(column) for column in zip(*recorded, *inferred, strict=True))
+    is_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
+    awaited, waiting = _kernel_waits(nodes, rules, launches, rows[is_kernel], track[is_kernel])
     return WaitPairs(
-        work[work >= 0], calls[work >= 0], awaited[is_pair], waiting[is_pair],
-        recorded_count, inferred_count,
-    )  # fmt: skip
+        work[work >= 0], calls[work >= 0], awaited, waiting, recorded_count, inferred_count
+    )
+
+
+def _kernel_waits(
+    nodes: Nodes, rules: GraphRules, launches: DeviceWorkIndex, rows: Rows, track: Ints
+) -> tuple[Ints, Ints]:
+    """Return awaited work and the kernels that waited for it.
+
+    These are the waits in the file, `rows` on the streams `track`. If there are none, unless the
+    rules are HTA's, they are those that calls state, or that are inferred.
+    """
+    trace = nodes.trace
+    if len(rows) or rules.as_hta:
+        awaited = _work_before_record(trace, rows, launches)
+        waiting = launches.first_from(track, trace.table.start_ns[trace.launch_of[rows]])
+    else:
+        stated = _stated_kernel_waits(trace, launches)
+        awaited, waiting = inferred_kernel_waits(nodes) if stated is None else stated
+    is_pair = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
+    return awaited[is_pair], waiting[is_pair]
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
