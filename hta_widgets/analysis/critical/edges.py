@@ -62,22 +62,13 @@ _MAX_RESUME_NS: Final = 300_000
 _MAX_CANDIDATES: Final = 16
 
 #: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
-_COUNTED_IN_HTA = frozenset(
-    {
-        "cudaLaunchKernel",
-        "cudaLaunchKernelExC",
-        "cuLaunchKernel",
-        "cuLaunchKernelEx",
-        "cudaMemcpyAsync",
-        "cudaMemsetAsync",
-        "hipLaunchKernel",
-        "hipExtModuleLaunchKernel",
-        "hipMemcpyAsync",
-        "hipMemsetAsync",
-        "hipMemcpyWithStream",
-        "runFunction - job_prep_and_submit_for_execution",
-    }
-)
+_COUNTED_IN_HTA = {
+    "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
+    "cudaMemcpyAsync", "cudaMemsetAsync",
+    "hipLaunchKernel", "hipExtModuleLaunchKernel",
+    "hipMemcpyAsync", "hipMemsetAsync", "hipMemcpyWithStream",
+    "runFunction - job_prep_and_submit_for_execution",
+}  # fmt: skip
 
 
 def add_device_work(
@@ -285,11 +276,8 @@ class _Pauses:
             candidate[pause] -= 1
         has_joined = joined >= 0
         event = joined[has_joined]
-        for before, after in (
-            (self._source[has_joined], nodes.of_start[event]),
-            (nodes.of_end[event], self._target[has_joined]),
-        ):
-            edges.add(before, after, DEPENDENCY, counts=False)
+        edges.add(self._source[has_joined], nodes.of_start[event], DEPENDENCY, counts=False)
+        edges.add(nodes.of_end[event], self._target[has_joined], DEPENDENCY, counts=False)
         return has_joined
 
 
@@ -318,9 +306,8 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     table, flows = trace.table, trace.flow_table
     if "fwdbwd" in flows.kinds:
         arrows = flows.kind == flows.kinds.index("fwdbwd")
-        pairs = np.column_stack(
-            (table.track[flows.source[arrows]], table.track[flows.target[arrows]])
-        )
+        tails, heads = table.track[flows.source[arrows]], table.track[flows.target[arrows]]
+        pairs = np.column_stack((tails, heads))
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
@@ -524,16 +511,13 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
         if track.role == "stream"
     }
     of_any_device = {stream: number for (_, stream), number in number_of.items()}
-    numbers = []
-    for row_track, stream in zip(
-        (trace.tracks[number] for number in trace.table.track[rows].tolist()),
-        streams.tolist(),
-        strict=True,
-    ):
-        on_host = row_track.stream < 0
-        numbers.append(
-            of_any_device.get(stream, -1) if on_host else number_of.get((row_track.pid, stream), -1)
-        )
+    row_tracks = [trace.tracks[number] for number in trace.table.track[rows].tolist()]
+    numbers = [
+        of_any_device.get(stream, -1)
+        if track.stream < 0
+        else number_of.get((track.pid, stream), -1)
+        for track, stream in zip(row_tracks, streams.tolist(), strict=True)
+    ]
     return np.array(numbers, np.int64)
 
 
