@@ -166,17 +166,14 @@ def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Proble
     name = _names_of_asyncs(columns, rows, opens)
     keys = np.stack([columns.category[rows], columns.flow[rows], name], axis=1).astype(np.int64)
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1) if len(rows) else keys[:, 0]
-    begins, ends, alone = match_brackets(group, columns.start_ns[rows], opens)
+    start_ns = columns.start_ns[rows]
+    begins, ends, alone = match_brackets(group, start_ns, opens)
     open_alone = alone[opens[alone]]
     problems.add("unpaired", len(open_alone), "async begins without an end; kept without duration")
     problems.add("unpaired", len(alone) - len(open_alone), "async ends without a begin")
     first = np.concatenate((rows[begins], rows[open_alone]))
-    dur = np.concatenate(
-        (
-            columns.start_ns[rows[ends]] - columns.start_ns[rows[begins]],
-            np.full(len(open_alone), -1, dtype=np.int64),
-        )
-    )
+    unknown = np.full(len(open_alone), -1, dtype=np.int64)
+    dur = np.concatenate((start_ns[ends] - start_ns[begins], unknown))
     order = np.argsort(columns.start_ns[first], kind="stable")
     first, dur = first[order], dur[order]
     return AsyncTable(
