@@ -204,10 +204,7 @@ function KeyHint() {
   );
 }
 
-/**
- * The state of the connection, or the content of a saved page. A press explains it in the status
- * line.
- */
+/** The state of the connection, or a saved page's content; a press explains it in the line. */
 function KernelBadge({ line }: { line: StatusLine }) {
   const status = line.kernel.value;
   if (status === null) return null;
