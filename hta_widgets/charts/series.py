@@ -239,7 +239,7 @@ def memory_timeline(
     totals = frame[categories].sum(axis=1).to_numpy(float)
     peak, peak_ns = float(totals.max()) or 1.0, float(times[totals.argmax()])
     drawn = frame.iloc[_rows_to_draw(times, totals, MAX_POINTS)]
-    used = [name for name in categories if (drawn[name] != 0).any()]
+    used = [name for name in categories if (frame[name] != 0).any()]
     unused = ", ".join(name for name in categories if name not in used)
     changes = f"{plural(len(frame), 'change')}, drawn as minimum and maximum of time slices"
     style = style.with_subtitle(
